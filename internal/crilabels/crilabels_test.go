@@ -1,0 +1,65 @@
+package crilabels_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Other programs find our containers by these, and a kubelet that takes over a
+// node adopts them: they are the kubelet's to the byte.
+func TestKeysAreTheKubelets(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		crilabels.PodName:                   "io.kubernetes.pod.name",
+		crilabels.PodNamespace:              "io.kubernetes.pod.namespace",
+		crilabels.PodUID:                    "io.kubernetes.pod.uid",
+		crilabels.ContainerName:             "io.kubernetes.container.name",
+		crilabels.Hash:                      "io.kubernetes.container.hash",
+		crilabels.RestartCount:              "io.kubernetes.container.restartCount",
+		crilabels.TerminationMessagePath:    "io.kubernetes.container.terminationMessagePath",
+		crilabels.TerminationMessagePolicy:  "io.kubernetes.container.terminationMessagePolicy",
+		crilabels.PodTerminationGracePeriod: "io.kubernetes.pod.terminationGracePeriod",
+		crilabels.PodDeletionGracePeriod:    "io.kubernetes.pod.deletionGracePeriod",
+		crilabels.Agent:                     "io.kubeparts.agent",
+	} {
+		require.Equal(t, want, got)
+	}
+}
+
+func TestUID(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, types.UID("u1"), crilabels.UID(map[string]string{"io.kubernetes.pod.uid": "u1"}))
+	require.Empty(t, crilabels.UID(map[string]string{"io.kubernetes.pod.name": "web"}))
+	require.Empty(t, crilabels.UID(nil))
+}
+
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		annotation string
+		attempt    uint32
+		want       int
+	}{
+		"annotation wins":               {"3", 7, 3},
+		"annotation of zero wins":       {"0", 7, 0},
+		"no annotation":                 {"", 7, 7},
+		"not a number":                  {"many", 7, 7},
+		"negative":                      {"-1", 7, 7},
+		"with a fraction":               {"3.5", 7, 7},
+		"larger than any restart count": {"99999999999999999999", 7, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := crilabels.Restarts(map[string]string{"io.kubernetes.container.restartCount": tc.annotation}, tc.attempt)
+			require.Equal(t, tc.want, got)
+		})
+	}
+	require.Equal(t, 2, crilabels.Restarts(nil, 2))
+}
