@@ -1,0 +1,63 @@
+// Package podcache keeps what the container runtime says about each pod, and
+// how new that is.
+//
+// # What it does
+//
+// One writer, usually a pleg.Generator, stores a [Status] per pod. Any number of
+// readers take the newest one with [Cache.Get], or with [Cache.GetNewerThan] one
+// that is at least as new as a moment they name: "show me this pod as it is after
+// what I just did to it". The baseline is the cache of kubelet 1.36.
+//
+// # What you supply
+//
+// Nothing: [New] has no configuration. Whoever writes supplies the times. A time
+// says when the look at the runtime began, not when it ended, so that nothing in
+// the cache is ever claimed to be newer than it is.
+//
+// # What it guarantees
+//
+//  1. There is one rule of freshness: a pod is as new as t if a write to it, or
+//     the global time, was at t or later.
+//  2. Freshness never goes back, neither of a pod nor of the whole. An older write
+//     never replaces a newer one.
+//  3. The global time speaks for all pods, those that are not in the cache included,
+//     but for those that its writer names: they are known to have changed and not
+//     looked at yet, so nobody is told that they are fresh or that they are absent.
+//  4. Before the first global time, absence means nothing: readers wait.
+//  5. A reader waits for its own pod only, and no longer than its context.
+//  6. A Status that was handed out does not change.
+//
+// # Goroutines and locking
+//
+// The package starts no goroutine and makes no callback. All methods may be called
+// by any number of goroutines; only GetNewerThan blocks. Statuses are shared by
+// all their readers, who must not modify them.
+//
+// Waiters are kept per pod and in a heap by the time they wait for. A global time
+// that satisfies nobody thus costs the same with one waiter as with thousands. One
+// lock is enough: no method does more under it than it must, and a read takes tens
+// of nanoseconds.
+//
+// # Differences from the kubelet
+//
+//   - GetNewerThan takes a context. The kubelet's cannot be left, and holds up the
+//     end of a pod whose status never gets fresh.
+//   - "At or after" is the rule for all; in the kubelet an equal time releases a
+//     waiter but does not satisfy a new call.
+//   - Set refuses an older time always, UpdateTime never goes back.
+//   - Delete wakes waiters, and like SetObservedTime leaves a memory of when the pod
+//     was missing, until the global time has passed it.
+//   - UpdateTime takes the pods that it does not speak for. In the kubelet it comes
+//     only after every pod was inspected, so that one that hangs holds up all.
+//   - A stale status is kept beside the error of the last inspection, and flagged.
+//   - Sandboxes and containers are sorted by attempt and restart count first, and by
+//     time only then: clocks step back (kubernetes#130551, kubernetes#134153).
+//
+// # Testing your code with it
+//
+// Use the real thing; it needs no set-up and no clock:
+//
+//	cache := podcache.New()
+//	cache.Set(uid, &podcache.Status{UID: uid}, nil, now)
+//	cache.UpdateTime(now)
+package podcache

@@ -1,0 +1,111 @@
+package podcache
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+)
+
+// Status is what the runtime says about one pod. A Status in a [Cache] is
+// shared by all its readers and never changes: whoever writes makes a new one,
+// and readers must not modify it or the messages it points to.
+type Status struct {
+	// UID, Name and Namespace name the pod. Name and Namespace are empty when
+	// the runtime shows nothing of it.
+	UID             types.UID
+	Name, Namespace string
+	// IPs are the pod's addresses, the primary one first. They stay after the
+	// sandbox has stopped, until the pod is forgotten.
+	IPs []string
+	// Sandboxes are the pod's sandboxes, newest first (see [SortSandboxes]).
+	Sandboxes []*runtimeapi.PodSandboxStatus
+	// Containers are the containers of all sandboxes, newest first (see
+	// [SortContainers]).
+	Containers []*runtimeapi.ContainerStatus
+	// SandboxOf maps a container's id to its sandbox's id. A CRI container status
+	// does not say it, the list of containers does.
+	SandboxOf map[string]string
+	// Stale says that the last inspection failed or timed out: the rest is what
+	// was known before it.
+	Stale bool
+}
+
+// Container returns the newest container of the given name, or nil.
+func (s *Status) Container(name string) *runtimeapi.ContainerStatus {
+	for _, c := range s.Containers {
+		if ContainerName(c) == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// ReadySandbox returns the newest sandbox if it is ready, or nil.
+func (s *Status) ReadySandbox() *runtimeapi.PodSandboxStatus {
+	if len(s.Sandboxes) > 0 && s.Sandboxes[0].GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
+		return s.Sandboxes[0]
+	}
+	return nil
+}
+
+// Active returns the newest container of the given name if it is in the newest
+// sandbox, ready or not, else nil.
+func (s *Status) Active(name string) *runtimeapi.ContainerStatus {
+	c := s.Container(name)
+	if c == nil || len(s.Sandboxes) == 0 || s.SandboxOf[c.GetId()] != s.Sandboxes[0].GetId() {
+		return nil
+	}
+	return c
+}
+
+// Running says whether anything of the pod may still run: a container that is
+// running or in an unknown state, or a ready sandbox.
+func (s *Status) Running() bool {
+	return slices.ContainsFunc(s.Sandboxes, func(b *runtimeapi.PodSandboxStatus) bool {
+		return b.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
+	}) || slices.ContainsFunc(s.Containers, func(c *runtimeapi.ContainerStatus) bool {
+		return c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING ||
+			c.GetState() == runtimeapi.ContainerState_CONTAINER_UNKNOWN
+	})
+}
+
+// ContainerName returns the name that c has in its pod's spec: its label, or
+// where that is missing its CRI name.
+func ContainerName(c *runtimeapi.ContainerStatus) string {
+	if name := c.GetLabels()[crilabels.ContainerName]; name != "" {
+		return name
+	}
+	return c.GetMetadata().GetName()
+}
+
+// RestartCount returns how often c's predecessors in its pod were restarted:
+// its annotation, or where that is missing its CRI attempt.
+func RestartCount(c *runtimeapi.ContainerStatus) int {
+	return crilabels.Restarts(c.GetAnnotations(), c.GetMetadata().GetAttempt())
+}
+
+// SortSandboxes puts the newest first: by attempt, then creation time, then id.
+// Attempts come first because clocks step back (kubernetes#130551).
+func SortSandboxes(s []*runtimeapi.PodSandboxStatus) {
+	slices.SortFunc(s, func(a, b *runtimeapi.PodSandboxStatus) int {
+		return cmp.Or(
+			cmp.Compare(b.GetMetadata().GetAttempt(), a.GetMetadata().GetAttempt()),
+			cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()),
+			cmp.Compare(b.GetId(), a.GetId()))
+	})
+}
+
+// SortContainers puts the newest first: by restart count, then creation time,
+// then id. Counts come first because clocks step back (kubernetes#134153).
+func SortContainers(c []*runtimeapi.ContainerStatus) {
+	slices.SortFunc(c, func(a, b *runtimeapi.ContainerStatus) int {
+		return cmp.Or(
+			cmp.Compare(RestartCount(b), RestartCount(a)),
+			cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()),
+			cmp.Compare(b.GetId(), a.GetId()))
+	})
+}

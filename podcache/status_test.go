@@ -1,0 +1,79 @@
+package podcache_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+func TestNewestIsByAttemptBeforeTime(t *testing.T) {
+	box := func(id string, attempt uint32, created int64) *runtimeapi.PodSandboxStatus {
+		return &runtimeapi.PodSandboxStatus{Id: id, CreatedAt: created, Metadata: &runtimeapi.PodSandboxMetadata{Attempt: attempt}}
+	}
+	boxes := []*runtimeapi.PodSandboxStatus{box("first", 0, 300), nil, box("third", 2, 100), box("b", 1, 200), box("c", 1, 200), box("a", 1, 250)}
+	podcache.SortSandboxes(boxes)
+	var ids []string
+	for _, b := range boxes {
+		ids = append(ids, b.GetId())
+	}
+	require.Equal(t, []string{"third", "a", "c", "b", "first", ""}, ids)
+
+	made := func(id, restarts string, attempt uint32, created int64) *runtimeapi.ContainerStatus {
+		return &runtimeapi.ContainerStatus{
+			Id: id, CreatedAt: created, Metadata: &runtimeapi.ContainerMetadata{Name: "cri-" + id, Attempt: attempt},
+			Annotations: map[string]string{crilabels.RestartCount: restarts},
+		}
+	}
+	all := []*runtimeapi.ContainerStatus{made("old", "0", 0, 900), made("new", "7", 0, 100), made("attempt", "nonsense", 3, 1)}
+	podcache.SortContainers(all)
+	require.Equal(t, []string{"new", "attempt", "old"}, []string{all[0].Id, all[1].Id, all[2].Id})
+	require.Equal(t, 7, podcache.RestartCount(all[0]))
+	require.Equal(t, "cri-new", podcache.ContainerName(all[0]))
+}
+
+func TestQuestionsToAStatus(t *testing.T) {
+	container := func(name string, s runtimeapi.ContainerState) *runtimeapi.ContainerStatus {
+		return &runtimeapi.ContainerStatus{Id: name + s.String(), State: s, Labels: map[string]string{crilabels.ContainerName: name}}
+	}
+	ready := &runtimeapi.PodSandboxStatus{Id: "r"}
+	ended := &runtimeapi.PodSandboxStatus{Id: "e", State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
+	dead := container("app", runtimeapi.ContainerState_CONTAINER_EXITED)
+
+	s := podcache.Status{Sandboxes: []*runtimeapi.PodSandboxStatus{ready, ended}, Containers: []*runtimeapi.ContainerStatus{dead}}
+	require.Same(t, ready, s.ReadySandbox())
+	require.True(t, s.Running())
+	require.Same(t, dead, s.Container("app"))
+	require.Nil(t, s.Container("other"))
+
+	s.Sandboxes = []*runtimeapi.PodSandboxStatus{ended, ready}
+	require.Nil(t, s.ReadySandbox(), "only the newest counts")
+	require.True(t, s.Running())
+
+	s.Sandboxes = nil
+	require.Nil(t, s.ReadySandbox())
+	require.False(t, s.Running())
+	s.Containers = append(s.Containers, container("lost", runtimeapi.ContainerState_CONTAINER_UNKNOWN))
+	require.True(t, s.Running(), "unknown may run")
+}
+
+func TestActiveIsOfTheNewestSandboxOnly(t *testing.T) {
+	t.Parallel()
+	s := &podcache.Status{
+		Sandboxes: []*runtimeapi.PodSandboxStatus{{Id: "new"}, {Id: "old"}},
+		Containers: []*runtimeapi.ContainerStatus{
+			{Id: "a1", Metadata: &runtimeapi.ContainerMetadata{Name: "a"}},
+			{Id: "a0", Metadata: &runtimeapi.ContainerMetadata{Name: "a"}},
+			{Id: "b0", Metadata: &runtimeapi.ContainerMetadata{Name: "b"}},
+		},
+		SandboxOf: map[string]string{"a1": "new", "a0": "old", "b0": "old"},
+	}
+	require.Equal(t, "a1", s.Active("a").GetId())
+	require.Nil(t, s.Active("b"))
+	require.Nil(t, s.Active("c"))
+	s.Sandboxes = nil
+	require.Nil(t, s.Active("a"))
+}
