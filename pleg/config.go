@@ -1,0 +1,136 @@
+package pleg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// Runtime is the part of a container runtime that the generator calls, a literal
+// subset of cri.RuntimeService of k8s.io/cri-api. Calls must end when their
+// context does; the statuses are asked for by several goroutines at a time.
+type Runtime interface {
+	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
+	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
+	PodSandboxStatus(ctx context.Context, podSandboxID string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
+	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
+}
+
+// Config configures a [Generator].
+type Config struct {
+	// Runtime is asked what there is. Required.
+	Runtime Runtime
+	// Cache receives what the runtime says, and nobody else may write to it.
+	// Required. It is the concrete type because the generator relies on its
+	// contract about freshness, which a signature does not tell.
+	Cache *podcache.Cache
+	// Handler receives the events, one at a time, during a pass and from its
+	// goroutine. It may call every method of the generator but Run, Relist and
+	// RelistPod, which would wait for themselves. An event is delivered when it
+	// has returned; a slow one slows the passes. Required.
+	Handler func(context.Context, Event)
+	// LabelSelector restricts the view to sandboxes and containers with all of
+	// these labels, for an agent that shares its runtime. Default: no restriction.
+	LabelSelector map[string]string
+	// Period is the time between the end of a global relist and the beginning of
+	// the next. Default 1s.
+	Period time.Duration
+	// Threshold is the age of the last successful global relist from which on
+	// [Generator.Healthy] complains. Default 3m.
+	Threshold time.Duration
+	// MaxInspections is the number of pods inspected at a time. Default 8.
+	MaxInspections int
+	// InspectTimeout bounds the inspection of one pod, in real time even on a
+	// fake clock. Default 10s.
+	InspectTimeout time.Duration
+	// Clock is the time source. Default the system clock.
+	Clock clock.Clock
+	// Logger receives structured logs. Default: discard.
+	Logger *slog.Logger
+	// Observer receives what metrics and tests want to know. Optional.
+	Observer Observer
+}
+
+// Observer holds optional callbacks. All are called during a pass, one at a
+// time; they must not block and, like a handler, not start a pass.
+type Observer struct {
+	// RelistStart is called before the first call of a global relist.
+	RelistStart func()
+	// RelistEnd is called when a global relist has compared the lists and set
+	// off the inspections. The error is that of a list.
+	RelistEnd func(Result, error)
+	// PodInspected is called after the inspection of a pod, with its duration
+	// including the wait for its turn. The error is the reason for setting the
+	// pod aside.
+	PodInspected func(uid types.UID, took time.Duration, err error)
+	// Event is called for each event after its delivery, and for
+	// [ContainerChanged], which is not delivered.
+	Event func(Event)
+}
+
+// Validate reports every problem with c, joined.
+func (c Config) Validate() error {
+	var errs []error
+	required := func(name string, missing bool) {
+		if missing {
+			errs = append(errs, fmt.Errorf("field %s is required", name))
+		}
+	}
+	required("Runtime", c.Runtime == nil)
+	required("Cache", c.Cache == nil)
+	required("Handler", c.Handler == nil)
+	notNegative := func(name string, d time.Duration) {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("field %s: %v is negative", name, d))
+		}
+	}
+	notNegative("Period", c.Period)
+	notNegative("Threshold", c.Threshold)
+	notNegative("InspectTimeout", c.InspectTimeout)
+	if c.MaxInspections < 0 {
+		errs = append(errs, fmt.Errorf("field MaxInspections: %d is negative", c.MaxInspections))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	orDefault(&c.Period, time.Second)
+	orDefault(&c.Threshold, 3*time.Minute)
+	orDefault(&c.MaxInspections, 8)
+	orDefault(&c.InspectTimeout, 10*time.Second)
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	o := &c.Observer
+	if o.RelistStart == nil {
+		o.RelistStart = func() {}
+	}
+	if o.RelistEnd == nil {
+		o.RelistEnd = func(Result, error) {}
+	}
+	if o.PodInspected == nil {
+		o.PodInspected = func(types.UID, time.Duration, error) {}
+	}
+	if o.Event == nil {
+		o.Event = func(Event) {}
+	}
+	return c
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

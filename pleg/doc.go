@@ -1,0 +1,91 @@
+// Package pleg notices what changes in the pods of a container runtime: the pod
+// lifecycle event generator.
+//
+// # What it does
+//
+// A [Generator] lists all sandboxes and containers every second, compares the
+// lists with those before, asks for the status of what has changed, writes that
+// into a podcache.Cache and tells a handler which pod to look at. [Generator.Relist]
+// and [Generator.RelistPod] do one such pass; [Generator.Run] decides when. The
+// lists are the truth: what was missed is found by the next one. Only a container
+// that comes and goes between two of them is never seen. The baseline is the
+// generic PLEG of kubelet 1.36.
+//
+// # What you supply
+//
+// The four calls of [Runtime], which any CRI client has, a cache that nobody else
+// writes to, and a handler. The handler runs during the pass, one event at a time,
+// so it should note the pod and return. Where a channel fits better:
+//
+//	Handler: func(ctx context.Context, e pleg.Event) {
+//		select {
+//		case events <- e:
+//		case <-ctx.Done():
+//		}
+//	}
+//
+// Whoever reads it must go on reading whatever [Generator.Healthy] says: a full
+// channel stops the passes, and with them the way back to health.
+//
+// # What it guarantees
+//
+//  1. No event is lost. One counts as delivered when the handler has returned; what
+//     a pass that was cut short did not deliver, the next one does.
+//  2. The cache is written before the events of that pod are delivered. A container's
+//     death is delivered before its removal.
+//  3. A pod that is read as new as t is not shown older than t, and never as absent if
+//     the runtime listed it: what has changed and was not inspected yet is kept out
+//     of the cache's global time. Where the inspection failed, the reader gets what was
+//     known, flagged stale, with the error. It is not kept waiting: how long the
+//     runtime will take is not known, and a worker can decide what to do without it.
+//  4. A pod whose inspection fails or hangs delays no other. It is set aside and tried
+//     again after 1 s, 2 s, and so on up to 1 min; its changes are told meanwhile.
+//     Such pods get half of MaxInspections at most. So many pods hanging for the first
+//     time at once as to fill all places do delay the inspection of others, by one
+//     InspectTimeout at most for each time they fill them; what has not changed, or
+//     is absent, is fresh all the same.
+//  5. A list that fails changes nothing but the health.
+//  6. Nothing is kept of a pod that is gone and told.
+//
+// # Goroutines and locking
+//
+// New starts nothing. Run lists, compares and delivers on its own goroutine and
+// inspects on up to MaxInspections others, whose results it takes one by one. They
+// end before Run returns, provided that the runtime's calls end with their context.
+// Relist and RelistPod wait for the inspections they set off, and deliver on the
+// goroutine of their caller; beside Run, either may deliver what the other found,
+// but never both at a time. One lock serialises the passes and is held while the
+// handler runs. Healthy and the two requests do not need it.
+//
+// No deadline is put on the lists, as the runtime client has one. InspectTimeout is
+// real time even on a fake clock.
+//
+// # The diff
+//
+// Two listings are compared by position, in a few microseconds for a hundred pods
+// and without memory. Runtimes that list in random order cost a look into an index,
+// which is kept as long as nothing changes. Only pods with a difference are looked at
+// any closer, and of those only the containers that are new or in another state are
+// asked for: of an exited one nothing changes any more.
+//
+// # Differences from the kubelet
+//
+//   - Nothing is dropped: the kubelet's channel of 1,000 events loses what does not fit.
+//   - An inspection that fails does not hold back the events; the status is flagged.
+//   - Pods are inspected in parallel, each with a deadline, and become fresh one by one.
+//   - Health is that of the lists alone, and the error says what is wrong with them.
+//   - A state this build does not know counts as unknown; the kubelet panics.
+//   - A reinspection asked for an unknown pod is forgotten after the next full list.
+//     One that meets a change that makes no event yields its PodSync all the same.
+//   - Requests to relist a pod are not limited to 200.
+//   - A pod's own relist notices that the pod is gone.
+//   - IPs also stay when the network of a sandbox goes before the sandbox does.
+//   - [Config].LabelSelector restricts the view, for runtimes shared with others.
+//   - Containers that carry no pod UID belong to their sandbox's pod.
+//
+// # Testing your code with it
+//
+// Call Relist instead of Run, with a scripted Runtime and the fake clock: it returns
+// when all is delivered. Loops are best tested with Run and the real clock inside a
+// testing/synctest bubble.
+package pleg

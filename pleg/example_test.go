@@ -1,0 +1,44 @@
+package pleg_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kubeparts/kubeparts/pleg"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// A handler notes which pod to look at; the cache says what became of it.
+func Example() {
+	runtime := newNode() // in real life a CRI client
+	runtime.sandbox("1234", "sandbox", ready)
+	runtime.container("1234", "web", runs)
+
+	cache := podcache.New()
+	generator, err := pleg.New(pleg.Config{
+		Runtime: runtime,
+		Cache:   cache,
+		Handler: func(_ context.Context, e pleg.Event) { fmt.Println(e.PodUID, e.Type, e.ContainerID) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background() // an agent calls generator.Run(ctx) instead
+	_, _ = generator.Relist(ctx)
+	status, _ := cache.Get("1234")
+	fmt.Println("running:", status.Running())
+
+	runtime.container("1234", "web", exited)
+	runtime.fail("web", errors.New("shim does not answer"))
+	_, _ = generator.Relist(ctx)
+	status, err = cache.Get("1234")
+	fmt.Println("stale:", status.Stale, err)
+	// Output:
+	// 1234 ContainerStarted sandbox
+	// 1234 ContainerStarted web
+	// running: true
+	// 1234 ContainerDied web
+	// stale: true status of web: shim does not answer
+}

@@ -1,0 +1,241 @@
+package pleg
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/loop"
+)
+
+// ErrRunning is returned by a second [Generator.Run] beside the first.
+var ErrRunning = loop.ErrRunning
+
+// Generator relists the runtime, keeps a podcache.Cache fresh and tells a handler
+// which pods changed. Make it with [New]; its methods may be called by any number
+// of goroutines, except that a handler or observer must not start a pass.
+type Generator struct {
+	cfg  Config
+	loop *loop.Loop
+	pool pool
+	// inspected, of capacity 1, says that the pool may have finished jobs.
+	inspected chan struct{}
+
+	// step serialises passes and is held while the handler runs; it guards the
+	// fields down to mu.
+	step    sync.Mutex
+	listed  *listing // the last global one, or one like it in another order
+	spare   *listing // memory for the next one
+	counts  Result   // of listed
+	changes []change
+	records map[types.UID]*record
+	// dirty holds the records that the next global relist must look at even if
+	// it finds no change.
+	dirty   map[types.UID]*record
+	pending []types.UID
+	dueAt   time.Time // of the next global relist, when running
+
+	// mu guards the fields below and is never held during a call to others.
+	mu         sync.Mutex
+	relistedAt time.Time // start of the last relist whose lists succeeded
+	relistErr  error     // of the last relist
+	relists    map[types.UID]time.Time
+	reinspects map[types.UID]struct{}
+}
+
+// Result is what a global relist found. It is made anew from each listing, so a
+// count falls to 0 when the last of its kind is gone.
+type Result struct {
+	// At is when the relist began, Took how long listing and comparing took.
+	At   time.Time
+	Took time.Duration
+	// Pods counts the pods that have any object, RunningPods those with a ready
+	// sandbox.
+	Pods, RunningPods int
+	// RunningContainers, ExitedContainers and OtherContainers count containers,
+	// without sandboxes; others are created or in an unknown state.
+	RunningContainers, ExitedContainers, OtherContainers int
+	// Inspecting counts the pods whose inspection this relist set off or found
+	// under way, SetAside those whose last inspection failed.
+	Inspecting, SetAside int
+}
+
+// New returns a generator. It starts nothing.
+func New(cfg Config) (*Generator, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("pleg: invalid config: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	cfg.LabelSelector = maps.Clone(cfg.LabelSelector)
+	g := &Generator{
+		cfg:        cfg,
+		loop:       loop.New(cfg.Clock),
+		inspected:  make(chan struct{}, 1),
+		listed:     &listing{},
+		spare:      &listing{},
+		records:    map[types.UID]*record{},
+		dirty:      map[types.UID]*record{},
+		relists:    map[types.UID]time.Time{},
+		reinspects: map[types.UID]struct{}{},
+	}
+	g.pool = pool{max: cfg.MaxInspections, timeout: cfg.InspectTimeout, done: g.jobDone}
+	return g, nil
+}
+
+// Run relists at once and then each Period, serves the requests in between, and
+// returns nil when ctx is done and every inspection it set off has ended. It does
+// not wait for inspections between relists: a pod that hangs delays no other. A
+// second Run beside the first returns [ErrRunning].
+func (g *Generator) Run(ctx context.Context) error {
+	p := newPass(ctx)
+	first := true
+	err := g.loop.Run(ctx, func(context.Context) time.Duration {
+		g.step.Lock()
+		defer g.step.Unlock()
+		g.collect()
+		if first || g.cfg.Clock.Now().Compare(g.dueAt) >= 0 {
+			first = false
+			_, _ = g.relist(p) // logged, and kept for Healthy
+			g.dueAt = g.cfg.Clock.Now().Add(g.cfg.Period)
+		}
+		g.serve(p)
+		p.errs = nil // the observer has seen them
+		return g.dueAt.Sub(g.cfg.Clock.Now())
+	})
+	g.await(p)
+	return err
+}
+
+// Relist does one global relist and returns when the inspections that it set off
+// have ended and their events are delivered. The error is that of a list, which
+// leaves everything as it was, or joins those of the inspections, or says that
+// ctx is done and that the next relist tells the rest.
+func (g *Generator) Relist(ctx context.Context) (Result, error) {
+	p := newPass(ctx)
+	g.step.Lock()
+	res, err := g.relist(p)
+	g.step.Unlock()
+	return res, g.finishPass(p, err)
+}
+
+// RelistPod does the same for one pod, with lists filtered by its UID label: what
+// carries none stays as the last global relist saw it. It makes nothing but this pod fresh, and does not count for
+// [Generator.Healthy].
+func (g *Generator) RelistPod(ctx context.Context, uid types.UID) error {
+	p := newPass(ctx)
+	g.step.Lock()
+	err := g.relistPod(p, uid)
+	g.step.Unlock()
+	return g.finishPass(p, err)
+}
+
+// RequestRelist asks [Generator.Run] to relist the pod at once. It never blocks,
+// requests for one pod are one, and none is lost: a global relist that begins
+// after it serves it as well.
+func (g *Generator) RequestRelist(uid types.UID) {
+	g.mu.Lock()
+	g.relists[uid] = g.cfg.Clock.Now()
+	g.mu.Unlock()
+	g.loop.Trigger()
+}
+
+// RequestReinspect asks the next relist that lists the pod to inspect all of it,
+// whether or not it has changed, and so to deliver at least a [PodSync]. If the
+// next global relist does not know the pod, the request ends there.
+func (g *Generator) RequestReinspect(uid types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reinspects[uid] = struct{}{}
+}
+
+// Healthy returns nil if the last successful global relist began no longer than
+// Threshold ago, and otherwise an error that says since when and wraps the last
+// failure. Only the lists count: a pod that cannot be inspected is that pod's
+// trouble and shows in its status.
+func (g *Generator) Healthy() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.relistedAt.IsZero() {
+		return withCause(errors.New("pleg has yet to be successful"), g.relistErr)
+	}
+	if age := g.cfg.Clock.Since(g.relistedAt); age > g.cfg.Threshold {
+		return withCause(fmt.Errorf("pleg was last seen active %v ago; threshold is %v", age, g.cfg.Threshold), g.relistErr)
+	}
+	return nil
+}
+
+func withCause(err, cause error) error {
+	if cause == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// serve relists the pods of the pending requests, one after the other. Those that
+// the last global relist has served were dropped by it.
+func (g *Generator) serve(p *pass) {
+	g.mu.Lock()
+	uids := slices.Sorted(maps.Keys(g.relists))
+	clear(g.relists)
+	g.mu.Unlock()
+	for _, uid := range uids {
+		if p.ctx.Err() != nil {
+			return
+		}
+		if err := g.relistPod(p, uid); err != nil && p.ctx.Err() == nil {
+			// The next global relist is at most a period away.
+			g.cfg.Logger.WarnContext(p.ctx, "pod relist failed", "podUID", uid, "err", err)
+		}
+	}
+}
+
+// jobDone wakes whoever may collect the job.
+func (g *Generator) jobDone() {
+	g.loop.Trigger()
+	notify(g.inspected)
+}
+
+func notify(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default: // pending already
+	}
+}
+
+// collect finishes the jobs that are done, of whatever pass. It needs step.
+func (g *Generator) collect() {
+	for _, j := range g.pool.collect() {
+		g.finish(j)
+	}
+}
+
+// await returns when all jobs of the pass are finished. They end with its
+// context, so that this need not look at it.
+func (g *Generator) await(p *pass) {
+	for {
+		g.step.Lock()
+		g.collect()
+		left := p.left
+		g.step.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-p.idle:
+		case <-g.inspected:
+		}
+	}
+}
+
+// finishPass ends a call that began a pass of its own.
+func (g *Generator) finishPass(p *pass, err error) error {
+	g.await(p)
+	return cmp.Or(err, errors.Join(p.errs...), p.ctx.Err())
+}

@@ -1,0 +1,289 @@
+package pleg_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/pleg"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// start runs r in the bubble until the returned function is called.
+func start(t *testing.T, r *rig) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	synctest.Wait()
+	return func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
+// await returns how long a read newer than now takes.
+func await(t *testing.T, c *podcache.Cache, uid types.UID) (time.Duration, *podcache.Status, error) {
+	t.Helper()
+	asked := time.Now()
+	status, err := c.GetNewerThan(t.Context(), uid, asked)
+	return time.Since(asked), status, err
+}
+
+func TestRunRelistsAtOnceAndThenEachPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Duration
+		began := time.Now()
+		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) {
+			c.Observer.RelistStart = func() { at = append(at, time.Since(began)) }
+		})
+		stop := start(t, r)
+		require.ErrorIs(t, r.Run(t.Context()), pleg.ErrRunning)
+		time.Sleep(2500 * time.Millisecond)
+		stop()
+		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, at)
+		stop = start(t, r)
+		require.Len(t, at, 4, "a new Run relists at once")
+		stop()
+	})
+}
+
+func TestRequestsAreServedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{})
+		r.node.container("a", "a1", runs)
+		r.node.container("b", "b1", runs)
+		stop := start(t, r)
+		defer stop()
+		time.Sleep(300 * time.Millisecond)
+		r.take()
+		r.node.container("a", "a1", exited)
+		r.node.container("b", "b1", exited)
+		lists := r.node.listed()
+		now := time.Now()
+		r.RequestRelist("a")
+		r.RequestRelist("a")
+		took, status, err := await(t, r.cache, "a")
+		require.NoError(t, err)
+		require.Zero(t, took)
+		require.False(t, status.Running())
+		synctest.Wait()
+		require.LessOrEqual(t, r.node.listed()-lists, 2)
+		require.Equal(t, []string{"a ContainerDied a1"}, r.take(), "only its pod")
+		require.False(t, isFresh(t, r.cache, "b", now))
+		took, _, err = await(t, r.cache, "b")
+		require.NoError(t, err)
+		require.Equal(t, 700*time.Millisecond, took, "the global relist is where it would be")
+		synctest.Wait()
+		require.Equal(t, []string{"b ContainerDied b1"}, r.take())
+	})
+}
+
+func TestARequestServedByAGlobalRelistIsSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{})
+		r.node.container("a", "a1", runs)
+		r.RequestRelist("a") // before Run
+		stop := start(t, r)
+		require.Equal(t, 1, r.node.listed())
+		_, _, requests := r.Memory()
+		require.Zero(t, requests)
+
+		unblock := r.node.block("list")
+		time.Sleep(1100 * time.Millisecond)
+		r.RequestRelist("a") // during a global relist: that may have looked too early
+		unblock()
+		synctest.Wait()
+		require.Equal(t, 3, r.node.listed())
+		r.node.failLists(errRuntime)
+		r.RequestRelist("a") // its failure is logged; the next global one serves it
+		synctest.Wait()
+		require.Equal(t, 4, r.node.listed())
+		stop()
+	})
+}
+
+// In the kubelet the waiters of all other pods wait for the one that hangs.
+func TestAHungPodDelaysNoOther(t *testing.T) {
+	for _, hung := range []int{1, 7, 8, 20} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, clock.RealClock{})
+			r.node.container("a", "a1", runs)
+			r.node.container("b", "b1", runs)
+			stop := start(t, r)
+			defer stop()
+			time.Sleep(500 * time.Millisecond)
+			for i := range hung {
+				uid := types.UID(fmt.Sprintf("hung-%d", i))
+				r.node.container(uid, string(uid), runs)
+				defer r.node.block(string(uid))()
+			}
+			for second := range 60 {
+				time.Sleep(time.Millisecond) // off the instant of the list
+				took, status, err := await(t, r.cache, "b")
+				require.NoError(t, err)
+				require.LessOrEqual(t, took, time.Second, "an unchanged pod")
+				require.Len(t, status.Containers, 1)
+				took, _, err = await(t, r.cache, "nobody")
+				require.NoError(t, err)
+				require.LessOrEqual(t, took, time.Second, "an absent pod")
+				if hung >= 8 && second < 30 {
+					continue // all places are taken until each has timed out once
+				}
+				time.Sleep(time.Millisecond) // off the instant of the list
+				state := runs
+				if status, _ := r.cache.Get("a"); status.Running() {
+					state = exited
+				}
+				r.node.container("a", "a1", state)
+				took, status, err = await(t, r.cache, "a")
+				require.NoError(t, err)
+				require.LessOrEqual(t, took, time.Second, "a changed pod in second %d", second)
+				require.Equal(t, state, status.Containers[0].State)
+			}
+			require.NoError(t, r.Healthy())
+			status, err := r.cache.Get("hung-0")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.True(t, status.Stale)
+			require.Contains(t, r.take(), "hung-0 ContainerStarted hung-0")
+		})
+	}
+}
+
+// In the kubelet a read may find none of a listed pod's containers.
+func TestAListedPodIsNeverReadAsEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{})
+		for _, id := range []string{"a1", "a2", "a3"} {
+			r.node.container("a", id, runs)
+		}
+		unblock := r.node.block("a2")
+		stop := start(t, r)
+		defer stop()
+		took, status, err := await(t, r.cache, "nobody")
+		require.NoError(t, err)
+		require.Zero(t, took)
+		require.Empty(t, status.Containers)
+		require.NoError(t, r.Healthy())
+		done := make(chan int, 1)
+		go func() {
+			status, _ := r.cache.GetNewerThan(t.Context(), "a", time.Time{})
+			done <- len(status.Containers)
+		}()
+		time.Sleep(5 * time.Second) // global times pass meanwhile
+		synctest.Wait()
+		require.Empty(t, done)
+		unblock()
+		require.Equal(t, 3, <-done)
+	})
+}
+
+func TestWhatHappensDuringAnInspectionFollowsIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		do     func(*rig)
+		events []string
+		states int
+	}{
+		"nothing":                     {func(*rig) {}, []string{"a ContainerStarted a1"}, 1},
+		"another dies":                {func(r *rig) { r.node.container("a", "a2", exited) }, []string{"a ContainerStarted a1", "a ContainerDied a2"}, 2},
+		"a reinspection is asked for": {func(r *rig) { r.RequestReinspect("a") }, []string{"a ContainerStarted a1", "a PodSync"}, 1},
+		"it goes": {func(r *rig) { r.node.remove("a1") }, []string{
+			"a ContainerStarted a1", "a ContainerDied a1", "a ContainerRemoved a1",
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, clock.RealClock{})
+				r.node.container("a", "a1", runs)
+				unblock := r.node.block("a1")
+				defer start(t, r)()
+				test.do(r)
+				time.Sleep(2500 * time.Millisecond)
+				require.Empty(t, r.take())
+				asked := time.Now().Add(-500 * time.Millisecond) // as new as the last list
+				unblock()
+				synctest.Wait()
+				require.Equal(t, test.events, r.take())
+				require.True(t, isFresh(t, r.cache, "a", asked), "no need to wait for another list")
+				status, err := r.cache.Get("a")
+				require.NoError(t, err)
+				require.Len(t, status.Containers, test.states)
+			})
+		})
+	}
+}
+
+func TestCancelEndsHangingCalls(t *testing.T) {
+	for _, key := range []string{"list", "a1"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, clock.RealClock{})
+			r.node.container("a", "a1", runs)
+			unblock := r.node.block(key)
+			stop := start(t, r)
+			began := time.Now()
+			stop()
+			require.Zero(t, time.Since(began))
+			unblock()
+			require.Empty(t, r.take())
+			require.Equal(t, []string{"a ContainerStarted a1"}, r.relist(), "the next one tells it")
+			require.NoError(t, r.Healthy())
+		})
+	}
+}
+
+func TestRelistBesideRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{})
+		r.node.container("a", "a1", runs)
+		unblock := r.node.block("a1")
+		stop := start(t, r)
+		r.node.container("b", "b1", runs)
+		require.Equal(t, []string{"b ContainerStarted b1"}, r.relist(), "it waits for its own inspections only")
+		unblock()
+		synctest.Wait()
+		require.Equal(t, []string{"a ContainerStarted a1"}, r.take())
+		stop()
+	})
+}
+
+func TestInspectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { c.MaxInspections = 3 })
+		for i := range 10 {
+			uid := types.UID(fmt.Sprintf("p%d", i))
+			r.node.container(uid, string(uid), runs)
+			defer r.node.block(string(uid))()
+		}
+		stop := start(t, r)
+		require.Len(t, r.node.takeAsked(), 3)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Len(t, r.node.takeAsked(), 3, "the next three; those that failed wait")
+		stop()
+		require.Empty(t, r.node.takeAsked(), "the rest is not begun after the end")
+	})
+}
+
+func TestOutagesAreLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { c.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
+		r.node.failLists(errRuntime)
+		stop := start(t, r)
+		time.Sleep(10500 * time.Millisecond)
+		r.node.failLists(nil)
+		time.Sleep(10 * time.Second)
+		stop()
+		require.Equal(t, 1, strings.Count(out.String(), "relist failed"))
+		require.Equal(t, 1, strings.Count(out.String(), "relist succeeded again"))
+	})
+}
