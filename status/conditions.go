@@ -1,0 +1,269 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// Reasons of pod conditions.
+const (
+	// ReasonUnknownContainerStatuses says that no container has a status.
+	ReasonUnknownContainerStatuses = "UnknownContainerStatuses"
+	// ReasonPodCompleted says that the pod has succeeded.
+	ReasonPodCompleted = "PodCompleted"
+	// ReasonPodFailed says that the pod has failed.
+	ReasonPodFailed = "PodFailed"
+	// ReasonContainersNotReady says that a container is not ready.
+	ReasonContainersNotReady = "ContainersNotReady"
+	// ReasonContainersNotInitialized says that an init container is not done.
+	ReasonContainersNotInitialized = "ContainersNotInitialized"
+	// ReasonReadinessGatesNotReady says that a readiness gate is shut.
+	ReasonReadinessGatesNotReady = "ReadinessGatesNotReady"
+)
+
+// conditions returns all conditions: other writers' as the API server shows
+// them, those that an event set as they were, and ours computed anew.
+func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
+	pod := in.Pod
+	out := make([]corev1.PodCondition, 0, len(pod.Status.Conditions)+5)
+	for _, c := range pod.Status.Conditions {
+		if owner(c.Type) == foreign {
+			out = append(out, c)
+		}
+	}
+	for _, c := range old.Conditions {
+		if owner(c.Type) == kept {
+			out = append(out, c)
+		}
+	}
+	// Ready looks at the readiness gates among the conditions so far.
+	view := *s
+	view.Conditions = out
+	sandbox := ReadyToStartContainers(pod, in.Runtime)
+	if was := Condition(old.Conditions, corev1.PodReadyToStartContainers); was != nil && in.carried() {
+		sandbox.Status = was.Status
+	}
+	return append(out, sandbox, Initialized(pod, s), Ready(pod, &view), ContainersReady(pod, s),
+		newCondition(pod, corev1.PodScheduled, corev1.ConditionTrue))
+}
+
+// ownership says who decides a condition.
+type ownership int
+
+const (
+	foreign  ownership = iota // somebody else
+	kept                      // an agent, at an event such as an eviction
+	computed                  // an agent, from the containers
+)
+
+func owner(t corev1.PodConditionType) ownership {
+	switch t {
+	case corev1.ContainersReady, corev1.PodReady, corev1.PodInitialized, corev1.PodReadyToStartContainers, corev1.PodScheduled:
+		return computed
+	case corev1.DisruptionTarget, corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
+		return kept
+	default:
+		return foreign
+	}
+}
+
+// ContainersReady returns the condition of that name: True when every regular
+// container and sidecar in the spec is ready in s and the phase in s is not one
+// of an ended pod.
+func ContainersReady(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
+	cond := newCondition(pod, corev1.ContainersReady, corev1.ConditionFalse)
+	if s.ContainerStatuses == nil && s.InitContainerStatuses == nil {
+		cond.Reason = ReasonUnknownContainerStatuses
+		return cond
+	}
+	var unknown, unready []string
+	check := func(list []corev1.ContainerStatus, name string) {
+		if st := find(list, name); st == nil {
+			unknown = append(unknown, name)
+		} else if !st.Ready {
+			unready = append(unready, name)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; podspec.IsSidecar(c) {
+			check(s.InitContainerStatuses, c.Name)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		check(s.ContainerStatuses, pod.Spec.Containers[i].Name)
+	}
+	switch {
+	case s.Phase == corev1.PodFailed, s.Phase == corev1.PodSucceeded && len(unknown) == 0:
+		cond.Reason = endedReason(s.Phase)
+	case len(unknown)+len(unready) > 0:
+		cond.Reason = ReasonContainersNotReady
+		cond.Message = list("containers with unknown status: ", unknown, "containers with unready status: ", unready)
+	default:
+		cond.Status = corev1.ConditionTrue
+	}
+	return cond
+}
+
+// Ready returns the condition of that name: that of [ContainersReady], and in
+// addition every readiness gate in the spec must be a True condition in s.
+func Ready(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
+	cond := ContainersReady(pod, s)
+	cond.Type = corev1.PodReady
+	if cond.Status != corev1.ConditionTrue {
+		return cond
+	}
+	var shut []string
+	for _, gate := range pod.Spec.ReadinessGates {
+		if c := Condition(s.Conditions, gate.ConditionType); c == nil {
+			shut = append(shut, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", string(gate.ConditionType)))
+		} else if c.Status != corev1.ConditionTrue {
+			shut = append(shut, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", string(gate.ConditionType), c.Status))
+		}
+	}
+	if len(shut) > 0 {
+		cond.Status, cond.Reason, cond.Message = corev1.ConditionFalse, ReasonReadinessGatesNotReady, strings.Join(shut, ", ")
+	}
+	return cond
+}
+
+// Initialized returns the condition of that name: True when every plain init
+// container has succeeded and every sidecar has started. It stays True once a
+// regular container has run, even while sidecars start again.
+func Initialized(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
+	cond := newCondition(pod, corev1.PodInitialized, corev1.ConditionFalse)
+	if s.ContainerStatuses == nil && s.InitContainerStatuses == nil && len(pod.Spec.InitContainers) > 0 {
+		cond.Reason = ReasonUnknownContainerStatuses
+		return cond
+	}
+	var unknown, incomplete []string
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if st := find(s.InitContainerStatuses, c.Name); st == nil {
+			unknown = append(unknown, c.Name)
+		} else if !initDone(c, st) {
+			incomplete = append(incomplete, c.Name)
+		}
+	}
+	switch {
+	case s.Phase == corev1.PodSucceeded && len(unknown) == 0:
+		cond.Status, cond.Reason = corev1.ConditionTrue, ReasonPodCompleted
+	case len(unknown)+len(incomplete) > 0 && !anyRegularStarted(pod, s):
+		cond.Reason = ReasonContainersNotInitialized
+		cond.Message = list("containers with unknown status: ", unknown, "containers with incomplete status: ", incomplete)
+	default:
+		cond.Status = corev1.ConditionTrue
+	}
+	return cond
+}
+
+func initDone(c *corev1.Container, st *corev1.ContainerStatus) bool {
+	if podspec.IsSidecar(c) {
+		return st.Started != nil && *st.Started
+	}
+	return st.Ready
+}
+
+func anyRegularStarted(pod *corev1.Pod, s *corev1.PodStatus) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		st := find(s.ContainerStatuses, c.Name)
+		return st != nil && (st.State.Running != nil || st.State.Terminated != nil)
+	})
+}
+
+// ReadyToStartContainers returns the condition PodReadyToStartContainers: True
+// when the pod has one ready sandbox, the newest, with the network that the spec
+// asks for. Of a nil runtime it is False.
+func ReadyToStartContainers(pod *corev1.Pod, runtime *podcache.Status) corev1.PodCondition {
+	cond := newCondition(pod, corev1.PodReadyToStartContainers, corev1.ConditionFalse)
+	if runtime == nil || runtime.ReadySandbox() == nil {
+		return cond
+	}
+	for _, other := range runtime.Sandboxes[1:] {
+		if other != nil && other.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
+			return cond
+		}
+	}
+	sandbox := runtime.ReadySandbox()
+	mode := runtimeapi.NamespaceMode_POD
+	if pod.Spec.HostNetwork {
+		mode = runtimeapi.NamespaceMode_NODE
+	}
+	noIP := sandbox.GetNetwork() != nil && sandbox.GetNetwork().GetIp() == ""
+	if sandbox.GetLinux().GetNamespaces().GetOptions().GetNetwork() == mode && (pod.Spec.HostNetwork || !noIP) {
+		cond.Status = corev1.ConditionTrue
+	}
+	return cond
+}
+
+// Condition returns the condition of the given type, a pointer into the list, or
+// nil.
+func Condition(conditions []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range conditions {
+		if conditions[i].Type == t {
+			return &conditions[i]
+		}
+	}
+	return nil
+}
+
+func newCondition(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus) corev1.PodCondition {
+	return corev1.PodCondition{Type: t, Status: status, ObservedGeneration: pod.Generation}
+}
+
+// list joins the two lists of names that are not empty, each after its label.
+func list(labelA string, a []string, labelB string, b []string) string {
+	var parts []string
+	if len(a) > 0 {
+		parts = append(parts, fmt.Sprint(labelA, a))
+	}
+	if len(b) > 0 {
+		parts = append(parts, fmt.Sprint(labelB, b))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func endedReason(phase corev1.PodPhase) string {
+	if phase == corev1.PodSucceeded {
+		return ReasonPodCompleted
+	}
+	return ReasonPodFailed
+}
+
+// stamp sets when each of our conditions got its status: when it did according
+// to old, if it had the same one there, else now. Resize conditions bring their
+// own times, and so do those of others.
+func stamp(conditions, old []corev1.PodCondition, now time.Time) {
+	for i := range conditions {
+		c := &conditions[i]
+		if owner(c.Type) == foreign || c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+			continue
+		}
+		c.LastTransitionTime = metav1.Time{Time: now}
+		if was := Condition(old, c.Type); was != nil && was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
+	}
+}
+
+// settle makes sure that an ended pod is not called ready, whoever said so
+// (kubernetes#108594).
+func settle(s *corev1.PodStatus) {
+	if !podspec.IsTerminal(s.Phase) {
+		return
+	}
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		if (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status == corev1.ConditionTrue {
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, endedReason(s.Phase), ""
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package status
+
+import (
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// Config configures a [Manager]. The zero value is valid.
+type Config struct {
+	// Clock is the time source. Default the system clock.
+	Clock clock.PassiveClock
+	// Logger receives structured logs. Default: discard.
+	Logger *slog.Logger
+	// Observer receives what happens. Optional.
+	Observer Observer
+}
+
+// Observer holds optional callbacks. They run on the goroutine of the call that
+// caused them, one at a time and in the order of the changes. They may call the
+// reading methods of the [Manager], must not call the writing ones, and delay
+// other writers for as long as they take.
+type Observer struct {
+	// StatusChanged is called after a pod's status has changed.
+	StatusChanged func(Change)
+	// UpdateRefused is called when a status was not taken, with the reason.
+	UpdateRefused func(pod *corev1.Pod, err error)
+	// StatusRemoved is called after a pod was forgotten.
+	StatusRemoved func(uid types.UID)
+}
+
+// Change is one change of one pod's status. What it points to is shared and must
+// not be modified.
+type Change struct {
+	// Pod is the pod as the caller gave it.
+	Pod *corev1.Pod
+	// Old is what was said before, the zero value at first; New is what is said
+	// now.
+	Old, New corev1.PodStatus
+	// Version counts the changes of this pod, from 1.
+	Version uint64
+	// Finished says that [Manager.TerminatePod] was called for the pod.
+	Finished bool
+}
+
+// Validate reports every problem with c, joined. There are none yet: each field
+// has a default.
+func (c Config) Validate() error { return nil }
+
+func (c Config) withDefaults() Config {
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Observer.StatusChanged == nil {
+		c.Observer.StatusChanged = func(Change) {}
+	}
+	if c.Observer.UpdateRefused == nil {
+		c.Observer.UpdateRefused = func(*corev1.Pod, error) {}
+	}
+	if c.Observer.StatusRemoved == nil {
+		c.Observer.StatusRemoved = func(types.UID) {}
+	}
+	return c
+}

@@ -1,0 +1,77 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// convert returns what c, which is not nil, says of itself. A runtime that does
+// not know the state of a container that was running has lost it: showing it as
+// waiting would let a pod that runs once run twice.
+func convert(c *runtimeapi.ContainerStatus, runtimeName string, old *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := corev1.ContainerStatus{
+		Name:         podcache.ContainerName(c),
+		RestartCount: int32(min(podcache.RestartCount(c), maxRestarts)),
+		Image:        cmp.Or(c.GetImage().GetUserSpecifiedImage(), c.GetImage().GetImage()),
+		ImageID:      cmp.Or(c.GetImageRef(), c.GetImageId()),
+		ContainerID:  containerID(runtimeName, c.GetId()),
+		User:         user(c.GetUser()),
+	}
+	switch state := c.GetState(); {
+	case state == runtimeapi.ContainerState_CONTAINER_RUNNING:
+		st.State.Running = &corev1.ContainerStateRunning{StartedAt: unixNano(c.GetStartedAt())}
+	case state == runtimeapi.ContainerState_CONTAINER_EXITED:
+		st.State.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode:    c.GetExitCode(),
+			Reason:      c.GetReason(),
+			Message:     c.GetMessage(),
+			StartedAt:   unixNano(c.GetStartedAt()),
+			FinishedAt:  unixNano(c.GetFinishedAt()),
+			ContainerID: st.ContainerID,
+		}
+	case state == runtimeapi.ContainerState_CONTAINER_UNKNOWN && old != nil && old.State.Running != nil:
+		st.State.Terminated = lost(lostAtTermination)
+		st.RestartCount = old.RestartCount + 1
+	default:
+		st.State.Waiting = &corev1.ContainerStateWaiting{}
+	}
+	return st
+}
+
+// maxRestarts is what the API's field can hold.
+const maxRestarts = 1<<31 - 1
+
+// lost returns how a container ended that nobody saw end.
+func lost(message string) *corev1.ContainerStateTerminated {
+	return &corev1.ContainerStateTerminated{ExitCode: lostExitCode, Reason: ReasonStatusUnknown, Message: message}
+}
+
+func containerID(runtimeName, id string) string {
+	if runtimeName == "" {
+		return id
+	}
+	return runtimeName + "://" + id
+}
+
+func unixNano(ns int64) metav1.Time { return metav1.Time{Time: time.Unix(0, ns)} }
+
+func user(u *runtimeapi.ContainerUser) *corev1.ContainerUser {
+	if u == nil {
+		return nil
+	}
+	if u.GetLinux() == nil {
+		return &corev1.ContainerUser{}
+	}
+	return &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
+		UID:                u.GetLinux().GetUid(),
+		GID:                u.GetLinux().GetGid(),
+		SupplementalGroups: slices.Clone(u.GetLinux().GetSupplementalGroups()),
+	}}
+}

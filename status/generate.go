@@ -1,0 +1,151 @@
+package status
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// Input is everything that a pod's status depends on. Nothing in it is modified
+// or retained.
+type Input struct {
+	// Pod is the desired pod. Required. Its Status, if it has one, is what the
+	// API server shows.
+	Pod *corev1.Pod
+	// Runtime is what the runtime says of the pod. Nil means that nobody has
+	// looked yet, and what Previous says of the containers stands; a Status
+	// without containers means that there are none.
+	Runtime *podcache.Status
+	// RuntimeName is the scheme of container IDs, as the runtime's Version call
+	// gives it, such as "containerd". If it is empty, IDs have no scheme.
+	RuntimeName string
+	// Previous is what was last said of the pod. One without a phase was never
+	// said, and Pod.Status stands in.
+	Previous corev1.PodStatus
+	// Terminal says that the pod has ended: nothing of it runs and nothing will.
+	Terminal bool
+	// Waiting says, by container name, why a container that ought to be started
+	// is not: CrashLoopBackOff, ImagePullBackOff, CreateContainerError and so on.
+	// It has no effect on a container that runs or is not to run again.
+	Waiting map[string]corev1.ContainerStateWaiting
+	// NodeIPs are the node's addresses, the primary one first.
+	NodeIPs []string
+	// Probes says what the probes of running containers found. Nil means that
+	// there are none: a container is started and ready while it runs.
+	Probes Probes
+	// Now becomes the time of what changes with this status. If it is zero, such
+	// times stay unset, and a [Manager] sets them.
+	Now time.Time
+}
+
+// ProbeResult is what a probe found.
+type ProbeResult int
+
+// The results of a probe.
+const (
+	// NoProbe means that the container has no such probe.
+	NoProbe ProbeResult = iota
+	// ProbeUnknown means that the probe has no result yet: what was last said of
+	// this very container stands, so that an agent's restart changes nothing.
+	ProbeUnknown
+	// ProbePassed means that the probe has succeeded often enough.
+	ProbePassed
+	// ProbeFailed means that the probe has failed often enough.
+	ProbeFailed
+)
+
+// Probes returns what the probes of the running container of the given name and
+// CRI id found. It is asked for regular containers and sidecars only.
+type Probes func(container, id string) (startup, readiness ProbeResult)
+
+// Generate returns the status of a pod. It is a pure function; the result is
+// normalized (see [Normalize]), is the caller's own and shares no memory with
+// the input. Phases and conditions follow the kubelet; doc.go lists where they
+// do not.
+func Generate(in Input) corev1.PodStatus {
+	old := in.previous()
+	s := corev1.PodStatus{
+		QOSClass:           podspec.QOSClass(in.Pod),
+		ObservedGeneration: max(in.Pod.Generation, old.ObservedGeneration),
+		StartTime:          startTime(old, &in),
+	}
+	s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses = ContainerStatuses(in)
+	setPhase(&s, old, &in)
+	setIPs(&s, old, &in)
+	s.Conditions = conditions(&s, old, &in)
+	stamp(s.Conditions, old.Conditions, in.Now)
+	Normalize(in.Pod, &s)
+	return s
+}
+
+func startTime(old *corev1.PodStatus, in *Input) *metav1.Time {
+	switch {
+	case old.StartTime != nil:
+		return old.StartTime.DeepCopy()
+	case in.Pod.Status.StartTime != nil:
+		return in.Pod.Status.StartTime.DeepCopy()
+	case in.Now.IsZero():
+		return nil
+	default:
+		return &metav1.Time{Time: in.Now}
+	}
+}
+
+// setPhase computes the phase. What was said to have ended stays ended, and what
+// the API server shows as ended weighs most: it refuses anything else. Reason and
+// message belong to the phase and last as long as it does.
+func setPhase(s, old *corev1.PodStatus, in *Input) {
+	s.Phase = Phase(in.Pod, s, PhaseFacts{Terminal: in.Terminal, Initialized: initialized(in, s)})
+	if podspec.IsTerminal(old.Phase) && !podspec.IsTerminal(s.Phase) {
+		s.Phase = old.Phase
+	}
+	if podspec.IsTerminal(in.Pod.Status.Phase) {
+		s.Phase = in.Pod.Status.Phase
+	}
+	if s.Phase != old.Phase {
+		return
+	}
+	s.Reason, s.Message = old.Reason, old.Message
+	if s.Reason == "" {
+		s.Reason = in.Pod.Status.Reason
+	}
+	if s.Message == "" {
+		s.Message = in.Pod.Status.Message
+	}
+}
+
+// initialized says whether a regular container was made in the sandbox that is
+// in use.
+func initialized(in *Input, s *corev1.PodStatus) bool {
+	if in.carried() {
+		for i := range s.ContainerStatuses {
+			if s.ContainerStatuses[i].State.Running != nil {
+				return true
+			}
+		}
+		return false
+	}
+	if in.Runtime == nil || in.Runtime.ReadySandbox() == nil {
+		return false
+	}
+	return slices.ContainsFunc(in.Pod.Spec.Containers, func(c corev1.Container) bool {
+		return in.Runtime.Active(c.Name) != nil
+	})
+}
+
+// carried says whether what was last said of the containers stands, for want of
+// anything newer. Of a pod that has ended nothing runs, so there it does not.
+func (in *Input) carried() bool { return in.Runtime == nil && !in.Terminal }
+
+// previous returns the status that in builds on.
+func (in *Input) previous() *corev1.PodStatus {
+	if in.Previous.Phase == "" {
+		return &in.Pod.Status
+	}
+	return &in.Previous
+}

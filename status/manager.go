@@ -1,0 +1,201 @@
+package status
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// Manager holds what the node says about each of its pods. Make it with [New];
+// its methods are safe for concurrent use.
+//
+// It keeps copies of the statuses that it is given, and pods themselves, which
+// callers must not modify afterwards. A kept status never changes, it is
+// replaced. [Manager.GetPodStatus] and [Manager.Update] hand out copies that are
+// the caller's own; what [Manager.SetPodStatus] and [Manager.TerminatePod] return
+// and an [Observer] sees is the kept status itself, shared with others and not to
+// be modified.
+type Manager struct {
+	cfg Config
+
+	step sync.Mutex   // serializes writers, and is held during callbacks
+	mu   sync.RWMutex // guards pods, and is never held during callbacks
+	pods map[types.UID]*entry
+}
+
+// entry is what is known of a pod. It never changes.
+type entry struct {
+	pod      *corev1.Pod
+	status   corev1.PodStatus
+	version  uint64
+	finished bool
+}
+
+// New returns an empty manager.
+func New(cfg Config) (*Manager, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("status: invalid config: %w", err)
+	}
+	return &Manager{cfg: cfg.withDefaults(), pods: map[types.UID]*entry{}}, nil
+}
+
+// GetPodStatus returns a copy of what is said of the pod, and whether anything is.
+func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
+	e := m.entry(uid)
+	if e == nil {
+		return corev1.PodStatus{}, false
+	}
+	return *e.status.DeepCopy(), true
+}
+
+// SetPodStatus says status of the pod and returns what is said of it now, and
+// whether that has changed. These hold for it, whatever status says:
+//
+//   - an ended pod keeps its phase, and is not Ready; a status that says another
+//     phase also loses its reason and message, which belong to it;
+//   - a start time stays as it was first set, and is now if nobody knows better;
+//   - a condition's transition time moves only with its status;
+//   - the observed generation never decreases;
+//   - it is normalized (see [Normalize]).
+//
+// A status that [CheckTransition] objects to is refused: what is returned is what
+// was said before, or for a pod of which nothing was, status itself. One that is
+// [Equal] to what is said already changes nothing. Neither pod nor status is
+// modified; pod is retained.
+func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored corev1.PodStatus, changed bool) {
+	if e := m.entry(pod.UID); e != nil && e.says(pod, status) {
+		return e.status, false
+	}
+	m.step.Lock()
+	defer m.step.Unlock()
+	return m.store(m.entry(pod.UID), pod, *status.DeepCopy(), false)
+}
+
+// says says whether status would change nothing. It must not let status escape:
+// this is the way of nearly every call, and it allocates nothing.
+func (e *entry) says(pod *corev1.Pod, status corev1.PodStatus) bool {
+	status.StartTime = e.status.StartTime
+	status.ObservedGeneration = max(status.ObservedGeneration, pod.Generation, e.status.ObservedGeneration)
+	return Equal(&e.status, &status)
+}
+
+// Update changes the status of a pod by fn, atomically: fn gets a copy, changes
+// it, and the result is stored as by [Manager.SetPodStatus]. It returns whether
+// that changed anything; for a pod of which nothing is said, fn is not called. fn
+// must not call writing methods, and delays other writers for as long as it takes.
+func (m *Manager) Update(uid types.UID, fn func(*corev1.PodStatus)) (changed bool) {
+	m.step.Lock()
+	defer m.step.Unlock()
+	e := m.entry(uid)
+	if e == nil {
+		return false
+	}
+	next := e.status.DeepCopy()
+	fn(next)
+	_, changed = m.store(e, e.pod, *next, false)
+	return changed
+}
+
+// TerminatePod says that the pod has ended and that nothing of it is left. Its
+// containers that were not seen to end are shown as ended with 137, but init
+// containers that had no turn stay as they are. Unless it has succeeded or is
+// static, it has failed. It returns what is said now. Nothing is modified; pod is
+// retained.
+func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
+	m.step.Lock()
+	defer m.step.Unlock()
+	e := m.entry(pod.UID)
+	next := e.statusOr(pod).DeepCopy()
+	terminate(pod, next)
+	stored, _ := m.store(e, pod, *next, true)
+	return stored
+}
+
+// RemoveOrphanedStatuses forgets every pod that keep does not want and returns
+// how many those were. keep may call reading methods.
+func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int) {
+	m.step.Lock()
+	defer m.step.Unlock()
+	m.mu.RLock()
+	uids := slices.Sorted(maps.Keys(m.pods))
+	m.mu.RUnlock()
+	for _, uid := range uids {
+		if keep(uid) {
+			continue
+		}
+		m.mu.Lock()
+		delete(m.pods, uid)
+		m.mu.Unlock()
+		removed++
+		m.cfg.Observer.StatusRemoved(uid)
+	}
+	return removed
+}
+
+func (m *Manager) entry(uid types.UID) *entry {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.pods[uid]
+}
+
+// statusOr returns what e says of pod, or where e is nil, what the API server
+// shows.
+func (e *entry) statusOr(pod *corev1.Pod) *corev1.PodStatus {
+	if e == nil {
+		return &pod.Status
+	}
+	return &e.status
+}
+
+// store replaces e, nil if there is none, by next, which must be ours alone. The
+// caller holds step.
+func (m *Manager) store(e *entry, pod *corev1.Pod, next corev1.PodStatus, finished bool) (corev1.PodStatus, bool) {
+	old := e.statusOr(pod)
+	if err := CheckTransition(pod, old, &next); err != nil {
+		m.cfg.Logger.Warn("status update refused", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "err", err)
+		m.cfg.Observer.UpdateRefused(pod, err)
+		if e == nil {
+			return next, false
+		}
+		return e.status, false
+	}
+	m.reconcile(pod, old, &next)
+	change := Change{Pod: pod, New: next, Version: 1, Finished: finished}
+	if e != nil {
+		change.Old, change.Version, change.Finished = e.status, e.version+1, finished || e.finished
+		if change.Finished == e.finished && Equal(&e.status, &next) {
+			return e.status, false
+		}
+	}
+	m.mu.Lock()
+	m.pods[pod.UID] = &entry{pod: pod, status: next, version: change.Version, finished: change.Finished}
+	m.mu.Unlock()
+	m.cfg.Observer.StatusChanged(change)
+	return next, true
+}
+
+// reconcile makes next follow old: what never goes back does not, what was there
+// before keeps its times.
+func (m *Manager) reconcile(pod *corev1.Pod, old, next *corev1.PodStatus) {
+	if podspec.IsTerminal(old.Phase) && next.Phase != old.Phase {
+		next.Phase, next.Reason, next.Message = old.Phase, old.Reason, old.Message
+	}
+	settle(next)
+	now := m.cfg.Clock.Now()
+	stamp(next.Conditions, old.Conditions, now)
+	switch {
+	case old.StartTime != nil:
+		next.StartTime = old.StartTime.DeepCopy()
+	case next.StartTime == nil:
+		next.StartTime = &metav1.Time{Time: now}
+	}
+	next.ObservedGeneration = max(next.ObservedGeneration, pod.Generation, old.ObservedGeneration)
+	Normalize(pod, next)
+}

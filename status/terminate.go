@@ -1,0 +1,69 @@
+package status
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// terminate turns s into the last status of a pod of which nothing is left.
+func terminate(pod *corev1.Pod, s *corev1.PodStatus) {
+	initDone := hasInitialized(pod, s)
+	for i := range s.ContainerStatuses {
+		if initDone {
+			endUnseen(&s.ContainerStatuses[i])
+		}
+	}
+	for i := range s.InitContainerStatuses[:hadTheirTurn(s.InitContainerStatuses)] {
+		endUnseen(&s.InitContainerStatuses[i])
+	}
+	if !podspec.IsTerminal(s.Phase) && !podspec.IsStatic(pod) {
+		s.Phase = corev1.PodFailed
+	}
+}
+
+func endUnseen(st *corev1.ContainerStatus) {
+	if st.State.Terminated == nil {
+		st.State = corev1.ContainerState{Terminated: lost(lostAtTermination)}
+	}
+}
+
+// hasInitialized says whether the pod came as far as its regular containers: one
+// of them has run, or the last init container has done its part.
+func hasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
+	if len(pod.Spec.InitContainers) == 0 {
+		return true
+	}
+	for i := range s.ContainerStatuses {
+		st := &s.ContainerStatuses[i]
+		if st.LastTerminationState.Terminated != nil || st.State.Waiting == nil {
+			return true
+		}
+	}
+	if len(s.InitContainerStatuses) == 0 {
+		return false
+	}
+	last := &s.InitContainerStatuses[len(s.InitContainerStatuses)-1]
+	c := specOf(pod.Spec.InitContainers, last.Name)
+	switch {
+	case c == nil:
+		return false
+	case podspec.IsSidecar(c):
+		return last.State.Running != nil && last.Started != nil && *last.Started
+	case last.LastTerminationState.Terminated != nil:
+		return last.LastTerminationState.Terminated.ExitCode == 0
+	default:
+		return last.State.Terminated != nil && last.State.Terminated.ExitCode == 0
+	}
+}
+
+// hadTheirTurn returns how many init containers, counted from the first, had
+// their turn: all but those at the end that wait and never ran. The first one
+// always had.
+func hadTheirTurn(list []corev1.ContainerStatus) int {
+	n := len(list)
+	for n > 1 && list[n-1].State.Waiting != nil && list[n-1].LastTerminationState.Terminated == nil {
+		n--
+	}
+	return n
+}
