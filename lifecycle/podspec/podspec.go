@@ -1,0 +1,135 @@
+package podspec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"iter"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Annotations by which the kubelet tells where a pod came from.
+const (
+	// SourceAnnotation names the pod's source: "file", "http" or "api".
+	SourceAnnotation = "kubernetes.io/config.source"
+	// HashAnnotation is the hash of the pod as its source gave it.
+	HashAnnotation = "kubernetes.io/config.hash"
+	// SeenAnnotation is when the source first gave the pod, in RFC 3339.
+	SeenAnnotation = "kubernetes.io/config.seen"
+	// MirrorAnnotation marks the API server's image of a static pod.
+	MirrorAnnotation = corev1.MirrorPodAnnotationKey
+)
+
+// IsStatic says whether the pod comes from elsewhere than the API server. A pod
+// without a source annotation is not static.
+func IsStatic(pod *corev1.Pod) bool {
+	source, ok := pod.Annotations[SourceAnnotation]
+	return ok && source != "api"
+}
+
+// IsMirror says whether the pod is the API server's image of a static pod.
+func IsMirror(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[MirrorAnnotation]
+	return ok
+}
+
+// FullName returns "name_namespace", which is unique among the pods of a node
+// at a time. Neither part can contain an underscore.
+func FullName(pod *corev1.Pod) string { return pod.Name + "_" + pod.Namespace }
+
+// IsTerminal says whether the phase is one that no pod leaves.
+func IsTerminal(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// IsSidecar says whether c, an init container, is a restartable one.
+func IsSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// Containers yields init containers and then regular ones, in spec order, with
+// whether each is an init container. The pointers are into the spec.
+func Containers(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, bool] {
+	return func(yield func(*corev1.Container, bool) bool) {
+		for i := range spec.InitContainers {
+			if !yield(&spec.InitContainers[i], true) {
+				return
+			}
+		}
+		for i := range spec.Containers {
+			if !yield(&spec.Containers[i], false) {
+				return
+			}
+		}
+	}
+}
+
+// ShouldRestart says whether c is to run again after it has ended with
+// exitCode. The container's rules come first (KEP-5307), then its own policy,
+// and a container without a policy of its own has none that count. Then the
+// pod's policy decides. An unknown policy restarts, as in the kubelet; a rule
+// with an unknown action or operator matches nothing.
+func ShouldRestart(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
+	policy := pod.Spec.RestartPolicy
+	if c.RestartPolicy != nil {
+		for _, r := range c.RestartPolicyRules {
+			if r.ExitCodes != nil && matches(r.ExitCodes, exitCode) && restarts(r.Action) {
+				return true
+			}
+		}
+		policy = corev1.RestartPolicy(*c.RestartPolicy)
+	}
+	switch policy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return exitCode != 0
+	default: // RestartPolicyAlways
+		return true
+	}
+}
+
+// restarts says whether the container itself runs again by the action; both
+// that exist do that.
+func restarts(action corev1.ContainerRestartRuleAction) bool {
+	return action == corev1.ContainerRestartRuleActionRestart ||
+		action == corev1.ContainerRestartRuleActionRestartAllContainers
+}
+
+func matches(codes *corev1.ContainerRestartRuleOnExitCodes, exitCode int32) bool {
+	in := slices.Contains(codes.Values, exitCode)
+	switch codes.Operator {
+	case corev1.ContainerRestartRuleOnExitCodesOpIn:
+		return in
+	case corev1.ContainerRestartRuleOnExitCodesOpNotIn:
+		return !in
+	default:
+		return false
+	}
+}
+
+// ContainerHash returns a hash of what makes two versions of a container
+// different ones: everything in the spec but its resources, which can change in
+// place. It depends on the JSON form of the container alone, and so is the same
+// in every process; an empty field that a later version of the API adds does not
+// change it.
+func ContainerHash(c *corev1.Container) string {
+	stripped := *c
+	stripped.Resources = corev1.ResourceRequirements{}
+	stripped.ResizePolicy = nil
+	return Hash(stripped)
+}
+
+// Hash returns a hash of v's JSON form: 16 hexadecimal digits.
+func Hash(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		// API types always marshal; anything else still gets a constant, and so
+		// never looks changed.
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}

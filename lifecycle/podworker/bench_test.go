@@ -1,0 +1,122 @@
+package podworker_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// trivial does nothing and says when it did.
+type trivial struct{ done chan struct{} }
+
+func (s trivial) SyncPod(context.Context, podworker.Turn) (bool, error) {
+	s.done <- struct{}{}
+	return false, nil
+}
+func (trivial) SyncTerminatingPod(context.Context, podworker.Turn) error        { return nil }
+func (trivial) SyncTerminatingRuntimePod(context.Context, podworker.Turn) error { return nil }
+func (s trivial) SyncTerminatedPod(context.Context, podworker.Turn) error {
+	s.done <- struct{}{}
+	return nil
+}
+
+// benchWorkers returns Workers that run until the benchmark ends.
+func benchWorkers(b *testing.B) (*podworker.Workers, chan struct{}) {
+	b.Helper()
+	done := make(chan struct{}, 1)
+	w, err := podworker.New(podworker.Config{Syncer: trivial{done}, Cache: &instant{pods: map[types.UID]*podcache.Status{}}})
+	require.NoError(b, err)
+	ctx, cancel := context.WithCancel(b.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- w.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		require.NoError(b, <-stopped)
+	})
+	return w, done
+}
+
+func manyPods(n int) []*corev1.Pod {
+	pods := make([]*corev1.Pod, n)
+	for i := range pods {
+		pods[i] = newPod(types.UID(fmt.Sprint(i)))
+	}
+	return pods
+}
+
+func BenchmarkUpdateAndSync(b *testing.B) {
+	w, done := benchWorkers(b)
+	pod := newPod("a")
+	b.ReportAllocs()
+	for b.Loop() {
+		w.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})
+		<-done
+	}
+}
+
+func BenchmarkCreateToFinished(b *testing.B) {
+	w, done := benchWorkers(b)
+	pod := newPod("a")
+	b.ReportAllocs()
+	for b.Loop() {
+		w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+		<-done
+		if err := w.KillPod(b.Context(), pod, podworker.KillOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		<-done
+		for len(w.SyncKnownPods(nil)) > 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+func BenchmarkSyncKnownPods(b *testing.B) {
+	for _, n := range []int{110, 500, 5000} {
+		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
+			w, done := benchWorkers(b)
+			pods := manyPods(n)
+			for _, p := range pods {
+				w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: p})
+				<-done
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				w.SyncKnownPods(pods)
+			}
+		})
+	}
+}
+
+// BenchmarkIdle reports what a pod costs that has nothing to do.
+func BenchmarkIdle(b *testing.B) {
+	const n = 5000
+	pods := manyPods(n)
+	for b.Loop() {
+		w, done := benchWorkers(b)
+		before, goroutines := heap(), runtime.NumGoroutine()
+		for _, p := range pods {
+			w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: p})
+			<-done
+		}
+		after := heap()
+		b.ReportMetric(float64(after-before)/n, "B/pod")
+		b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/n, "goroutines/pod")
+	}
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,87 @@
+// Package podworker brings pods through their lives, one step of one pod at a
+// time.
+//
+// # What it does
+//
+// [Workers] hold a small record per pod and call a [Syncer] for it, never twice
+// at once: when the pod is new or changed, when something happened to it, when a
+// turn failed and is to be repeated, and once a minute in any case. A pod moves
+// through four phases and never back:
+//
+//	Syncing → Terminating → Terminated → Finished → forgotten
+//
+// A deletion, a kill, an eviction, a terminal phase in its API status, the verdict
+// of SyncPod that it ran to completion, or the news that nobody wants it make a
+// pod Terminating. When the Syncer says that nothing runs any more, it is
+// Terminated, and when what it held is released, Finished. It stays known until
+// [Workers.SyncKnownPods] finds that it is not desired, or desired again under the
+// same UID; then it is forgotten and may begin anew.
+//
+// Two static pods of one name never run at once: the one that came later waits
+// until the one before has finished. A pod that only the runtime knows can be
+// killed and nothing else.
+//
+// Every turn gets a status of the pod that is as new as the end of the turn
+// before, so that no turn repeats what the last one did.
+//
+// # What you supply
+//
+// A [Syncer] that acts (lifecycle/podrunner has one for CRI), a [Cache] of what
+// the runtime says (podcache), and the updates. AfterSync is where to hook up the
+// request for another look at the runtime.
+//
+// # What it guarantees
+//
+//  1. At most one call of the Syncer per UID at a time; other pods never wait
+//     for it.
+//  2. Phases only move forward. After a pod became Terminating, SyncPod is not
+//     called any more, and a call under way has its ctx cancelled.
+//  3. The newest update counts. One that came after a turn had begun leads to
+//     another turn. Intermediate ones may be passed over, an end never is.
+//  4. Grace never grows. A shorter one cancels the ctx of the turn under way,
+//     and the next turn has the shorter one.
+//  5. [Workers.KillPod] always reports, once: when nothing of the pod runs, when
+//     its ctx is done, or when Run returns.
+//  6. A pod ends even if the runtime cannot be asked about it: see
+//     [Config.FreshTimeout].
+//  7. A failed turn is repeated: after 10 to 15 s, or when its error says, see
+//     [RetryError] and [TransientError].
+//  8. Of a forgotten pod nothing is left.
+//
+// # Goroutines and locking
+//
+// A pod has a goroutine only while it has a turn. All due times are in one heap
+// and Run sleeps until the first of them; nothing polls. One mutex guards the
+// records and is held for bookkeeping only: not while the Syncer, the Cache's
+// GetNewerThan, AfterSync or an Observer runs, so all of them may call back. Run
+// returns when every turn has; a Syncer that ignores its ctx delays that.
+//
+// # Differences from the kubelet
+//
+//   - killPodNow waits 10 s for a pod that has finished, for a static pod that
+//     never started, and for one that was forgotten: nobody tells it. Here
+//     everybody who waits is told. There is no timeout of 1.5 times the grace
+//     either: ctx is the caller's.
+//   - The wait for a fresh status can be interrupted. In the kubelet, a runtime
+//     that hangs keeps pods from being evicted.
+//   - Turns get a ctx that ends when a second deletion has a shorter grace
+//     (kubernetes#127339, kubernetes#113606).
+//   - An idle pod costs a record of a few hundred bytes, not a goroutine; the due
+//     time of a pod is met, not looked up once a second.
+//   - A static pod that waits for another is started by the end of that one,
+//     without back-off.
+//   - A static pod that is killed before its start ends like any other, unless it
+//     waits behind another of its name: then it is finished at once.
+//   - [RetryError] names a time and gets no jitter; the kubelet adds up to half.
+//     A plain error joined to it still has the turn repeated after the back-off.
+//   - "Network not ready" is a type, not a text.
+//   - A pod whose spec has no grace period gets 30 s, the API's default.
+//   - Who called SyncKnownPods need not replay anything: resyncs and retries
+//     happen here.
+//
+// # Testing your code with it
+//
+// Run it in a testing/synctest bubble with a Syncer and a Cache of a few lines
+// each; the example does without even that. Every time comes from [Config.Clock],
+// every random number from [Config.Jitter].
+package podworker

@@ -1,0 +1,79 @@
+package podworker_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// printer says what it would do.
+type printer struct{ synced chan struct{} }
+
+func (p printer) SyncPod(_ context.Context, t podworker.Turn) (bool, error) {
+	fmt.Println("sync", t.Pod.Name, "because of", t.Type)
+	close(p.synced)
+	return false, nil
+}
+
+func (printer) SyncTerminatingPod(_ context.Context, t podworker.Turn) error {
+	fmt.Println("stop", t.Pod.Name, "within", t.Grace)
+	return nil
+}
+
+func (printer) SyncTerminatingRuntimePod(_ context.Context, t podworker.Turn) error {
+	fmt.Println("stop", t.Status.UID, "of which there is no spec")
+	return nil
+}
+
+func (printer) SyncTerminatedPod(_ context.Context, t podworker.Turn) error {
+	fmt.Println("clean up after", t.Pod.Name)
+	return nil
+}
+
+func Example() {
+	cache, syncer := podcache.New(), printer{synced: make(chan struct{})}
+	finished := make(chan struct{})
+	workers, err := podworker.New(podworker.Config{
+		Syncer: syncer,
+		Cache:  cache,
+		Observer: podworker.Observer{Moved: func(_ types.UID, _ *corev1.Pod, phase podworker.Phase) {
+			if phase == podworker.Finished {
+				close(finished)
+			}
+		}},
+		// Stands for the relist that a real agent would ask for.
+		AfterSync: func(types.UID) { cache.UpdateTime(time.Now()) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- workers.Run(ctx) }()
+
+	cache.UpdateTime(time.Now()) // the first look at the runtime: it is empty
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1", Name: "web", Namespace: "shop"}}
+	workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+	<-syncer.synced
+	cache.UpdateTime(time.Now().Add(time.Second)) // a look after that
+	grace := 5 * time.Second
+	err = workers.KillPod(ctx, pod, podworker.KillOptions{Grace: &grace})
+	<-finished
+	fmt.Println("killed:", err == nil)
+	stop()
+	fmt.Println("stopped:", <-done == nil)
+	// Output:
+	// sync web because of create
+	// stop web within 5s
+	// clean up after web
+	// killed: true
+	// stopped: true
+}

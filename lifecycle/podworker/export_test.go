@@ -1,0 +1,18 @@
+package podworker
+
+import "time"
+
+// Delay exposes the rule for due times with the kubelet's periods.
+func Delay(err error, now time.Time, jitter float64) time.Duration {
+	return Config{}.withDefaults().periods().delay(err, now, jitter)
+}
+
+// Grace exposes the rule for grace periods.
+var Grace = grace
+
+// Pods returns how many pods, places in line and due times are remembered.
+func (w *Workers) Pods() (pods, lines, due int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.pods), len(w.gate.lines), len(w.queue.byDue)
+}

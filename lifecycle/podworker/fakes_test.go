@@ -1,0 +1,279 @@
+package podworker_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+var _ podworker.Cache = (*podcache.Cache)(nil)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// syncer records its calls and does what on says, by the name of the call.
+type syncer struct {
+	mu    sync.Mutex
+	calls []string
+	turns []podworker.Turn
+	on    map[string]func(context.Context, podworker.Turn) (bool, error)
+}
+
+func (s *syncer) do(ctx context.Context, name string, t podworker.Turn) (bool, error) {
+	uid := t.Status.UID
+	if t.Pod != nil {
+		uid = t.Pod.UID
+	}
+	s.mu.Lock()
+	s.calls = append(s.calls, fmt.Sprintf("%s %s", name, uid))
+	s.turns = append(s.turns, t)
+	on := s.on[name]
+	s.mu.Unlock()
+	if on == nil {
+		return false, nil
+	}
+	return on(ctx, t)
+}
+
+func (s *syncer) SyncPod(ctx context.Context, t podworker.Turn) (bool, error) {
+	return s.do(ctx, "sync", t)
+}
+
+func (s *syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
+	_, err := s.do(ctx, "terminating", t)
+	return err
+}
+
+func (s *syncer) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
+	_, err := s.do(ctx, "runtime", t)
+	return err
+}
+
+func (s *syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
+	_, err := s.do(ctx, "terminated", t)
+	return err
+}
+
+// set makes the named calls do f from now on.
+func (s *syncer) set(name string, f func(context.Context, podworker.Turn) (bool, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.on[name] = f
+}
+
+func (s *syncer) fail(name string, err error) {
+	s.set(name, func(context.Context, podworker.Turn) (bool, error) { return false, err })
+}
+
+// hang makes the named calls last until their ctx is done.
+func (s *syncer) hang(name string) {
+	s.set(name, func(ctx context.Context, _ podworker.Turn) (bool, error) {
+		<-ctx.Done()
+		return false, ctx.Err()
+	})
+}
+
+// log returns the calls since the last one of log.
+func (s *syncer) log() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := s.calls
+	s.calls = nil
+	return calls
+}
+
+func (s *syncer) last() podworker.Turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turns[len(s.turns)-1]
+}
+
+// instant is a cache in which everything is always fresh, unless it hangs.
+type instant struct {
+	mu    sync.Mutex
+	pods  map[types.UID]*podcache.Status
+	hangs bool
+	err   error
+	asked []time.Time
+}
+
+func (c *instant) Get(uid types.UID) (*podcache.Status, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.pods[uid]; s != nil {
+		return s, c.err
+	}
+	return &podcache.Status{UID: uid}, c.err
+}
+
+func (c *instant) GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*podcache.Status, error) {
+	c.mu.Lock()
+	c.asked = append(c.asked, t)
+	hangs := c.hangs
+	c.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return c.Get(uid)
+}
+
+func (c *instant) set(f func(*instant)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(c)
+}
+
+func running(uid types.UID) *podcache.Status {
+	return &podcache.Status{UID: uid, Name: string(uid), Namespace: "ns", Containers: []*runtimeapi.ContainerStatus{
+		{Id: "c", State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}}
+}
+
+func newPod(uid types.UID, edits ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{UID: uid, Name: string(uid), Namespace: "ns"},
+		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(30))},
+	}
+	for _, edit := range edits {
+		edit(p)
+	}
+	return p
+}
+
+func static(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Name, p.Annotations = name, map[string]string{podspec.SourceAnnotation: "file"}
+	}
+}
+
+func deleted(seconds int64) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Unix(1, 0)}, &seconds
+	}
+}
+
+func phase(phase corev1.PodPhase) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.Phase = phase }
+}
+
+// bed is Workers in a bubble with everything around them.
+type bed struct {
+	*podworker.Workers
+	t       *testing.T
+	sync    *syncer
+	cache   *instant
+	mu      sync.Mutex
+	turns   []podworker.TurnInfo
+	moved   []string
+	ignored []string
+	after   []types.UID
+	stop    func()
+}
+
+// inBubble runs f on Workers that run, and stops them afterwards.
+func inBubble(t *testing.T, f func(b *bed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.run()
+		f(b)
+		b.stop()
+	})
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{
+		t:     t,
+		sync:  &syncer{on: map[string]func(context.Context, podworker.Turn) (bool, error){}},
+		cache: &instant{pods: map[types.UID]*podcache.Status{}},
+	}
+	record := func(f func()) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		f()
+	}
+	var err error
+	b.Workers, err = podworker.New(podworker.Config{
+		Syncer:    b.sync,
+		Cache:     b.cache,
+		Jitter:    func() float64 { return 0 },
+		AfterSync: func(uid types.UID) { record(func() { b.after = append(b.after, uid) }) },
+		Observer: podworker.Observer{
+			TurnEnd: func(i podworker.TurnInfo) { record(func() { b.turns = append(b.turns, i) }) },
+			Moved: func(uid types.UID, _ *corev1.Pod, p podworker.Phase) {
+				record(func() { b.moved = append(b.moved, fmt.Sprint(uid, " ", p)) })
+			},
+			Ignored: func(_ podworker.Update, why string) { record(func() { b.ignored = append(b.ignored, why) }) },
+		},
+	})
+	require.NoError(t, err)
+	return b
+}
+
+func (b *bed) run() {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	b.stop = func() {
+		cancel()
+		require.NoError(b.t, <-done)
+	}
+	synctest.Wait()
+}
+
+// update gives one update and waits until it has had its effect.
+func (b *bed) update(why podworker.UpdateType, p *corev1.Pod) {
+	b.UpdatePod(podworker.Update{Type: why, Pod: p})
+	synctest.Wait()
+}
+
+// kill ends the pod on a goroutine of its own.
+func (b *bed) kill(p *corev1.Pod, how podworker.KillOptions) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- b.KillPod(b.t.Context(), p, how) }()
+	synctest.Wait()
+	return done
+}
+
+func (b *bed) moves() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	moved := b.moved
+	b.moved = nil
+	return moved
+}
+
+// requireKilled asserts that a kill has reported by now.
+func requireKilled(t *testing.T, done <-chan error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	default:
+		require.Fail(t, "the kill has not reported")
+	}
+}
+
+func requireUnreported(t *testing.T, done <-chan error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		require.Fail(t, "the kill has reported", "%v", err)
+	default:
+	}
+}

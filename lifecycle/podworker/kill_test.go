@@ -1,0 +1,230 @@
+package podworker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+// R10: the kubelet's killPodNow waits 10 s for a pod that has finished.
+func TestKillOfAFinishedPodReportsAtOnce(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		pod := newPod("a")
+		b.update(podworker.Create, pod)
+		b.update(podworker.Kill, pod)
+		b.sync.log()
+		began := time.Now()
+		require.NoError(t, b.KillPod(b.t.Context(), pod, podworker.KillOptions{}))
+		require.Zero(t, time.Since(began))
+		require.Empty(t, b.sync.log())
+	})
+}
+
+func TestKillOfATerminatedPodReportsAtOnce(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.fail("terminated", errors.New("volume busy"))
+		b.update(podworker.Create, newPod("a"))
+		b.update(podworker.Kill, newPod("a"))
+		requireKilled(t, b.kill(newPod("a"), podworker.KillOptions{}))
+		require.True(t, b.IsPodKnownTerminated("a"))
+		require.False(t, b.ShouldPodBeFinished("a"))
+	})
+}
+
+func TestKillOfAnUnknownPod(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		requireKilled(t, b.kill(newPod("early"), podworker.KillOptions{}))
+		require.Equal(t, []string{"terminating early", "terminated early"}, b.sync.log(), "nobody has said yet what is desired")
+
+		b.SyncKnownPods(nil)
+		requireKilled(t, b.kill(newPod("nowhere"), podworker.KillOptions{}))
+		require.Empty(t, b.sync.log())
+
+		b.cache.set(func(c *instant) { c.pods["orphan"] = running("orphan") })
+		requireKilled(t, b.kill(newPod("orphan"), podworker.KillOptions{}))
+		require.Equal(t, []string{"terminating orphan", "terminated orphan"}, b.sync.log())
+	})
+}
+
+// R11: nobody tells who kills a static pod that never started.
+func TestKillOfAStaticPodThatNeverStarted(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.update(podworker.Create, newPod("a", static("web")))
+		b.update(podworker.Create, newPod("b", static("web")))
+		requireKilled(t, b.kill(newPod("b", static("web")), podworker.KillOptions{}))
+		require.Equal(t, []string{"sync a"}, b.sync.log())
+		require.True(t, b.ShouldPodBeFinished("b"))
+		require.True(t, b.ShouldPodContainersBeTerminating("b"))
+		b.SyncKnownPods(nil)
+		synctest.Wait()
+		b.SyncKnownPods(nil)
+		pods, lines, due := b.Pods()
+		require.Zero(t, pods+lines+due, "a place in line is left")
+	})
+}
+
+func TestKillOfAPodThatIsForgottenBeforeItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		killed := b.kill(newPod("a"), podworker.KillOptions{})
+		requireUnreported(t, killed)
+		b.SyncKnownPods(nil)
+		synctest.Wait()
+		requireKilled(t, killed)
+		b.run()
+		require.Empty(t, b.sync.log())
+		b.stop()
+	})
+}
+
+func TestAKillReportsWhyItGaveUp(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.fail("terminating", errors.New("shim is stuck"))
+		b.update(podworker.Create, newPod("a"))
+		ctx, cancel := context.WithTimeout(b.t.Context(), 25*time.Second)
+		defer cancel()
+		err := b.KillPod(ctx, newPod("a"), podworker.KillOptions{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.EqualError(t, err, "kill pod ns/a: context deadline exceeded; the last attempt failed: shim is stuck")
+		require.Len(t, b.sync.log(), 4, "a sync, and three attempts 10 s apart")
+
+		b.sync.set("terminating", nil)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.True(t, b.ShouldPodBeFinished("a"), "it ends although nobody waits for it any more")
+	})
+}
+
+func TestAKillThatHangsHasNothingToAddToItsCause(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.hang("terminating")
+		b.update(podworker.Create, newPod("a"))
+		ctx, cancel := context.WithCancelCause(b.t.Context())
+		cancel(errors.New("eviction is over"))
+		require.EqualError(t, b.KillPod(ctx, newPod("a"), podworker.KillOptions{}), "kill pod ns/a: eviction is over")
+	})
+}
+
+func TestEverybodyWhoWaitsIsTold(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		gate := make(chan struct{})
+		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
+		b.update(podworker.Create, newPod("a"))
+		var all []<-chan error
+		for range 10 {
+			all = append(all, b.kill(newPod("a"), podworker.KillOptions{}))
+		}
+		close(gate)
+		synctest.Wait()
+		for _, done := range all {
+			requireKilled(t, done)
+		}
+	})
+}
+
+func TestKillsWhileNothingRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		early := b.kill(newPod("a"), podworker.KillOptions{})
+		requireUnreported(t, early) // it waits for Run
+		b.run()
+		requireKilled(t, early)
+
+		b.sync.hang("terminating")
+		b.update(podworker.Create, newPod("b"))
+		during := b.kill(newPod("b"), podworker.KillOptions{})
+		b.stop()
+		require.ErrorIs(t, <-during, podworker.ErrStopped)
+		require.ErrorIs(t, <-b.kill(newPod("c"), podworker.KillOptions{}), podworker.ErrStopped)
+
+		b.sync.set("terminating", nil)
+		b.sync.log()
+		b.run() // both end now, as they were told
+		require.ElementsMatch(t, []string{"terminating b", "terminated b", "terminating c", "terminated c"}, b.sync.log())
+		b.stop()
+	})
+}
+
+func TestASecondRunIsRefused(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		require.ErrorIs(t, b.Run(b.t.Context()), podworker.ErrRunning)
+	})
+}
+
+func TestRunCancelsItsTurnsAndTheNextOneGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.update(podworker.Create, newPod("a"))
+		b.sync.hang("sync")
+		b.run()
+		require.Equal(t, []string{"sync a"}, b.sync.log())
+		b.stop()
+		b.update(podworker.Create, newPod("b"))
+		require.Empty(t, b.sync.log(), "nothing works while nothing runs")
+		b.sync.set("sync", nil)
+		b.run()
+		require.ElementsMatch(t, []string{"sync a", "sync b"}, b.sync.log())
+		b.stop()
+	})
+}
+
+func TestStaticPodsOfOneNameRunOneAfterTheOther(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		uids := []types.UID{"a", "b", "c", "d"}
+		for _, uid := range uids {
+			b.update(podworker.Create, newPod(uid, static("web")))
+		}
+		b.update(podworker.Create, newPod("other", static("db")))
+		require.Equal(t, []string{"sync a", "sync other"}, b.sync.log())
+		b.update(podworker.Change, newPod("c", static("web")))
+		require.Empty(t, b.sync.log(), "an update does not jump the line")
+
+		b.update(podworker.Kill, newPod("b", static("web"))) // out of the middle
+		b.sync.hang("terminating")
+		b.update(podworker.Kill, newPod("a", static("web")))
+		require.True(t, b.IsPodForMirrorPodTerminatingByFullName("web_ns"))
+		require.False(t, b.IsPodForMirrorPodTerminatingByFullName("db_ns"))
+		require.False(t, b.IsPodForMirrorPodTerminatingByFullName("nobody_ns"))
+		require.Equal(t, []string{"terminating a"}, b.sync.log(), "nobody starts while it ends")
+
+		b.sync.set("terminating", nil)
+		b.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: newPod("a", static("web")), Kill: podworker.KillOptions{Grace: new(time.Second)}})
+		synctest.Wait()
+		require.Equal(t, []string{"terminating a", "terminated a", "sync c"}, b.sync.log())
+		require.False(t, b.IsPodForMirrorPodTerminatingByFullName("web_ns"))
+
+		known := b.SyncKnownPods([]*corev1.Pod{newPod("d", static("web"))})
+		synctest.Wait()
+		require.Equal(t, podworker.Known{Phase: podworker.Terminating, Orphan: true, HasConfig: true, Static: true}, known["c"])
+		require.Equal(t, []string{"terminating c", "terminated c", "sync d"}, removeAll(b.sync.log(), "terminating other", "terminated other"))
+	})
+}
+
+// removeAll returns list without the given entries.
+func removeAll(list []string, drop ...string) []string {
+	var kept []string
+	for _, s := range list {
+		if s != drop[0] && s != drop[1] {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+func TestAStaticPodThatWaitsButRunsIsStopped(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.cache.set(func(c *instant) { c.pods["b"] = running("b") }) // from before a restart of the agent
+		b.update(podworker.Create, newPod("a", static("web")))
+		b.update(podworker.Create, newPod("b", static("web")))
+		requireKilled(t, b.kill(newPod("b", static("web")), podworker.KillOptions{}))
+		require.Equal(t, []string{"sync a", "terminating b", "terminated b"}, b.sync.log())
+	})
+}

@@ -1,0 +1,204 @@
+package podworker
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// Known is what [Workers.SyncKnownPods] says about one pod.
+type Known struct {
+	// Phase is how far the pod has come.
+	Phase Phase
+	// Orphan says that the pod is not desired any more.
+	Orphan bool
+	// HasConfig says that the pod has a spec; without one, only the runtime knows
+	// it. Static says that it is a static pod.
+	HasConfig, Static bool
+}
+
+// SyncKnownPods takes the pods that are desired now, all of them, ends the ones
+// that are not, and returns what is known after that. What has finished, or never
+// began, and is either not desired or was asked for again meanwhile is forgotten:
+// it is not in the result, and a desired pod that is not must be created with
+// [Workers.UpdatePod]. Call it when every source of pods has been read, and then
+// now and then: each call gives pods that failed to end another try.
+//
+// The result is shared by the callers between two changes and must not be
+// modified.
+func (w *Workers) SyncKnownPods(desired []*corev1.Pod) map[types.UID]Known {
+	w.mu.Lock()
+	w.synced = true
+	w.sweep++
+	for _, pod := range desired {
+		if p := w.pods[pod.UID]; p != nil {
+			if p.desired+1 != w.sweep {
+				w.known = nil // it was not desired the last time
+			}
+			p.desired = w.sweep
+		}
+	}
+	var moved []movement
+	for _, p := range w.pods {
+		orphan := p.desired != w.sweep
+		if orphan && p.desired+1 == w.sweep {
+			w.known = nil // it was desired the last time
+		}
+		if (orphan || p.restart) && forgettable(p.state, orphan) {
+			w.forget(p)
+			continue
+		}
+		if orphan && w.abandon(p) {
+			moved = append(moved, movement{p.uid, p.pod, p.phase})
+		}
+	}
+	known := w.snapshot()
+	w.mu.Unlock()
+	for _, m := range moved {
+		w.cfg.Observer.Moved(m.uid, m.pod, m.phase)
+	}
+	return known
+}
+
+// snapshot returns what is known, as a new map if something has changed.
+func (w *Workers) snapshot() map[types.UID]Known {
+	if w.known == nil {
+		w.known = make(map[types.UID]Known, len(w.pods))
+		for uid, p := range w.pods {
+			w.known[uid] = Known{
+				Phase:     p.phase,
+				Orphan:    p.desired != w.sweep,
+				HasConfig: p.pod != nil,
+				Static:    p.pod != nil && podspec.IsStatic(p.pod),
+			}
+		}
+	}
+	return w.known
+}
+
+// movement is a call of Observer.Moved to be made without the lock.
+type movement struct {
+	uid   types.UID
+	pod   *corev1.Pod
+	phase Phase
+}
+
+// forgettable says whether nothing is left of a pod to care for. One that never
+// began leaves nothing behind if nobody wants it.
+func forgettable(s state, orphan bool) bool {
+	return s.phase == Finished || orphan && !s.started && !s.inRuntime
+}
+
+// forget drops p. Its goroutine, if it has one that did not begin yet, finds
+// nothing to do.
+func (w *Workers) forget(p *worker) {
+	delete(w.pods, p.uid)
+	w.known = nil
+	w.report(p.waiters, nil)
+	p.waiters, p.wanted = nil, false
+	w.leave(p)
+}
+
+// abandon ends p because nobody wants it, and says whether it was not ending yet.
+// While a turn of its end is under way, there is no need for another.
+func (w *Workers) abandon(p *worker) (moved bool) {
+	if p.phase >= Terminating && p.working {
+		p.deleted = true
+		return false
+	}
+	before := p.phase
+	p.state = orphaned(p.state)
+	w.follow(p, before, effects{cancel: p.phase != before})
+	return p.phase != before
+}
+
+// query runs f on what is known of the pod, nil if nothing is.
+func (w *Workers) query(uid types.UID, f func(s *state) bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.pods[uid]; p != nil {
+		return f(&p.state)
+	}
+	return f(nil)
+}
+
+// IsPodKnownTerminated says whether the pod is known and nothing of it runs any
+// more.
+func (w *Workers) IsPodKnownTerminated(uid types.UID) bool {
+	return w.query(uid, func(s *state) bool { return s != nil && s.phase >= Terminated })
+}
+
+// CouldHaveRunningContainers says whether something of the pod may run or start.
+// An unknown pod may until [Workers.SyncKnownPods] was called.
+func (w *Workers) CouldHaveRunningContainers(uid types.UID) bool {
+	return w.query(uid, func(s *state) bool {
+		if s == nil {
+			return !w.synced
+		}
+		return s.phase < Terminated
+	})
+}
+
+// ShouldPodBeFinished says whether the pod has finished, or nobody knows it.
+func (w *Workers) ShouldPodBeFinished(uid types.UID) bool {
+	return w.query(uid, func(s *state) bool {
+		if s == nil {
+			return w.synced
+		}
+		return s.phase == Finished
+	})
+}
+
+// IsPodTerminationRequested says whether the pod is known and to end, or has
+// ended.
+func (w *Workers) IsPodTerminationRequested(uid types.UID) bool {
+	return w.query(uid, func(s *state) bool { return s != nil && s.phase >= Terminating })
+}
+
+// ShouldPodContainersBeTerminating says whether the pod's worker has begun to end
+// it, so that nothing of it can start any more, or nobody knows the pod.
+func (w *Workers) ShouldPodContainersBeTerminating(uid types.UID) bool {
+	return w.query(uid, func(s *state) bool {
+		if s == nil {
+			return w.synced
+		}
+		return s.stopping
+	})
+}
+
+// ShouldPodRuntimeBeRemoved says whether what the runtime still has of the pod can
+// go: nothing of it runs, or nobody knows it.
+func (w *Workers) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
+	return w.query(uid, func(s *state) bool {
+		if s == nil {
+			return w.synced
+		}
+		return s.phase >= Terminated
+	})
+}
+
+// ShouldPodContentBeRemoved says whether the pod's containers and their data can
+// go: it was evicted, or it was deleted and nothing of it runs, or nobody knows
+// it.
+func (w *Workers) ShouldPodContentBeRemoved(uid types.UID) bool {
+	return w.query(uid, func(s *state) bool {
+		if s == nil {
+			return w.synced
+		}
+		return s.evicted || s.deleted && s.phase >= Terminated
+	})
+}
+
+// IsPodForMirrorPodTerminatingByFullName says whether the static pod of that full
+// name that was let start is ending and may still run.
+func (w *Workers) IsPodForMirrorPodTerminatingByFullName(fullName string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	uid, ok := w.gate.first(fullName)
+	if !ok {
+		return false
+	}
+	p := w.pods[uid]
+	return p.started && p.phase == Terminating
+}

@@ -1,0 +1,299 @@
+package podworker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// judge is a Syncer that fails, hangs and acts at random, and checks what must
+// hold whenever it is called:
+//
+//   - at most one turn per UID at a time (I4)
+//   - phases only forward, from one forgetting to the next (I3)
+//   - at most one started static pod per full name (I5)
+//   - grace never grows (I7)
+//   - a status as new as the end of the last turn (I2)
+type judge struct {
+	t       *testing.T
+	seed    uint64
+	mu      sync.Mutex
+	rng     *rand.Rand
+	calm    chan struct{} // closed: everything succeeds from now on
+	busy    map[types.UID]bool
+	phase   map[types.UID]podworker.Phase
+	grace   map[types.UID]time.Duration
+	ended   map[types.UID]time.Time
+	started map[string]types.UID
+	seen    map[types.UID]time.Time
+}
+
+func (j *judge) turn(ctx context.Context, t podworker.Turn, phase podworker.Phase) (bool, error) {
+	uid := t.Status.UID
+	j.enter(uid, t, phase)
+	what, lasts := j.plan()
+	var err error
+	switch what {
+	case 0:
+		err = errors.New("fails")
+	case 1:
+		select { // hangs until somebody has enough
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-j.calm:
+		}
+	case 2:
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(lasts):
+		}
+	case 3:
+		err = &podworker.RetryError{At: time.Now().Add(lasts)}
+	case 4:
+		time.Sleep(lasts) // deaf to its ctx
+		t.Acted()
+	default:
+	}
+	j.leave(uid, t, phase, err)
+	return what == 4 && phase == podworker.Syncing, err
+}
+
+// plan draws what a turn does and how long that takes.
+func (j *judge) plan() (what int, lasts time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	select {
+	case <-j.calm:
+		return 9, 0
+	default:
+	}
+	return j.rng.IntN(8), time.Duration(j.rng.IntN(20_000)) * time.Millisecond
+}
+
+func (j *judge) enter(uid types.UID, t podworker.Turn, phase podworker.Phase) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	require.False(j.t, j.busy[uid], "seed %d: two turns of %s at once", j.seed, uid)
+	j.busy[uid] = true
+	require.GreaterOrEqual(j.t, phase, j.phase[uid], "seed %d: %s goes back", j.seed, uid)
+	j.phase[uid] = phase
+	if !t.Status.Stale {
+		require.False(j.t, j.seen[uid].Before(j.ended[uid]), "seed %d: %s sees an old status", j.seed, uid)
+	}
+	if phase == podworker.Syncing {
+		require.False(j.t, t.Status.Stale, "seed %d: %s starts from a stale status", j.seed, uid)
+		if podspec.IsStatic(t.Pod) {
+			name := podspec.FullName(t.Pod)
+			other, taken := j.started[name]
+			require.True(j.t, !taken || other == uid, "seed %d: %s and %s share a name", j.seed, uid, other)
+			j.started[name] = uid
+		}
+		return
+	}
+	require.GreaterOrEqual(j.t, t.Grace, time.Duration(0))
+	if before, ok := j.grace[uid]; ok {
+		require.LessOrEqual(j.t, t.Grace, before, "seed %d: the grace of %s grows", j.seed, uid)
+	}
+	j.grace[uid] = t.Grace
+}
+
+func (j *judge) leave(uid types.UID, t podworker.Turn, phase podworker.Phase, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.busy[uid], j.ended[uid] = false, time.Now()
+	gone := err == nil && (phase == podworker.Terminated || t.Pod == nil)
+	if !gone {
+		return
+	}
+	for name, who := range j.started {
+		if who == uid {
+			delete(j.started, name)
+		}
+	}
+	delete(j.phase, uid)
+	delete(j.grace, uid)
+}
+
+func (j *judge) SyncPod(ctx context.Context, t podworker.Turn) (bool, error) {
+	return j.turn(ctx, t, podworker.Syncing)
+}
+
+func (j *judge) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
+	_, err := j.turn(ctx, t, podworker.Terminating)
+	return err
+}
+
+func (j *judge) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
+	_, err := j.turn(ctx, t, podworker.Terminating)
+	return err
+}
+
+func (j *judge) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
+	_, err := j.turn(ctx, t, podworker.Terminated)
+	return err
+}
+
+// relisted is a cache that becomes fresh once a second, and sometimes hangs.
+type relisted struct {
+	*podcache.Cache
+	j *judge
+}
+
+func (c relisted) GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*podcache.Status, error) {
+	s, err := c.Cache.GetNewerThan(ctx, uid, t)
+	if err == nil {
+		c.j.mu.Lock()
+		c.j.seen[uid] = time.Now()
+		c.j.mu.Unlock()
+	}
+	return s, err
+}
+
+func TestRandomLives(t *testing.T) {
+	for seed := range uint64(150) {
+		synctest.Test(t, func(t *testing.T) { randomLives(t, seed) })
+	}
+}
+
+func randomLives(t *testing.T, seed uint64) {
+	t.Helper()
+	j := &judge{
+		t: t, seed: seed, calm: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 7)),
+		busy: map[types.UID]bool{}, phase: map[types.UID]podworker.Phase{}, grace: map[types.UID]time.Duration{},
+		ended: map[types.UID]time.Time{}, started: map[string]types.UID{}, seen: map[types.UID]time.Time{},
+	}
+	cache := podcache.New()
+	w, err := podworker.New(podworker.Config{Syncer: j, Cache: relisted{cache, j}})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer stop()
+	background.Go(func() { require.NoError(t, w.Run(ctx)) })
+	background.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			if seed%3 != 0 || n%20 < 10 { // every third runtime is away for 10 s at a time
+				cache.UpdateTime(time.Now())
+			}
+			time.Sleep(time.Second)
+		}
+	})
+
+	rng := rand.New(rand.NewPCG(seed, 11))
+	desired := map[types.UID]*corev1.Pod{}
+	var kills sync.WaitGroup
+	var reported, asked int
+	var mu sync.Mutex
+	for range 120 {
+		pod := randomPod(rng)
+		switch rng.IntN(8) {
+		case 0, 1:
+			desired[pod.UID] = pod
+			w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+		case 2:
+			w.UpdatePod(podworker.Update{Type: podworker.Change, Pod: pod})
+		case 3:
+			w.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})
+		case 4:
+			delete(desired, pod.UID)
+			w.UpdatePod(podworker.Update{Type: podworker.Kill, Running: running(pod.UID)})
+		case 5, 6:
+			how := podworker.KillOptions{Evict: rng.IntN(2) == 0, Grace: new(time.Duration(rng.IntN(40)) * time.Second)}
+			limit := time.Duration(rng.IntN(60)) * time.Second
+			asked++
+			kills.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, limit)
+				defer cancel()
+				if err := w.KillPod(ctx, pod, how); err != nil {
+					require.ErrorIs(t, err, context.DeadlineExceeded, "seed %d", seed)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				reported++
+			})
+		case 7:
+			sweep(w, j, desired)
+		}
+		time.Sleep(time.Duration(rng.IntN(4000)) * time.Millisecond)
+	}
+	kills.Wait() // every one reports, once (I6)
+	require.Equal(t, asked, reported)
+
+	// When all calms down and nobody wants anything, nothing is left (I8).
+	close(j.calm)
+	for uid := range podUIDs() {
+		w.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: newPod(uid), Kill: podworker.KillOptions{Grace: new(time.Second)}})
+	}
+	for range 60 {
+		time.Sleep(2 * time.Second)
+		sweep(w, j, nil)
+	}
+	pods, lines, due := w.Pods()
+	require.Zero(t, pods+lines+due, "seed %d: something is left", seed)
+	require.Empty(t, j.started, "seed %d", seed)
+}
+
+// sweep tells the workers what is desired, and creates what they forgot.
+func sweep(w *podworker.Workers, j *judge, desired map[types.UID]*corev1.Pod) {
+	var all []*corev1.Pod
+	for _, uid := range slices.Sorted(podUIDs()) {
+		if p := desired[uid]; p != nil {
+			all = append(all, p)
+		}
+	}
+	known := w.SyncKnownPods(all)
+	j.mu.Lock()
+	for uid := range podUIDs() {
+		if _, ok := known[uid]; !ok && !j.busy[uid] {
+			delete(j.phase, uid)
+			delete(j.grace, uid)
+		}
+	}
+	j.mu.Unlock()
+	for _, p := range all {
+		if _, ok := known[p.UID]; !ok {
+			w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: p})
+		}
+	}
+}
+
+func podUIDs() func(func(types.UID) bool) {
+	return func(yield func(types.UID) bool) {
+		for i := range 8 {
+			if !yield(types.UID(fmt.Sprint("pod", i))) {
+				return
+			}
+		}
+	}
+}
+
+// randomPod returns one of eight pods: half of them are static and of one name.
+func randomPod(rng *rand.Rand) *corev1.Pod {
+	i := rng.IntN(8)
+	var edits []func(*corev1.Pod)
+	if i%2 == 0 {
+		edits = append(edits, static("web"))
+	}
+	switch rng.IntN(12) {
+	case 0:
+		edits = append(edits, deleted(int64(rng.IntN(30))))
+	case 1:
+		edits = append(edits, phase(corev1.PodFailed))
+	}
+	return newPod(types.UID(fmt.Sprint("pod", i)), edits...)
+}

@@ -1,0 +1,330 @@
+package podworker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/loop"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+var (
+	// ErrRunning says that the Workers are running already.
+	ErrRunning = errors.New("already running")
+	// ErrStopped says that the Workers stopped before the pod had ended. It was
+	// told to end: it does when they run again.
+	ErrStopped = errors.New("the pod workers have stopped")
+)
+
+// Workers bring pods through their lives: one turn of one pod at a time, many
+// pods at once. Make them with [New]; all methods may be called by any number of
+// goroutines, and Run by one.
+type Workers struct {
+	cfg  Config
+	loop *loop.Loop // starts workers that are due
+
+	mu    sync.Mutex
+	pods  map[types.UID]*worker
+	queue queue
+	gate  gate
+	// synced says that SyncKnownPods was called: an unknown pod is not wanted.
+	synced bool
+	// sweep counts the calls of SyncKnownPods, and known is what the last one
+	// returned if nothing has changed since.
+	sweep uint64
+	known map[types.UID]Known
+	// run is the context of Run, nil while it does not run, and stopped says
+	// that it has returned.
+	run     context.Context
+	stopped bool
+	turns   sync.WaitGroup // goroutines of workers; added to only while open
+}
+
+// worker is one pod. It has a goroutine only while it works.
+type worker struct {
+	state
+
+	uid  types.UID
+	name string // the full name of a static pod, else empty
+	// ended is when the last turn ended: the next one needs a status as new as
+	// that. lastErr is how it ended.
+	ended   time.Time
+	lastErr error
+
+	working bool               // a goroutine is at it
+	cancel  context.CancelFunc // cancels the turn under way, nil if there is none
+	due     time.Time          // when it is to be looked at again
+	index   int                // its place in the queue, -1 if it is in none
+	desired uint64             // the last sweep that wanted it
+}
+
+// New returns Workers that know no pod and do nothing until [Workers.Run]. The
+// error reports every problem with cfg.
+func New(cfg Config) (*Workers, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("podworker: invalid config: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	return &Workers{
+		cfg:  cfg,
+		loop: loop.New(cfg.Clock),
+		pods: map[types.UID]*worker{},
+		gate: gate{lines: map[string][]types.UID{}},
+	}, nil
+}
+
+// Run works on pods until ctx is done, then cancels all turns, waits for them,
+// and returns nil. Who waits in [Workers.KillPod] gets [ErrStopped]. A second Run
+// beside the first returns [ErrRunning]; one after it goes on where that ended.
+func (w *Workers) Run(ctx context.Context) error {
+	w.mu.Lock()
+	if w.run != nil {
+		w.mu.Unlock()
+		return ErrRunning
+	}
+	w.run, w.stopped = ctx, false
+	for _, p := range w.pods {
+		w.start(p)
+	}
+	w.mu.Unlock()
+
+	err := w.loop.Run(ctx, w.startDue)
+
+	w.mu.Lock()
+	w.stopped = true
+	w.mu.Unlock()
+	w.turns.Wait() // nobody adds to it any more: ctx is done, and start looks at that
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.run = nil
+	for _, p := range w.pods {
+		w.report(p.waiters, ErrStopped)
+		p.waiters = nil
+	}
+	return err
+}
+
+// idle is how long the loop sleeps when no pod is due. It is woken before that.
+const idle = time.Hour
+
+// startDue starts the workers that are due and returns when the next one is.
+func (w *Workers) startDue(context.Context) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.cfg.Clock.Now()
+	for p := w.queue.first(); p != nil; p = w.queue.first() {
+		if wait := p.due.Sub(now); wait > 0 {
+			return wait
+		}
+		w.queue.remove(p)
+		p.wanted = true
+		w.start(p)
+	}
+	return idle
+}
+
+// schedule has p looked at again at the given time, unless something wants it
+// before.
+func (w *Workers) schedule(p *worker, due time.Time) {
+	w.queue.set(p, due)
+	if w.queue.first() == p {
+		w.loop.Trigger()
+	}
+}
+
+// start gives p a goroutine if it wants one, may have one and has none.
+func (w *Workers) start(p *worker) {
+	if !w.open() || p.working || !p.wanted || w.blocked(p) {
+		return
+	}
+	w.queue.remove(p)
+	p.working = true
+	w.turns.Go(func() { w.work(p) })
+}
+
+// open says whether turns may begin. A cancelled Run is closed before it returns:
+// turns that begin then would fail at once, again and again.
+func (w *Workers) open() bool { return w.run != nil && w.run.Err() == nil }
+
+// blocked says whether p must wait for another static pod of its name. What ends
+// never waits.
+func (w *Workers) blocked(p *worker) bool {
+	return p.phase == Syncing && p.name != "" && w.gate.behind(p.name, p.uid)
+}
+
+// UpdatePod tells the pod's worker what is new. It never waits for work: the
+// newest update counts, and those before it that no turn has taken yet are
+// passed over, but what ends a pod ends it for good.
+//
+// An update that makes no sense (no pod, no UID, an unknown type) and one for a
+// pod that has ended are ignored: see [Observer.Ignored].
+func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
+
+// KillPod ends the pod and returns when nothing of it runs any more: nil then,
+// or at once if it has ended before, or if it is unknown, nothing of it runs and
+// [Workers.SyncKnownPods] was called, so that nobody else is about to tell of it.
+// When ctx is done first, the error says so and why the last attempt failed, if
+// one did; the pod is still going to end. [ErrStopped] says that Run has
+// returned.
+//
+// The pod need not be known. It is retained like that of [Workers.UpdatePod].
+func (w *Workers) KillPod(ctx context.Context, pod *corev1.Pod, how KillOptions) error {
+	if pod == nil || pod.UID == "" {
+		return errors.New("podworker: kill needs a pod with a UID")
+	}
+	if w.isNothing(pod.UID) {
+		return nil
+	}
+	// One place, so that whoever reports never waits for us.
+	done := make(chan error, 1)
+	w.update(Update{Type: Kill, Pod: pod, Kill: how}, done)
+	select {
+	case err := <-done:
+		return wrapKill(pod, err)
+	case <-ctx.Done():
+	}
+	return wrapKill(pod, w.giveUp(pod.UID, done, context.Cause(ctx)))
+}
+
+func wrapKill(pod *corev1.Pod, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("kill pod %s/%s: %w", pod.Namespace, pod.Name, err)
+}
+
+// giveUp ends a wait for the end of a pod. The end may have come meanwhile.
+func (w *Workers) giveUp(uid types.UID, done chan error, cause error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case err := <-done:
+		return err
+	default:
+	}
+	p := w.pods[uid] // it is there: whoever waits is told before a pod is forgotten
+	p.waiters = slices.DeleteFunc(p.waiters, func(c chan<- error) bool { return c == done })
+	if p.lastErr == nil || errors.Is(p.lastErr, context.Canceled) {
+		return cause
+	}
+	return fmt.Errorf("%w; the last attempt failed: %w", cause, p.lastErr)
+}
+
+// isNothing says whether the pod is known to nobody.
+func (w *Workers) isNothing(uid types.UID) bool {
+	w.mu.Lock()
+	_, known := w.pods[uid]
+	known = known || !w.synced
+	w.mu.Unlock()
+	return !known && !w.runs(uid)
+}
+
+// runs says whether the runtime shows anything of the pod that may run.
+func (w *Workers) runs(uid types.UID) bool {
+	s, _ := w.cfg.Cache.Get(uid) // an error leaves what was known before it
+	return s != nil && s.Running()
+}
+
+// update hands u to its worker and sees to what follows. Done, if not nil, is
+// told when the pod has ended.
+func (w *Workers) update(u Update, done chan<- error) {
+	uid := u.uid()
+	runs := w.runs(uid)
+
+	w.mu.Lock()
+	p, known := w.pods[uid]
+	if !known {
+		p = &worker{uid: uid, index: -1}
+		if u.Pod != nil && podspec.IsStatic(u.Pod) {
+			p.name = podspec.FullName(u.Pod)
+		}
+	}
+	before, described := p.phase, p.pod != nil
+	next, e := decide(p.state, u, done, facts{known: known, runs: runs, behind: p.name != "" && w.gate.behind(p.name, uid)})
+	p.state = next
+	if e.ignored == "" {
+		if !known {
+			w.add(p)
+		}
+		if described != (p.pod != nil) {
+			w.known = nil
+		}
+		w.follow(p, before, e)
+	} else {
+		w.report(e.report, nil)
+	}
+	phase, pod := p.phase, p.pod
+	w.mu.Unlock()
+
+	switch {
+	case e.ignored != "":
+		w.cfg.Observer.Ignored(u, e.ignored)
+	case phase != before:
+		w.cfg.Observer.Moved(uid, pod, phase)
+	}
+}
+
+func (u Update) uid() types.UID {
+	switch {
+	case u.Pod != nil:
+		return u.Pod.UID
+	case u.Running != nil:
+		return u.Running.UID
+	default:
+		return ""
+	}
+}
+
+// add makes p known.
+func (w *Workers) add(p *worker) {
+	w.pods[p.uid], w.known = p, nil
+	if p.name != "" && p.phase == Syncing {
+		w.gate.enter(p.name, p.uid)
+	}
+}
+
+// follow does what a decision about p asks for beside the new state.
+func (w *Workers) follow(p *worker, before Phase, e effects) {
+	if p.phase != before {
+		w.known = nil
+	}
+	if w.stopped {
+		w.report(p.waiters, ErrStopped)
+		p.waiters = nil
+	}
+	w.report(e.report, nil)
+	if e.cancel && p.cancel != nil {
+		p.cancel()
+	}
+	if p.phase == Finished {
+		w.leave(p)
+		return
+	}
+	w.start(p)
+}
+
+// leave takes p out of the queue and its place in line, and lets the next one in.
+func (w *Workers) leave(p *worker) {
+	w.queue.remove(p)
+	if p.name == "" {
+		return
+	}
+	w.gate.leave(p.name, p.uid)
+	if first, ok := w.gate.first(p.name); ok {
+		w.start(w.pods[first])
+	}
+}
+
+// report tells everybody who waits how it ended. Each channel has room for that.
+func (w *Workers) report(waiters []chan<- error, err error) {
+	for _, c := range waiters {
+		c <- err
+	}
+}

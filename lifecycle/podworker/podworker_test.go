@@ -1,0 +1,410 @@
+package podworker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+func TestAPodsWholeLife(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		pod := newPod("a")
+		b.update(podworker.Create, pod)
+		require.Equal(t, []string{"sync a"}, b.sync.log())
+		require.Equal(t, podworker.Create, b.sync.last().Type)
+		require.Zero(t, b.sync.last().Grace)
+
+		killed := b.kill(pod, podworker.KillOptions{Grace: new(5 * time.Second), Evict: true})
+		requireKilled(t, killed)
+		require.Equal(t, []string{"terminating a", "terminated a"}, b.sync.log())
+		require.Equal(t, 5*time.Second, b.sync.turns[1].Grace)
+		require.Equal(t, podworker.Kill, b.sync.turns[1].Type)
+		require.True(t, b.sync.last().Evict)
+		require.Equal(t, []string{"a terminating", "a terminated", "a finished"}, b.moves())
+		require.Equal(t, []types.UID{"a", "a"}, b.after)
+
+		time.Sleep(time.Hour)
+		require.Empty(t, b.sync.log(), "a finished pod is left alone")
+		require.Len(t, b.SyncKnownPods([]*corev1.Pod{pod}), 1)
+		require.Empty(t, b.SyncKnownPods(nil))
+		pods, lines, due := b.Pods()
+		require.Zero(t, pods+lines+due)
+	})
+}
+
+func TestWhatEndsAPod(t *testing.T) {
+	for name, end := range map[string]func(*bed){
+		"kill":                 func(b *bed) { b.update(podworker.Kill, newPod("a")) },
+		"deletion":             func(b *bed) { b.update(podworker.Change, newPod("a", deleted(3))) },
+		"succeeded":            func(b *bed) { b.update(podworker.Change, newPod("a", phase(corev1.PodSucceeded))) },
+		"failed":               func(b *bed) { b.update(podworker.Sync, newPod("a", phase(corev1.PodFailed))) },
+		"not desired any more": func(b *bed) { b.SyncKnownPods(nil); synctest.Wait() },
+		"the runtime's view": func(b *bed) {
+			b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: running("a")})
+			synctest.Wait()
+		},
+		"run to completion": func(b *bed) {
+			b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { return true, nil })
+			b.update(podworker.Sync, newPod("a"))
+			b.sync.log()
+			b.sync.calls = []string{"terminating a", "terminated a"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				b.update(podworker.Create, newPod("a"))
+				b.sync.log()
+				end(b)
+				require.Equal(t, []string{"terminating a", "terminated a"}, b.sync.log())
+				require.Equal(t, []string{"a terminating", "a terminated", "a finished"}, b.moves())
+			})
+		})
+	}
+}
+
+func TestTheNewestUpdateCounts(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		gate := make(chan struct{})
+		b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
+		b.update(podworker.Create, newPod("a"))
+		var last *corev1.Pod
+		for i := range 20 {
+			last = newPod("a", func(p *corev1.Pod) { p.Generation = int64(i) })
+			b.update(podworker.Change, last)
+		}
+		close(gate)
+		synctest.Wait()
+		require.Len(t, b.sync.log(), 2)
+		require.Same(t, last, b.sync.last().Pod)
+		require.Equal(t, podworker.Change, b.sync.last().Type)
+	})
+}
+
+func TestManyPodsInParallel(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.hang("sync")
+		for _, uid := range []types.UID{"a", "b", "c"} {
+			b.update(podworker.Create, newPod(uid))
+		}
+		require.ElementsMatch(t, []string{"sync a", "sync b", "sync c"}, b.sync.log())
+	})
+}
+
+func TestResyncAndRetry(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.update(podworker.Create, newPod("a"))
+		b.sync.log()
+		time.Sleep(59 * time.Second)
+		require.Empty(t, b.sync.log())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"sync a"}, b.sync.log())
+		require.Equal(t, podworker.Sync, b.sync.last().Type)
+
+		b.sync.fail("sync", errors.New("no"))
+		b.update(podworker.Sync, newPod("a"))
+		time.Sleep(31 * time.Second)
+		require.Len(t, b.sync.log(), 4)
+
+		b.sync.fail("sync", &podworker.RetryError{At: time.Now().Add(33 * time.Second)})
+		b.update(podworker.Sync, newPod("a"))
+		b.sync.log()
+		time.Sleep(32 * time.Second)
+		require.Empty(t, b.sync.log())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Len(t, b.sync.log(), 1)
+	})
+}
+
+func TestAnUpdateDoesNotPutOffTheResync(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.update(podworker.Create, newPod("a"))
+		b.update(podworker.Create, newPod("b"))
+		time.Sleep(30 * time.Second)
+		b.update(podworker.Sync, newPod("a"))
+		b.sync.log()
+		time.Sleep(31 * time.Second)
+		require.Equal(t, []string{"sync b"}, b.sync.log())
+		time.Sleep(30 * time.Second)
+		require.Equal(t, []string{"sync a"}, b.sync.log())
+	})
+}
+
+func TestATurnIsCancelledWhenThePodEnds(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.hang("sync")
+		b.update(podworker.Create, newPod("a"))
+		killed := b.kill(newPod("a"), podworker.KillOptions{})
+		requireKilled(t, killed)
+		require.Equal(t, []string{"sync a", "terminating a", "terminated a"}, b.sync.log())
+		require.ErrorIs(t, b.turns[0].Err, context.Canceled)
+	})
+}
+
+func TestAShorterGraceCancelsTheTurnAndALongerOneDoesNot(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.hang("terminating")
+		pod := newPod("a")
+		b.update(podworker.Create, pod)
+		first := b.kill(pod, podworker.KillOptions{})
+		require.Equal(t, 30*time.Second, b.sync.last().Grace)
+		second := b.kill(pod, podworker.KillOptions{Grace: new(time.Minute)})
+		require.Equal(t, []string{"sync a", "terminating a"}, b.sync.log(), "a longer grace changes nothing")
+		b.update(podworker.Change, newPod("a", deleted(4)))
+		require.Equal(t, []string{"terminating a"}, b.sync.log())
+		require.Equal(t, 4*time.Second, b.sync.last().Grace)
+		requireUnreported(t, first)
+
+		b.sync.set("terminating", nil)
+		third := b.kill(pod, podworker.KillOptions{Grace: new(time.Duration(0))})
+		requireKilled(t, first)
+		requireKilled(t, second)
+		requireKilled(t, third)
+		require.Equal(t, time.Second, b.sync.last().Grace)
+	})
+}
+
+func TestAKilledPodIsNotRevivedByAnUpdate(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.fail("terminating", errors.New("no"))
+		b.update(podworker.Create, newPod("a"))
+		b.update(podworker.Kill, newPod("a"))
+		b.update(podworker.Change, newPod("a"))
+		b.sync.log()
+		b.sync.set("terminating", nil)
+		b.update(podworker.Sync, newPod("a"))
+		require.Equal(t, []string{"terminating a", "terminated a"}, b.sync.log())
+	})
+}
+
+func TestStatusFunctionOfTheLastKillCounts(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.hang("terminating")
+		b.update(podworker.Create, newPod("a"))
+		say := func(s string, grace time.Duration) podworker.KillOptions {
+			return podworker.KillOptions{StatusFn: func(st *corev1.PodStatus) { st.Reason = s }, Grace: &grace}
+		}
+		b.kill(newPod("a"), say("first", 2*time.Second))
+		b.sync.set("terminating", nil)
+		b.kill(newPod("a"), say("second", time.Second))
+		b.SyncKnownPods(nil)
+		time.Sleep(time.Minute)
+		var status corev1.PodStatus
+		b.sync.last().StatusFn(&status)
+		require.Equal(t, "second", status.Reason)
+	})
+}
+
+func TestAPodThatEndedBeforeTheAgentBegan(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		done := newPod("a", phase(corev1.PodSucceeded))
+		b.update(podworker.Create, done)
+		require.Equal(t, []string{"terminated a"}, b.sync.log())
+
+		b.cache.set(func(c *instant) { c.pods["b"] = running("b") })
+		b.update(podworker.Create, newPod("b", phase(corev1.PodFailed)))
+		require.Equal(t, []string{"terminating b", "terminated b"}, b.sync.log(), "something of it still runs")
+	})
+}
+
+func TestPodsThatOnlyTheRuntimeKnows(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		s := running("a")
+		b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: s, Kill: podworker.KillOptions{Grace: new(time.Minute)}})
+		synctest.Wait()
+		require.Equal(t, []string{"runtime a"}, b.sync.log())
+		require.Nil(t, b.sync.last().Pod)
+		require.Equal(t, time.Minute, b.sync.last().Grace)
+		pods, _, _ := b.Pods()
+		require.Zero(t, pods, "it is forgotten at once")
+
+		b.sync.fail("runtime", errors.New("no"))
+		b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: s})
+		synctest.Wait()
+		require.Equal(t, time.Second, b.sync.last().Grace)
+		known := b.SyncKnownPods(nil)
+		require.Equal(t, map[types.UID]podworker.Known{"a": {Phase: podworker.Terminating, Orphan: true}}, known)
+
+		// Its spec turns up after all: then it ends like any other.
+		b.sync.set("runtime", nil)
+		b.sync.log()
+		b.update(podworker.Change, newPod("a"))
+		require.Equal(t, []string{"terminating a", "terminated a"}, b.sync.log())
+		require.True(t, b.SyncKnownPods([]*corev1.Pod{newPod("a")})["a"].HasConfig)
+	})
+}
+
+func TestARunningViewIsIgnoredBesideASpec(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.UpdatePod(podworker.Update{Type: podworker.Create, Pod: newPod("a"), Running: running("a")})
+		synctest.Wait()
+		require.Equal(t, []string{"sync a"}, b.sync.log())
+	})
+}
+
+func TestUpdatesThatMakeNoSense(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.UpdatePod(podworker.Update{Type: podworker.Create})
+		b.UpdatePod(podworker.Update{Type: podworker.Sync, Running: running("a")})
+		b.UpdatePod(podworker.Update{Type: podworker.Create, Pod: newPod("")})
+		b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: running("")})
+		b.UpdatePod(podworker.Update{Type: 9, Pod: newPod("a")})
+		require.Len(t, b.ignored, 5)
+		pods, _, _ := b.Pods()
+		require.Zero(t, pods)
+		require.Error(t, b.KillPod(b.t.Context(), nil, podworker.KillOptions{}))
+		require.Error(t, b.KillPod(b.t.Context(), newPod(""), podworker.KillOptions{}))
+	})
+}
+
+func TestSameUIDAgain(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		pod := newPod("a")
+		b.update(podworker.Create, pod)
+		b.sync.fail("terminating", errors.New("no"))
+		b.update(podworker.Kill, pod)
+		b.update(podworker.Create, pod) // the file is back while it ends
+		require.Len(t, b.ignored, 1)
+		require.Contains(t, b.SyncKnownPods([]*corev1.Pod{pod}), pod.UID)
+		b.sync.set("terminating", nil)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.True(t, b.ShouldPodBeFinished("a"))
+		b.sync.log()
+		require.NotContains(t, b.SyncKnownPods([]*corev1.Pod{pod}), pod.UID, "forgotten, so that it can begin anew")
+		b.update(podworker.Create, pod)
+		require.Equal(t, []string{"sync a"}, b.sync.log())
+	})
+}
+
+func TestAfterSyncFollowsWhatActed(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.update(podworker.Create, newPod("a"))
+		require.Empty(t, b.after)
+		b.sync.set("sync", func(_ context.Context, turn podworker.Turn) (bool, error) {
+			turn.Acted()
+			return false, errors.New("half of it")
+		})
+		b.update(podworker.Sync, newPod("a"))
+		require.Equal(t, []types.UID{"a"}, b.after)
+		podworker.Turn{}.Acted() // does nothing
+	})
+}
+
+func TestEachTurnAsksForAStatusAsNewAsTheEndOfTheLast(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.update(podworker.Create, newPod("a"))
+		first := time.Now()
+		time.Sleep(5 * time.Second)
+		b.update(podworker.Sync, newPod("a"))
+		require.True(t, b.cache.asked[0].IsZero())
+		require.True(t, b.cache.asked[1].Equal(first))
+	})
+}
+
+func TestACacheErrorIsATurnThatFailed(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.cache.set(func(c *instant) { c.err = errors.New("cannot inspect") })
+		b.update(podworker.Create, newPod("a"))
+		require.Empty(t, b.sync.log())
+		require.EqualError(t, b.turns[0].Err, "cannot inspect")
+		b.cache.set(func(c *instant) { c.err = nil })
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"sync a"}, b.sync.log())
+	})
+}
+
+// R12: the kill of a pod must get through even when the runtime cannot be asked.
+func TestAKillGetsThroughWhenTheCacheIsNeverFresh(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.cache.set(func(c *instant) { c.hangs = true; c.pods["a"] = running("a") })
+		b.update(podworker.Create, newPod("a"))
+		time.Sleep(time.Hour)
+		require.Empty(t, b.sync.log(), "nothing starts from an old status")
+		killed := b.kill(newPod("a"), podworker.KillOptions{})
+		requireUnreported(t, killed)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		requireKilled(t, killed)
+		require.Equal(t, []string{"terminating a"}, b.sync.log())
+		require.True(t, b.sync.last().Status.Stale)
+		require.Len(t, b.sync.last().Status.Containers, 1)
+		require.False(t, b.cache.pods["a"].Stale, "the shared status is not written to")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"terminated a"}, b.sync.log())
+	})
+}
+
+func TestARuntimePodIsKilledByTheViewOfWhoSawIt(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.cache.set(func(c *instant) { c.err = errors.New("cannot inspect") })
+		s := running("a")
+		b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: s})
+		synctest.Wait()
+		require.Equal(t, []string{"runtime a"}, b.sync.log())
+		require.Equal(t, s.Containers, b.sync.last().Status.Containers)
+		require.True(t, b.sync.last().Status.Stale)
+	})
+}
+
+// emptyHanded is a cache that keeps no promise.
+type emptyHanded struct{}
+
+func (emptyHanded) Get(types.UID) (*podcache.Status, error) { return nil, nil }
+func (emptyHanded) GetNewerThan(context.Context, types.UID, time.Time) (*podcache.Status, error) {
+	return nil, nil
+}
+
+func TestACacheWithoutAnswersIsNoCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &syncer{on: map[string]func(context.Context, podworker.Turn) (bool, error){}}
+		w, err := podworker.New(podworker.Config{Syncer: s, Cache: emptyHanded{}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: newPod("a")})
+		synctest.Wait()
+		require.Empty(t, s.log())
+		require.NoError(t, w.KillPod(t.Context(), newPod("a"), podworker.KillOptions{}))
+		synctest.Wait()
+		require.Equal(t, []string{"terminating a", "terminated a"}, s.log())
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+func TestConfigProblemsAreReportedTogether(t *testing.T) {
+	t.Parallel()
+	_, err := podworker.New(podworker.Config{ResyncPeriod: -1, BackoffPeriod: -1, TransientPeriod: -1, FreshTimeout: -1})
+	for _, field := range []string{"Syncer", "Cache", "ResyncPeriod", "BackoffPeriod", "TransientPeriod", "FreshTimeout"} {
+		require.ErrorContains(t, err, "field "+field)
+	}
+}
+
+func TestNamesOfTypesAndPhases(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[podworker.UpdateType]string{
+		podworker.Sync: "sync", podworker.Create: "create", podworker.Change: "update", podworker.Kill: "kill", 9: "unknown",
+	} {
+		require.Equal(t, want, v.String())
+	}
+	for v, want := range map[podworker.Phase]string{
+		podworker.Syncing: "sync", podworker.Terminating: "terminating", podworker.Terminated: "terminated",
+		podworker.Finished: "finished", 9: "unknown",
+	} {
+		require.Equal(t, want, v.String())
+	}
+}
