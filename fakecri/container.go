@@ -1,0 +1,305 @@
+package fakecri
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// container is one container. What is above life never changes.
+type container struct {
+	id, name, object string
+	seq              uint64
+	pod              *sandbox
+	config           *runtimeapi.ContainerConfig // our copy
+	imageID, logPath string
+	program          *Program
+	createdAt        int64
+	life
+	end      *timer // when the program ends, as far as that is known
+	termSent bool   // it has had its one SIGTERM
+}
+
+// life is what changes of a container; events hold copies of it.
+type life struct {
+	state                 runtimeapi.ContainerState
+	startedAt, finishedAt int64
+	exitCode              int32
+	reason, message       string
+	resources             *runtimeapi.ContainerResources // never changed in place
+}
+
+func (c *container) key() (string, uint64) { return c.id, c.seq }
+
+func (c *container) named() string { return c.object }
+
+func (c *container) running() bool {
+	return c.state == runtimeapi.ContainerState_CONTAINER_RUNNING
+}
+
+// CreateContainer makes a container in a sandbox, of an image that is in the
+// store. Its name and attempt must be free in the pod that sandboxConfig names.
+func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
+	object := podName(sandboxConfig) + "/" + config.GetMetadata().GetName()
+	if err := n.enter(ctx, "CreateContainer", "", object); err != nil {
+		return "", err
+	}
+	defer n.mu.Unlock()
+	s, ok := n.sandboxes.byID[podSandboxID]
+	if !ok {
+		return "", errNotFound("failed to find sandbox id %q: not found", podSandboxID)
+	}
+	meta, podMeta := config.GetMetadata(), sandboxConfig.GetMetadata()
+	if meta == nil {
+		return "", errUnknown("container config must include metadata")
+	}
+	if podMeta == nil {
+		return "", errUnknown("pod sandbox config must include metadata")
+	}
+	seq, id := n.newID()
+	name := meta.GetName() + "_" + joinName(podMeta.GetName(), podMeta.GetNamespace(), podMeta.GetUid(), meta.GetAttempt())
+	if err := n.reserve(name, id); err != nil {
+		return "", grpcstatus.Errorf(codes.FailedPrecondition, "failed to reserve container name %q: %v", name, err)
+	}
+	img, ok := n.images.find(config.GetImage().GetImage())
+	if !ok {
+		delete(n.reserved, name)
+		return "", errNotFound("failed to resolve image %q: not found", config.GetImage().GetImage())
+	}
+	c := &container{
+		id: id, seq: seq, name: name, object: object, pod: s, config: proto.CloneOf(config),
+		imageID: img.id, program: n.program(config.GetImage(), img), createdAt: n.stamp(),
+	}
+	if dir := sandboxConfig.GetLogDirectory(); dir != "" && config.GetLogPath() != "" {
+		c.logPath = filepath.Join(dir, config.GetLogPath())
+	}
+	if linux := c.config.GetLinux().GetResources(); linux != nil {
+		c.resources = &runtimeapi.ContainerResources{Linux: linux}
+	}
+	n.containers.add(c)
+	s.containers = append(s.containers, c)
+	n.emit(c.id, s, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, c.createdAt)
+	return id, nil
+}
+
+// program returns what a container of the image does: the program of the name
+// the user gave, of the reference in the config, or of any of the image's tags.
+func (n *Node) program(spec *runtimeapi.ImageSpec, img *image) *Program {
+	for _, name := range append([]string{spec.GetUserSpecifiedImage(), spec.GetImage()}, img.tags...) {
+		ref, err := parseRef(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := n.programs[ref.String()]; ok {
+			return p
+		}
+	}
+	return &Program{}
+}
+
+// StartContainer starts a container that was created and never started, in a
+// sandbox that is ready. When its program cannot start, the container has
+// exited, with code 128 and reason StartError, and the call fails.
+func (n *Node) StartContainer(ctx context.Context, containerID string) error {
+	if err := n.enter(ctx, "StartContainer", containerID, ""); err != nil {
+		return err
+	}
+	defer n.mu.Unlock()
+	c, ok := n.containers.byID[containerID]
+	if !ok {
+		return errNotFound("an error occurred when try to find container %q: not found", containerID)
+	}
+	if c.state != runtimeapi.ContainerState_CONTAINER_CREATED {
+		return errUnknown("failed to set starting state for container %q: container is in %v state", containerID, c.state)
+	}
+	if err := n.launch(c); err != nil {
+		c.state, c.exitCode = runtimeapi.ContainerState_CONTAINER_EXITED, exitStartError
+		c.reason, c.message = reasonStartError, grpcstatus.Convert(err).Message()
+		c.finishedAt = n.stamp()
+		return err
+	}
+	n.emit(c.id, c.pod, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, c.startedAt)
+	return nil
+}
+
+func (n *Node) launch(c *container) error {
+	if !c.pod.ready {
+		return errUnknown("sandbox container %q is not running", c.pod.id)
+	}
+	if c.program.StartError != "" {
+		return errUnknown("failed to start containerd task %q: %s", c.id, c.program.StartError)
+	}
+	if err := n.writeLog(c); err != nil {
+		return errUnknown("failed to create containerd task: failed to create container loggers: %v", err)
+	}
+	c.state, c.startedAt = runtimeapi.ContainerState_CONTAINER_RUNNING, n.stamp()
+	if e, ok := c.program.ownEnd(c.config.GetMetadata().GetAttempt()); ok {
+		n.endAt(c, n.now.Add(e.after), e)
+	}
+	return nil
+}
+
+// endAt plans the end of a running container, unless it ends earlier anyway.
+func (n *Node) endAt(c *container, at time.Time, e ending) {
+	if c.end != nil && !at.Before(c.end.at) {
+		return
+	}
+	n.timers.remove(c.end)
+	c.end = n.plan(at, func() {
+		c.reason = cmp.Or(e.reason, c.reason)
+		n.exit(c, e.code)
+	})
+}
+
+// exit ends a container that runs, or that the runtime had lost track of.
+func (n *Node) exit(c *container, code int32) {
+	n.timers.remove(c.end)
+	c.state, c.finishedAt, c.exitCode = runtimeapi.ContainerState_CONTAINER_EXITED, n.stamp(), code
+	n.cfg.Logger.Debug("container exited", "container", c.object, "containerID", c.id, "exitCode", code)
+	n.emit(c.id, c.pod, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.finishedAt)
+}
+
+// kill ends a container at once. One that the runtime has lost track of has an
+// unknown exit code; one that does not run is left alone.
+func (n *Node) kill(c *container, code int32) {
+	switch c.state {
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		n.exit(c, code)
+	case runtimeapi.ContainerState_CONTAINER_UNKNOWN:
+		n.exit(c, exitUnknown)
+	default:
+	}
+}
+
+// StopContainer sends SIGTERM, once in the container's life, waits up to
+// timeout seconds on the node's clock and kills what runs then. A timeout of 0
+// or less kills at once. It blocks until the container has ended; when ctx ends
+// before, the container is left to its SIGTERM. What does not run, or is not
+// known, is stopped already.
+func (n *Node) StopContainer(ctx context.Context, containerID string, timeout int64) error {
+	if err := n.enter(ctx, "StopContainer", containerID, ""); err != nil {
+		return err
+	}
+	defer n.mu.Unlock()
+	c, ok := n.containers.byID[containerID]
+	if !ok {
+		return nil
+	}
+	if !c.running() || timeout <= 0 {
+		n.kill(c, exitKilled)
+		return nil
+	}
+	if !c.termSent {
+		c.termSent = true
+		if e, ok := c.program.termEnd(); ok {
+			n.endAt(c, n.now.Add(e.after), e)
+		}
+	}
+	// A timer of the node, rather than one of ours, so that whoever looks first
+	// after the timeout sees the container killed at that time.
+	killer := n.plan(n.now.Add(seconds(timeout)), func() {
+		if c.running() {
+			n.exit(c, exitKilled)
+		}
+	})
+	defer n.timers.remove(killer)
+	return n.await(ctx, func() bool { return !c.running() })
+}
+
+// seconds converts without overflow: a grace of many years is just long.
+func seconds(s int64) time.Duration {
+	const limit = int64(1<<63-1) / int64(time.Second)
+	return time.Duration(min(s, limit)) * time.Second
+}
+
+// RemoveContainer removes a container, and kills it first if it runs.
+func (n *Node) RemoveContainer(ctx context.Context, containerID string) error {
+	if err := n.enter(ctx, "RemoveContainer", containerID, ""); err != nil {
+		return err
+	}
+	defer n.mu.Unlock()
+	if c, ok := n.containers.byID[containerID]; ok {
+		n.removeContainer(c)
+	}
+	return nil
+}
+
+func (n *Node) removeContainer(c *container) {
+	n.kill(c, exitKilled)
+	n.forgetContainer(c)
+	n.emit(c.id, c.pod, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, n.stamp())
+}
+
+func (n *Node) forgetContainer(c *container) {
+	n.timers.remove(c.end)
+	n.containers.remove(c)
+	delete(n.reserved, c.name)
+	if i := slices.Index(c.pod.containers, c); i >= 0 {
+		c.pod.containers = slices.Delete(c.pod.containers, i, i+1)
+	}
+}
+
+// ListContainers returns containers in the order of their making.
+func (n *Node) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	if err := n.enter(ctx, "ListContainers", "", ""); err != nil {
+		return nil, err
+	}
+	defer n.mu.Unlock()
+	candidates := n.containers.only(filter.GetId())
+	out := make([]*runtimeapi.Container, 0, len(candidates))
+	for _, c := range candidates {
+		if want := filter.GetState(); want != nil && want.GetState() != c.state {
+			continue
+		}
+		if want := filter.GetPodSandboxId(); want != "" && want != c.pod.id {
+			continue
+		}
+		if selects(filter.GetLabelSelector(), c.config.GetLabels()) {
+			out = append(out, c.item())
+		}
+	}
+	return out, nil
+}
+
+// ContainerStatus says in its verbose form nothing more.
+func (n *Node) ContainerStatus(ctx context.Context, containerID string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	if err := n.enter(ctx, "ContainerStatus", containerID, ""); err != nil {
+		return nil, err
+	}
+	defer n.mu.Unlock()
+	c, ok := n.containers.byID[containerID]
+	if !ok {
+		return nil, errNotFound("an error occurred when try to find container %q: not found", containerID)
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: n.status(c, c.life)}, nil
+}
+
+// UpdateContainerResources replaces the Linux resources that are given; zero
+// fields leave what was there.
+func (n *Node) UpdateContainerResources(ctx context.Context, containerID string, resources *runtimeapi.ContainerResources) error {
+	if err := n.enter(ctx, "UpdateContainerResources", containerID, ""); err != nil {
+		return err
+	}
+	defer n.mu.Unlock()
+	c, ok := n.containers.byID[containerID]
+	if !ok {
+		return errNotFound("failed to find container: %q: not found", containerID)
+	}
+	updated := proto.CloneOf(c.resources)
+	if updated == nil {
+		updated = &runtimeapi.ContainerResources{}
+	}
+	if len(resources.GetLinux().GetHugepageLimits()) > 0 && updated.GetLinux() != nil {
+		updated.Linux.HugepageLimits = nil // Merge would append
+	}
+	proto.Merge(updated, resources)
+	c.resources = updated
+	return nil
+}

@@ -1,0 +1,222 @@
+package fakecri_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+)
+
+var errBroken = grpcstatus.Error(codes.Internal, "broken")
+
+func TestFailRefusesFaultsThatCannotBe(t *testing.T) {
+	b := newBed(t)
+	for name, tc := range map[string]struct {
+		method string
+		fault  fakecri.Fault
+		want   string
+	}{
+		"no such method":     {"ListContainer", fakecri.Fault{Err: errBroken}, `there is no method "ListContainer"`},
+		"a streamed list":    {"StreamContainers", fakecri.Fault{Err: errBroken}, `there is no method "StreamContainers"`},
+		"nothing goes wrong": {"ListContainers", fakecri.Fault{Times: 1}, "one of the fields Err, Delay and Hang"},
+		"negative times":     {"ListContainers", fakecri.Fault{Err: errBroken, Times: -1}, "must not be negative"},
+		"negative delay":     {"ListContainers", fakecri.Fault{Delay: -1}, "must not be negative"},
+		"late and never":     {"", fakecri.Fault{Hang: true, Delay: 1}, "field Hang excludes"},
+		"all of it":          {"x", fakecri.Fault{Hang: true, Err: errBroken, Times: -1}, "no method"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.ErrorContains(t, b.Fail(tc.method, tc.fault), tc.want)
+		})
+	}
+	_, err := b.ListContainers(t.Context(), nil)
+	require.NoError(t, err)
+}
+
+func TestFaultHitsAsOftenAsItSays(t *testing.T) {
+	b := newBed(t)
+	list := func() error {
+		_, err := b.ListContainers(t.Context(), nil)
+		return err
+	}
+	require.NoError(t, b.Fail("ListContainers", fakecri.Fault{Err: errBroken, Times: 2}))
+	require.ErrorIs(t, list(), errBroken)
+	_, err := b.ListPodSandbox(t.Context(), nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, list(), errBroken)
+	require.NoError(t, list())
+
+	require.NoError(t, b.Fail("ListContainers", fakecri.Fault{Err: errBroken}))
+	for range 10 {
+		require.ErrorIs(t, list(), errBroken)
+	}
+	b.Heal("ListPodSandbox") // of something else
+	require.ErrorIs(t, list(), errBroken)
+	b.Heal("ListContainers")
+	require.NoError(t, list())
+}
+
+func TestFaultOfOneObject(t *testing.T) {
+	b := newBed(t)
+	_, a := b.start("a", "demo/web:1")
+	_, other := b.start("b", "demo/web:1")
+	status := func(id string) error {
+		_, err := b.ContainerStatus(t.Context(), id, false)
+		return err
+	}
+	for _, object := range []string{a, "default/a/app"} {
+		require.NoError(t, b.Fail("ContainerStatus", fakecri.Fault{Object: object, Err: errBroken}))
+		require.ErrorIs(t, status(a), errBroken)
+		require.NoError(t, status(other))
+		b.Heal("")
+	}
+	require.NoError(t, b.Fail("PullImage", fakecri.Fault{Object: "demo/web:1", Err: errBroken}))
+	_, err := b.PullImage(t.Context(), &runtimeapi.ImageSpec{Image: "demo/web:1"}, nil, nil)
+	require.ErrorIs(t, err, errBroken)
+	require.NoError(t, b.Fail("CreateContainer", fakecri.Fault{Object: "default/a/new", Err: errBroken}))
+	_, err = b.CreateContainer(t.Context(), "", containerConfig("new", "", 0), podConfig("a", 0))
+	require.ErrorIs(t, err, errBroken)
+}
+
+func TestFaultOfAllMethodsAndACallThatFailedChangedNothing(t *testing.T) {
+	b := newBed(t)
+	sandbox, id := b.start("a", "demo/web:1")
+	boom := errors.New("boom")
+	require.NoError(t, b.Fail("", fakecri.Fault{Err: boom}))
+	ctx := t.Context()
+	calls := map[string]func() error{
+		"StopContainer":       func() error { return b.StopContainer(ctx, id, 0) },
+		"RemoveContainer":     func() error { return b.RemoveContainer(ctx, id) },
+		"StartContainer":      func() error { return b.StartContainer(ctx, id) },
+		"StopPodSandbox":      func() error { return b.StopPodSandbox(ctx, sandbox) },
+		"RemovePodSandbox":    func() error { return b.RemovePodSandbox(ctx, sandbox) },
+		"RemoveImage":         func() error { return b.RemoveImage(ctx, &runtimeapi.ImageSpec{Image: "demo/web:1"}) },
+		"ReopenContainerLog":  func() error { return b.ReopenContainerLog(ctx, id) },
+		"UpdateResources":     func() error { return b.UpdateContainerResources(ctx, id, nil) },
+		"UpdateRuntimeConfig": func() error { return b.UpdateRuntimeConfig(ctx, nil) },
+		"RunPodSandbox":       func() error { _, err := b.RunPodSandbox(ctx, podConfig("b", 0), ""); return err },
+		"PodSandboxStatus":    func() error { _, err := b.PodSandboxStatus(ctx, sandbox, false); return err },
+		"ListPodSandbox":      func() error { _, err := b.ListPodSandbox(ctx, nil); return err },
+		"UpdatePodResources":  func() error { _, err := b.UpdatePodSandboxResources(ctx, nil); return err },
+		"Version":             func() error { _, err := b.Version(ctx, ""); return err },
+		"Status":              func() error { _, err := b.Status(ctx, false); return err },
+		"RuntimeConfig":       func() error { _, err := b.RuntimeConfig(ctx); return err },
+		"ListImages":          func() error { _, err := b.ListImages(ctx, nil); return err },
+		"ImageStatus":         func() error { _, err := b.ImageStatus(ctx, nil, false); return err },
+		"ImageFsInfo":         func() error { _, err := b.ImageFsInfo(ctx); return err },
+		"ExecSync":            func() error { _, _, err := b.ExecSync(ctx, id, nil, 0); return err },
+		"ContainerStats":      func() error { _, err := b.ContainerStats(ctx, id); return err },
+		"GetContainerEvents":  func() error { return b.GetContainerEvents(ctx, nil, nil) },
+	}
+	for name, call := range calls {
+		require.ErrorIs(t, call(), boom, name)
+	}
+	b.Heal("")
+	require.Equal(t, running, b.status(id).GetState())
+	list, err := b.ListPodSandbox(ctx, nil)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+}
+
+func TestDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, realTime)
+		start := time.Now()
+		require.NoError(t, b.Fail("Version", fakecri.Fault{Delay: 3 * time.Second, Times: 1}))
+		require.NoError(t, b.Fail("Version", fakecri.Fault{Delay: time.Second, Err: errBroken, Times: 2}))
+		version := func(ctx context.Context) error {
+			_, err := b.Version(ctx, "")
+			return err
+		}
+		require.NoError(t, version(t.Context()))
+		require.Equal(t, 3*time.Second, time.Since(start))
+		require.ErrorIs(t, version(t.Context()), errBroken)
+		require.Equal(t, 4*time.Second, time.Since(start))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		requireCode(t, codes.DeadlineExceeded, version(ctx))
+		require.Equal(t, 4*time.Second+time.Millisecond, time.Since(start))
+		require.NoError(t, version(t.Context()))
+	})
+}
+
+func TestHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, realTime)
+		hang := func(ctx context.Context) chan error {
+			require.NoError(t, b.Fail("Version", fakecri.Fault{Hang: true, Times: 1}))
+			done := make(chan error, 1)
+			go func() {
+				_, err := b.Version(ctx, "")
+				done <- err
+			}()
+			time.Sleep(time.Hour)
+			require.Empty(t, done)
+			return done
+		}
+		// Other calls go on meanwhile; it ends by Heal,
+		done := hang(t.Context())
+		_, err := b.Version(t.Context(), "")
+		require.NoError(t, err)
+		b.Heal("Version")
+		require.NoError(t, <-done)
+		// by its context,
+		ctx, cancel := context.WithCancel(t.Context())
+		done = hang(ctx)
+		cancel()
+		requireCode(t, codes.Canceled, <-done)
+		// or when the runtime goes down.
+		done = hang(t.Context())
+		b.Restart(0)
+		requireCode(t, codes.Unavailable, <-done)
+	})
+}
+
+func TestCancelledCallsDoNothing(t *testing.T) {
+	b := newBed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.RunPodSandbox(ctx, podConfig("a", 0), "")
+	requireCode(t, codes.Canceled, err)
+	b.pod("a")
+}
+
+func TestCallsAreRecordedInOrder(t *testing.T) {
+	b := newBed(t)
+	sandbox, id := b.start("a", "demo/web:1")
+	require.NoError(t, b.Fail("StopContainer", fakecri.Fault{Err: errBroken}))
+	require.Error(t, b.StopContainer(t.Context(), id, 1))
+	require.NoError(t, b.RemovePodSandbox(t.Context(), sandbox))
+	require.NoError(t, b.RemoveContainer(t.Context(), id))
+	_, err := b.ListImages(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = b.ImageStatus(t.Context(), &runtimeapi.ImageSpec{Image: "busybox"}, false)
+	require.NoError(t, err)
+
+	var got []string
+	for _, c := range b.Calls() {
+		got = append(got, c.String())
+	}
+	require.Equal(t, []string{
+		"RunPodSandbox default/a",
+		"CreateContainer default/a/app",
+		"StartContainer default/a/app",
+		"StopContainer default/a/app",
+		"RemovePodSandbox default/a",
+		"RemoveContainer ?",
+		"ListImages",
+		"ImageStatus busybox",
+	}, got)
+	require.Equal(t, fakecri.Call{Method: "StopContainer", ID: id, Object: "default/a/app"}, b.Calls()[3])
+
+	quiet := newBed(t, func(c *fakecri.Config) { c.Record = false })
+	quiet.pod("a")
+	require.Empty(t, quiet.Calls())
+}

@@ -1,0 +1,228 @@
+package fakecri
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Image is an image, in the store or in the registry. Its id and digests follow
+// from its name, so that they are the same in every run.
+type Image struct {
+	// Name is the reference it is known by, such as "demo/web:1". Required.
+	Name string
+	// Tags are further references.
+	Tags []string
+	// SizeBytes is its size.
+	SizeBytes uint64
+	// User is the user in the image's config: a number, a name, or either with
+	// a group after a colon.
+	User string
+	// Pinned marks an image that must not be collected as garbage. Removing it
+	// works all the same.
+	Pinned bool
+}
+
+func (i Image) names() []string { return append([]string{i.Name}, i.Tags...) }
+
+// image is an image in the store.
+type image struct {
+	id            string
+	tags, digests []string // full references; one of both at least
+	Image
+}
+
+// imageStore holds the images of the node and those that can be pulled.
+type imageStore struct {
+	refs   map[string]*image // by id, tag and digest, in full form
+	order  []*image          // as they came
+	remote map[string]Image  // by full reference
+}
+
+func newImageStore(cfg Config) imageStore {
+	s := imageStore{refs: map[string]*image{}, remote: map[string]Image{}}
+	for _, img := range slices.Concat(cfg.Images, cfg.Registry) {
+		img.Tags = slices.Clone(img.Tags)
+		for _, name := range img.names() {
+			if ref, err := parseRef(name); err == nil {
+				s.remote[ref.String()] = img
+				s.remote[ref.repo+"@"+img.digest()] = img
+			}
+		}
+	}
+	for _, img := range cfg.Images {
+		for _, name := range img.names() {
+			if ref, err := parseRef(name); err == nil {
+				s.add(img, ref)
+			}
+		}
+	}
+	return s
+}
+
+// digest returns the digest of the image's manifest: the one in its name, if it
+// is named by one.
+func (i Image) digest() string {
+	ref, err := parseRef(i.Name)
+	if err == nil && ref.digest != "" {
+		return ref.digest
+	}
+	return "sha256:" + digest("manifest of "+ref.String())
+}
+
+// add puts an image into the store under a reference, which another image may
+// lose by it, and returns the image.
+func (s *imageStore) add(img Image, ref imageRef) *image {
+	id := "sha256:" + digest("config of "+img.digest())
+	in, ok := s.refs[id]
+	if !ok {
+		in = &image{id: id, Image: img}
+		s.refs[id] = in
+		s.order = append(s.order, in)
+	}
+	if ref.tag != "" && s.refs[ref.String()] != in {
+		s.untag(ref.String())
+		s.refs[ref.String()] = in
+		in.tags = append(in.tags, ref.String())
+	}
+	if full := ref.repo + "@" + img.digest(); s.refs[full] == nil {
+		s.refs[full] = in
+		in.digests = append(in.digests, full)
+	}
+	return in
+}
+
+// untag takes a tag from the image that has it.
+func (s *imageStore) untag(tag string) {
+	if other, ok := s.refs[tag]; ok {
+		other.tags = slices.DeleteFunc(other.tags, func(t string) bool { return t == tag })
+	}
+}
+
+// find returns the image of an id, with or without the algorithm in front, or
+// of a reference in any form.
+func (s *imageStore) find(name string) (*image, bool) {
+	if img, ok := s.refs[name]; ok {
+		return img, true
+	}
+	if img, ok := s.refs["sha256:"+name]; ok {
+		return img, true
+	}
+	ref, err := parseRef(name)
+	if err != nil {
+		return nil, false
+	}
+	img, ok := s.refs[ref.String()]
+	return img, ok
+}
+
+func (s *imageStore) remove(img *image) {
+	delete(s.refs, img.id)
+	for _, ref := range slices.Concat(img.tags, img.digests) {
+		delete(s.refs, ref)
+	}
+	s.order = slices.DeleteFunc(s.order, func(i *image) bool { return i == img })
+}
+
+func (i *image) message() *runtimeapi.Image {
+	m := &runtimeapi.Image{
+		Id: i.id, RepoTags: slices.Clone(i.tags), RepoDigests: slices.Clone(i.digests),
+		Size: i.SizeBytes, Pinned: i.Pinned,
+	}
+	user, _, _ := strings.Cut(i.User, ":")
+	if uid, err := strconv.ParseInt(user, 10, 64); err == nil {
+		m.Uid = &runtimeapi.Int64Value{Value: uid}
+	} else {
+		m.Username = user
+	}
+	return m
+}
+
+// ListImages ignores the filter, as containerd does.
+func (n *Node) ListImages(ctx context.Context, _ *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
+	if err := n.enter(ctx, "ListImages", "", ""); err != nil {
+		return nil, err
+	}
+	defer n.mu.Unlock()
+	out := make([]*runtimeapi.Image, len(n.images.order))
+	for i, img := range n.images.order {
+		out[i] = img.message()
+	}
+	return out, nil
+}
+
+// ImageStatus answers without an image, and without an error, for one that is
+// not in the store.
+func (n *Node) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
+	if err := n.enter(ctx, "ImageStatus", "", image.GetImage()); err != nil {
+		return nil, err
+	}
+	defer n.mu.Unlock()
+	img, ok := n.images.find(image.GetImage())
+	if !ok {
+		return &runtimeapi.ImageStatusResponse{}, nil
+	}
+	return &runtimeapi.ImageStatusResponse{Image: img.message()}, nil
+}
+
+// PullImage puts an image into the store under the reference given and returns
+// its id. It takes no time: give it some with a [Fault].
+func (n *Node) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+	name := image.GetImage()
+	if err := n.enter(ctx, "PullImage", "", name); err != nil {
+		return "", err
+	}
+	defer n.mu.Unlock()
+	ref, err := parseRef(name)
+	if err != nil {
+		return "", errUnknown("failed to parse image reference %q: %v", name, err)
+	}
+	img, ok := n.images.remote[ref.String()]
+	switch {
+	case ok:
+	case n.cfg.PullAny:
+		img = Image{Name: ref.String(), SizeBytes: 1 << 20}
+	default:
+		return "", errNotFound("failed to pull and unpack image %q: failed to resolve image: %s: not found", ref, ref)
+	}
+	return n.images.add(img, ref).id, nil
+}
+
+// RemoveImage removes an image with all its references, in use or not.
+func (n *Node) RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error {
+	if err := n.enter(ctx, "RemoveImage", "", image.GetImage()); err != nil {
+		return err
+	}
+	defer n.mu.Unlock()
+	if img, ok := n.images.find(image.GetImage()); ok {
+		n.images.remove(img)
+	}
+	return nil
+}
+
+// ImageFsInfo shows one filesystem, for images and containers alike, on which
+// the images take their size and one inode for every 16 KiB.
+func (n *Node) ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+	if err := n.enter(ctx, "ImageFsInfo", "", ""); err != nil {
+		return nil, err
+	}
+	defer n.mu.Unlock()
+	var bytes uint64
+	for _, img := range n.images.order {
+		bytes += img.SizeBytes
+	}
+	fs := &runtimeapi.FilesystemUsage{
+		Timestamp:  n.now.UnixNano(),
+		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs"},
+		UsedBytes:  &runtimeapi.UInt64Value{Value: bytes},
+		InodesUsed: &runtimeapi.UInt64Value{Value: bytes >> 14},
+	}
+	return &runtimeapi.ImageFsInfoResponse{
+		ImageFilesystems:     []*runtimeapi.FilesystemUsage{fs},
+		ContainerFilesystems: []*runtimeapi.FilesystemUsage{proto.CloneOf(fs)},
+	}, nil
+}

@@ -1,0 +1,121 @@
+package fakecri
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Version says who we are; the version asked for does not matter.
+func (n *Node) Version(ctx context.Context, _ string) (*runtimeapi.VersionResponse, error) {
+	if err := n.enter(ctx, "Version", "", ""); err != nil {
+		return nil, err
+	}
+	defer n.mu.Unlock()
+	return &runtimeapi.VersionResponse{
+		Version: "0.1.0", RuntimeName: "fakecri", RuntimeVersion: "0.1.0", RuntimeApiVersion: "v1",
+	}, nil
+}
+
+// Status says that the runtime and its network are ready; the verbose form says
+// nothing more.
+func (n *Node) Status(ctx context.Context, _ bool) (*runtimeapi.StatusResponse, error) {
+	if err := n.enter(ctx, "Status", "", ""); err != nil {
+		return nil, err
+	}
+	defer n.mu.Unlock()
+	handlers := []*runtimeapi.RuntimeHandler{{Features: &runtimeapi.RuntimeHandlerFeatures{}}}
+	for _, name := range n.cfg.RuntimeHandlers {
+		handlers = append(handlers, &runtimeapi.RuntimeHandler{Name: name, Features: &runtimeapi.RuntimeHandlerFeatures{}})
+	}
+	return &runtimeapi.StatusResponse{
+		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+			{Type: runtimeapi.RuntimeReady, Status: true},
+			{Type: runtimeapi.NetworkReady, Status: true},
+		}},
+		RuntimeHandlers: handlers,
+	}, nil
+}
+
+// RuntimeConfig says that the cgroup driver is cgroupfs.
+func (n *Node) RuntimeConfig(ctx context.Context) (*runtimeapi.RuntimeConfigResponse, error) {
+	if err := n.enter(ctx, "RuntimeConfig", "", ""); err != nil {
+		return nil, err
+	}
+	defer n.mu.Unlock()
+	return &runtimeapi.RuntimeConfigResponse{
+		Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS},
+	}, nil
+}
+
+// UpdateRuntimeConfig takes the pod network's range and, like containerd with a
+// network config of its own, makes no use of it.
+func (n *Node) UpdateRuntimeConfig(ctx context.Context, _ *runtimeapi.RuntimeConfig) error {
+	if err := n.enter(ctx, "UpdateRuntimeConfig", "", ""); err != nil {
+		return err
+	}
+	n.mu.Unlock()
+	return nil
+}
+
+// unimplemented is the answer of the methods below, which can fail, hang and be
+// recorded like others.
+func (n *Node) unimplemented(ctx context.Context, method, id string) error {
+	if err := n.enter(ctx, method, id, ""); err != nil {
+		return err
+	}
+	n.mu.Unlock()
+	return grpcstatus.Errorf(codes.Unimplemented, "method %s not implemented", method)
+}
+
+// Exec answers Unimplemented in this version.
+func (n *Node) Exec(ctx context.Context, request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	return nil, n.unimplemented(ctx, "Exec", request.GetContainerId())
+}
+
+// Attach answers Unimplemented in this version.
+func (n *Node) Attach(ctx context.Context, req *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
+	return nil, n.unimplemented(ctx, "Attach", req.GetContainerId())
+}
+
+// PortForward answers Unimplemented in this version.
+func (n *Node) PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+	return nil, n.unimplemented(ctx, "PortForward", request.GetPodSandboxId())
+}
+
+// CheckpointContainer answers Unimplemented in this version.
+func (n *Node) CheckpointContainer(ctx context.Context, options *runtimeapi.CheckpointContainerRequest) error {
+	return n.unimplemented(ctx, "CheckpointContainer", options.GetContainerId())
+}
+
+// ContainerStats answers Unimplemented in this version.
+func (n *Node) ContainerStats(ctx context.Context, containerID string) (*runtimeapi.ContainerStats, error) {
+	return nil, n.unimplemented(ctx, "ContainerStats", containerID)
+}
+
+// ListContainerStats answers Unimplemented in this version.
+func (n *Node) ListContainerStats(ctx context.Context, _ *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+	return nil, n.unimplemented(ctx, "ListContainerStats", "")
+}
+
+// PodSandboxStats answers Unimplemented in this version.
+func (n *Node) PodSandboxStats(ctx context.Context, podSandboxID string) (*runtimeapi.PodSandboxStats, error) {
+	return nil, n.unimplemented(ctx, "PodSandboxStats", podSandboxID)
+}
+
+// ListPodSandboxStats answers Unimplemented in this version.
+func (n *Node) ListPodSandboxStats(ctx context.Context, _ *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
+	return nil, n.unimplemented(ctx, "ListPodSandboxStats", "")
+}
+
+// ListMetricDescriptors answers Unimplemented in this version.
+func (n *Node) ListMetricDescriptors(ctx context.Context) ([]*runtimeapi.MetricDescriptor, error) {
+	return nil, n.unimplemented(ctx, "ListMetricDescriptors", "")
+}
+
+// ListPodSandboxMetrics answers Unimplemented in this version.
+func (n *Node) ListPodSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodSandboxMetrics, error) {
+	return nil, n.unimplemented(ctx, "ListPodSandboxMetrics", "")
+}

@@ -1,0 +1,76 @@
+package fakecri
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// maxMessageBytes is containerd's limit: a list beyond it cannot be had.
+const maxMessageBytes = 16 << 20
+
+// Serve offers the node as a CRI runtime and image service on a listener until
+// ctx is done, and then returns nil; any other error is the listener's. When it
+// returns, the listener is closed, all connections and calls have ended and
+// nothing of it runs any more. A node can be served on several listeners.
+func (n *Node) Serve(ctx context.Context, lis net.Listener) error {
+	srv := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessageBytes),
+		grpc.MaxSendMsgSize(maxMessageBytes),
+		grpc.WaitForHandlers(true),
+	)
+	runtimeapi.RegisterRuntimeServiceServer(srv, &runtimeServer{n: n})
+	runtimeapi.RegisterImageServiceServer(srv, &imageServer{n: n})
+
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-ctx.Done():
+		case <-ended:
+		}
+		srv.Stop()
+	}()
+	err := srv.Serve(&listener{Listener: lis, n: n})
+	close(ended)
+	<-stopped
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("fakecri: serve: %w", err)
+	}
+	return nil
+}
+
+// listener lets the node know its connections, so that a restart can cut them.
+type listener struct {
+	net.Listener
+	n *Node
+}
+
+// Accept notes the connection until it is closed.
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	tracked := &conn{Conn: c, n: l.n}
+	l.n.conns[tracked] = struct{}{}
+	return tracked, nil
+}
+
+type conn struct {
+	net.Conn
+	n *Node
+}
+
+// Close forgets the connection and closes it.
+func (c *conn) Close() error {
+	c.n.mu.Lock()
+	delete(c.n.conns, c)
+	c.n.mu.Unlock()
+	return c.Conn.Close()
+}

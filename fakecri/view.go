@@ -1,0 +1,127 @@
+package fakecri
+
+import (
+	"maps"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// selects says whether labels have all that selector asks for.
+func selects(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if got, ok := labels[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// item is what lists show of s. It is written out rather than cloned, because
+// lists are what agents ask for every second.
+func (s *sandbox) item() *runtimeapi.PodSandbox {
+	return &runtimeapi.PodSandbox{
+		Id:             s.id,
+		Metadata:       s.metadata(),
+		State:          s.state(),
+		CreatedAt:      s.createdAt,
+		Labels:         maps.Clone(s.config.GetLabels()),
+		Annotations:    maps.Clone(s.config.GetAnnotations()),
+		RuntimeHandler: s.handler,
+	}
+}
+
+// status is s's status in the given condition, its own or one it was in.
+func (s *sandbox) status(was condition) *runtimeapi.PodSandboxStatus {
+	at := sandbox{condition: was}
+	options := s.config.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	return &runtimeapi.PodSandboxStatus{
+		Id:             s.id,
+		Metadata:       s.metadata(),
+		State:          at.state(),
+		CreatedAt:      s.createdAt,
+		Network:        &runtimeapi.PodSandboxNetworkStatus{Ip: was.ip},
+		Linux:          &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: proto.CloneOf(options)}},
+		Labels:         maps.Clone(s.config.GetLabels()),
+		Annotations:    maps.Clone(s.config.GetAnnotations()),
+		RuntimeHandler: s.handler,
+	}
+}
+
+func (s *sandbox) metadata() *runtimeapi.PodSandboxMetadata {
+	m := s.config.GetMetadata()
+	return &runtimeapi.PodSandboxMetadata{
+		Name: m.GetName(), Namespace: m.GetNamespace(), Uid: m.GetUid(), Attempt: m.GetAttempt(),
+	}
+}
+
+func (c *container) metadata() *runtimeapi.ContainerMetadata {
+	return &runtimeapi.ContainerMetadata{Name: c.config.GetMetadata().GetName(), Attempt: c.config.GetMetadata().GetAttempt()}
+}
+
+// item is what lists show of c, written out for the same reason as a sandbox's.
+func (c *container) item() *runtimeapi.Container {
+	spec := c.config.GetImage()
+	return &runtimeapi.Container{
+		Id:           c.id,
+		PodSandboxId: c.pod.id,
+		Metadata:     c.metadata(),
+		Image: &runtimeapi.ImageSpec{
+			Image: spec.GetImage(), Annotations: maps.Clone(spec.GetAnnotations()),
+			UserSpecifiedImage: spec.GetUserSpecifiedImage(), RuntimeHandler: spec.GetRuntimeHandler(),
+		},
+		ImageRef:    c.imageID,
+		ImageId:     c.imageID,
+		State:       c.state,
+		CreatedAt:   c.createdAt,
+		Labels:      maps.Clone(c.config.GetLabels()),
+		Annotations: maps.Clone(c.config.GetAnnotations()),
+	}
+}
+
+// status is c's status at the given point of its life, now or before. While the
+// image is there it goes by its first tag and its digest.
+func (n *Node) status(c *container, l life) *runtimeapi.ContainerStatus {
+	spec, ref := proto.CloneOf(c.config.GetImage()), c.imageID
+	if img, ok := n.images.find(c.imageID); ok {
+		if len(img.tags) > 0 {
+			spec = &runtimeapi.ImageSpec{Image: img.tags[0]}
+		}
+		if len(img.digests) > 0 {
+			ref = img.digests[0]
+		}
+	}
+	mounts := make([]*runtimeapi.Mount, len(c.config.GetMounts()))
+	for i, m := range c.config.GetMounts() {
+		mounts[i] = proto.CloneOf(m)
+	}
+	return &runtimeapi.ContainerStatus{
+		Id:          c.id,
+		Metadata:    c.metadata(),
+		State:       l.state,
+		CreatedAt:   c.createdAt,
+		StartedAt:   l.startedAt,
+		FinishedAt:  l.finishedAt,
+		ExitCode:    l.exitCode,
+		Image:       spec,
+		ImageRef:    ref,
+		ImageId:     c.imageID,
+		Reason:      l.shownReason(),
+		Message:     l.message,
+		Labels:      maps.Clone(c.config.GetLabels()),
+		Annotations: maps.Clone(c.config.GetAnnotations()),
+		Mounts:      mounts,
+		LogPath:     c.logPath,
+		Resources:   proto.CloneOf(l.resources),
+	}
+}
+
+func (l life) shownReason() string {
+	switch {
+	case l.reason != "" || l.state != runtimeapi.ContainerState_CONTAINER_EXITED:
+		return l.reason
+	case l.exitCode == 0:
+		return reasonCompleted
+	}
+	return reasonError
+}
