@@ -1,0 +1,321 @@
+package podrunner_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+func testNode() podrunner.Node {
+	return podrunner.Node{
+		Agent: "agent", Name: "node1", IPs: []string{"192.0.2.7", "2001:db8::7"}, LogRoot: "/logs", MemoryCapacityBytes: 8 << 30,
+	}
+}
+
+func TestSandboxConfig(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Labels = map[string]string{"app": "web", crilabels.Agent: "somebody else"}
+	pod.Annotations = map[string]string{"note": "1"}
+	pod.Spec.Containers = []corev1.Container{{
+		Name: "app",
+		Ports: []corev1.ContainerPort{
+			{ContainerPort: 80},
+			{ContainerPort: 53, HostPort: 5353, Protocol: corev1.ProtocolUDP, HostIP: "127.0.0.1"},
+		},
+		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+	}}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(7)), RunAsGroup: new(int64(8)), SupplementalGroups: []int64{9}}
+
+	c := podrunner.SandboxConfig(pod, 3, testNode())
+	require.Equal(t, &runtimeapi.PodSandboxMetadata{Name: "pod", Uid: "uid", Namespace: "ns", Attempt: 3}, c.GetMetadata())
+	require.Equal(t, "pod", c.GetHostname())
+	require.Equal(t, "/logs/ns_pod_uid", c.GetLogDirectory())
+	require.Equal(t, map[string]string{
+		"app": "web", crilabels.PodName: "pod", crilabels.PodNamespace: "ns", crilabels.PodUID: "uid", crilabels.Agent: "agent",
+	}, c.GetLabels(), "a pod can't name its agent")
+	require.Equal(t, map[string]string{"note": "1"}, c.GetAnnotations())
+	require.Nil(t, c.GetDnsConfig(), "the runtime copies the host's")
+	require.Equal(t, []*runtimeapi.PortMapping{{
+		Protocol: runtimeapi.Protocol_UDP, ContainerPort: 53, HostPort: 5353, HostIp: "127.0.0.1",
+	}}, c.GetPortMappings(), "only ports of the host")
+	sc := c.GetLinux().GetSecurityContext()
+	require.True(t, sc.GetPrivileged())
+	require.Equal(t, int64(7), sc.GetRunAsUser().GetValue())
+	require.Equal(t, int64(8), sc.GetRunAsGroup().GetValue())
+	require.Equal(t, []int64{9}, sc.GetSupplementalGroups())
+	require.Equal(t, runtimeapi.NamespaceMode_POD, sc.GetNamespaceOptions().GetNetwork())
+}
+
+func TestSandboxConfigOfTheHostsNetwork(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Spec.HostNetwork, pod.Spec.HostPID, pod.Spec.HostIPC = true, true, true
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}}}
+	c := podrunner.SandboxConfig(pod, 0, testNode())
+	require.Empty(t, c.GetHostname(), "the host's own")
+	require.Empty(t, c.GetPortMappings())
+	o := c.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	require.Equal(t, runtimeapi.NamespaceMode_NODE, o.GetNetwork())
+	require.Equal(t, runtimeapi.NamespaceMode_NODE, o.GetPid())
+	require.Equal(t, runtimeapi.NamespaceMode_NODE, o.GetIpc())
+}
+
+func TestHostname(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 62)
+	for name, c := range map[string]struct{ hostname, pod, want string }{
+		"the pod's name":                 {"", "web", "web"},
+		"its hostname":                   {"front", "web", "front"},
+		"cut to 63, not ending in -":     {"", long + "--and-more", long},
+		"not cut in the middle of a dot": {"", long + "..more", long},
+	} {
+		pod := testPod()
+		pod.Name, pod.Spec.Hostname = c.pod, c.hostname
+		require.Equal(t, c.want, podrunner.SandboxConfig(pod, 0, testNode()).GetHostname(), name)
+	}
+}
+
+func TestDNSOfPolicyNone(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Spec.DNSPolicy = corev1.DNSNone
+	pod.Spec.DNSConfig = &corev1.PodDNSConfig{
+		Nameservers: []string{"192.0.2.53"}, Searches: []string{"example.test"},
+		Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}, {Name: "edns0"}},
+	}
+	require.Equal(t, &runtimeapi.DNSConfig{
+		Servers: []string{"192.0.2.53"}, Searches: []string{"example.test"}, Options: []string{"ndots:2", "edns0"},
+	}, podrunner.SandboxConfig(pod, 0, testNode()).GetDnsConfig())
+}
+
+func TestContainerConfig(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(12))
+	c := corev1.Container{
+		Name: "app", Image: "registry.test/app:1", WorkingDir: "/srv",
+		Command: []string{"/app", "--name=$(NAME)"}, Args: []string{"$(UNKNOWN)", "$$(NAME)"},
+		Env: []corev1.EnvVar{
+			{Name: "NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+			{Name: "HELLO", Value: "hello $(NAME) $(LATER)"},
+			{Name: "LATER", Value: "x"},
+		},
+		TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+	}
+	got, err := podrunner.ContainerConfig(pod, &c, podrunner.Instance{Attempt: 4, Image: "sha256:1"}, testNode())
+	require.NoError(t, err)
+	require.Equal(t, &runtimeapi.ContainerMetadata{Name: "app", Attempt: 4}, got.GetMetadata())
+	require.Equal(t, "sha256:1", got.GetImage().GetImage())
+	require.Equal(t, "registry.test/app:1", got.GetImage().GetUserSpecifiedImage())
+	require.Equal(t, []string{"/app", "--name=pod"}, got.GetCommand())
+	require.Equal(t, []string{"$(UNKNOWN)", "$(NAME)"}, got.GetArgs())
+	require.Equal(t, "/srv", got.GetWorkingDir())
+	require.Equal(t, "app/4.log", got.GetLogPath())
+	require.Equal(t, []string{"NAME=pod", "HELLO=hello pod $(LATER)", "LATER=x"}, variables(got))
+	require.Equal(t, map[string]string{
+		crilabels.Hash:                      podspec.ContainerHash(&c),
+		crilabels.RestartCount:              "4",
+		crilabels.TerminationMessagePath:    "/dev/termination-log",
+		crilabels.TerminationMessagePolicy:  "File",
+		crilabels.PodTerminationGracePeriod: "12",
+	}, got.GetAnnotations())
+	require.Equal(t, "agent", got.GetLabels()[crilabels.Agent])
+	require.Equal(t, "app", got.GetLabels()[crilabels.ContainerName])
+}
+
+func TestDownwardFields(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Labels = map[string]string{"app": "web"}
+	pod.Annotations = map[string]string{"a/b": "note"}
+	pod.Spec.ServiceAccountName = "robot"
+	ips := []string{"10.0.0.1", "fd00::1"}
+	for path, want := range map[string]string{
+		"metadata.name": "pod", "metadata.namespace": "ns", "metadata.uid": "uid",
+		"spec.nodeName": "node1", "spec.serviceAccountName": "robot",
+		"status.hostIP": "192.0.2.7", "status.hostIPs": "192.0.2.7,2001:db8::7",
+		"status.podIP": "10.0.0.1", "status.podIPs": "10.0.0.1,fd00::1",
+		"metadata.labels['app']": "web", "metadata.annotations['a/b']": "note", "metadata.labels['none']": "",
+	} {
+		got, err := podrunner.ContainerConfig(pod, withField(path), podrunner.Instance{PodIPs: ips}, testNode())
+		require.NoError(t, err, path)
+		require.Equal(t, "V="+want, variables(got)[0], path)
+	}
+	for _, path := range []string{"", "spec.containers", "metadata.labels", "metadata.labels['app'"} {
+		_, err := podrunner.ContainerConfig(pod, withField(path), podrunner.Instance{PodIPs: ips}, testNode())
+		require.ErrorContains(t, err, "env V: fieldRef", path)
+	}
+	_, err := podrunner.ContainerConfig(pod, &corev1.Container{Env: []corev1.EnvVar{{
+		Name: "S", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}},
+	}}}, podrunner.Instance{PodIPs: ips}, testNode())
+	require.EqualError(t, err, "env S: only valueFrom.fieldRef is supported")
+
+	pod.Spec.HostNetwork = true
+	got, err := podrunner.ContainerConfig(pod, withField("status.podIP"), podrunner.Instance{}, testNode())
+	require.NoError(t, err)
+	require.Equal(t, "V=192.0.2.7", variables(got)[0], "the host's address is the pod's")
+}
+
+// variables returns NAME=VALUE of each; a value is text or bytes, by version of
+// cri-api.
+func variables(c *runtimeapi.ContainerConfig) []string {
+	var out []string
+	for _, e := range c.GetEnvs() {
+		out = append(out, fmt.Sprintf("%s=%s", e.GetKey(), e.GetValue()))
+	}
+	return out
+}
+
+func withField(path string) *corev1.Container {
+	return &corev1.Container{Env: []corev1.EnvVar{{
+		Name: "V", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}},
+	}}}
+}
+
+func TestExpansion(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":              "",
+		"plain":         "plain",
+		"$(A)":          "1",
+		"$(A)$(B)":      "1two",
+		"x$(A)y":        "x1y",
+		"$(NO)":         "$(NO)",
+		"$$(A)":         "$(A)",
+		"$$$(A)":        "$1",
+		"$":             "$",
+		"$$":            "$",
+		"$A":            "$A",
+		"$(A":           "$(A",
+		"$()":           "$()",
+		"$(A) $ $(B) $": "1 $ two $",
+	} {
+		c := &corev1.Container{Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "two"}}, Args: []string{in}}
+		got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+		require.NoError(t, err)
+		require.Equal(t, []string{want}, got.GetArgs(), "%q", in)
+	}
+}
+
+func TestResources(t *testing.T) {
+	t.Parallel()
+	list := func(cpu, memory string) corev1.ResourceList {
+		l := corev1.ResourceList{}
+		if cpu != "" {
+			l[corev1.ResourceCPU] = resource.MustParse(cpu)
+		}
+		if memory != "" {
+			l[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return l
+	}
+	for name, c := range map[string]struct {
+		requests, limits corev1.ResourceList
+		priority         int32
+		want             *runtimeapi.LinuxContainerResources
+	}{
+		"nothing asked": {want: &runtimeapi.LinuxContainerResources{CpuShares: 2, OomScoreAdj: 1000}},
+		"guaranteed": {
+			requests: list("500m", "1Gi"), limits: list("500m", "1Gi"),
+			want: &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuPeriod: 100000, CpuQuota: 50000, MemoryLimitInBytes: 1 << 30, OomScoreAdj: -997},
+		},
+		"burstable, a quarter of the memory": {
+			requests: list("2", "2Gi"),
+			want:     &runtimeapi.LinuxContainerResources{CpuShares: 2048, OomScoreAdj: 750},
+		},
+		"burstable, a byte": {
+			requests: list("", "1"),
+			want:     &runtimeapi.LinuxContainerResources{CpuShares: 2, OomScoreAdj: 999},
+		},
+		"burstable, all of it": {
+			requests: list("", "8Gi"),
+			want:     &runtimeapi.LinuxContainerResources{CpuShares: 2, OomScoreAdj: 3},
+		},
+		"a limit alone is the request too": {
+			limits: list("1", ""),
+			want:   &runtimeapi.LinuxContainerResources{CpuShares: 1024, CpuPeriod: 100000, CpuQuota: 100000, OomScoreAdj: 999},
+		},
+		"the smallest": {
+			requests: list("1m", ""), limits: list("1m", ""),
+			want: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, CpuQuota: 1000, OomScoreAdj: 999},
+		},
+		"node critical": {priority: 2_000_001_000, want: &runtimeapi.LinuxContainerResources{CpuShares: 2, OomScoreAdj: -997}},
+	} {
+		pod := testPod()
+		pod.Spec.Priority = &c.priority
+		pod.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: c.requests, Limits: c.limits}}}
+		got, err := podrunner.ContainerConfig(pod, &pod.Spec.Containers[0], podrunner.Instance{}, testNode())
+		require.NoError(t, err)
+		require.Equal(t, c.want.String(), got.GetLinux().GetResources().String(), name)
+	}
+}
+
+func TestContainerSecurity(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsUser: new(int64(1)), RunAsGroup: new(int64(2)), FSGroup: new(int64(5)), SupplementalGroups: []int64{4},
+	}
+	pod.Spec.ShareProcessNamespace = new(true)
+	config := func(s *corev1.SecurityContext) *runtimeapi.LinuxContainerSecurityContext {
+		got, err := podrunner.ContainerConfig(pod, &corev1.Container{SecurityContext: s}, podrunner.Instance{}, testNode())
+		require.NoError(t, err)
+		return got.GetLinux().GetSecurityContext()
+	}
+	plain := config(nil)
+	require.Equal(t, int64(1), plain.GetRunAsUser().GetValue())
+	require.Equal(t, int64(2), plain.GetRunAsGroup().GetValue())
+	require.Equal(t, []int64{4, 5}, plain.GetSupplementalGroups())
+	require.Contains(t, plain.GetMaskedPaths(), "/proc/kcore")
+	require.Contains(t, plain.GetReadonlyPaths(), "/proc/sys")
+	require.Equal(t, runtimeapi.SecurityProfile_Unconfined, plain.GetSeccomp().GetProfileType())
+	require.Equal(t, runtimeapi.NamespaceMode_POD, plain.GetNamespaceOptions().GetPid())
+
+	own := config(&corev1.SecurityContext{
+		RunAsUser: new(int64(10)), RunAsGroup: new(int64(20)), ReadOnlyRootFilesystem: new(true), AllowPrivilegeEscalation: new(false),
+		Capabilities:   &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}, Drop: []corev1.Capability{"ALL"}},
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	})
+	require.Equal(t, int64(10), own.GetRunAsUser().GetValue())
+	require.Equal(t, int64(20), own.GetRunAsGroup().GetValue())
+	require.True(t, own.GetReadonlyRootfs())
+	require.True(t, own.GetNoNewPrivs())
+	require.Equal(t, []string{"NET_ADMIN"}, own.GetCapabilities().GetAddCapabilities())
+	require.Equal(t, []string{"ALL"}, own.GetCapabilities().GetDropCapabilities())
+	require.Equal(t, runtimeapi.SecurityProfile_RuntimeDefault, own.GetSeccomp().GetProfileType())
+
+	privileged := config(&corev1.SecurityContext{Privileged: new(true)})
+	require.True(t, privileged.GetPrivileged())
+	require.Empty(t, privileged.GetMaskedPaths())
+	require.Empty(t, privileged.GetReadonlyPaths())
+}
+
+func TestUnsupportedNamesEveryField(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Spec.Containers = []corev1.Container{{Name: "app"}}
+	require.NoError(t, podrunner.Unsupported(pod))
+
+	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
+	pod.Spec.RuntimeClassName = new("gvisor")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+	pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "S", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}}}
+	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsNonRoot: new(true)}
+	require.EqualError(t, podrunner.Unsupported(pod), `spec.volumes: not supported
+spec.runtimeClassName: not supported
+spec.initContainers[0].restartPolicy: not supported
+spec.containers[0].livenessProbe: not supported
+spec.containers[0].env[0].valueFrom (but fieldRef): not supported
+spec.containers[0].securityContext.runAsNonRoot (without runAsUser): not supported`)
+}

@@ -1,0 +1,67 @@
+// Package podrunner brings a pod in a CRI runtime to what its spec says. The
+// kubelet's counterpart is in kuberuntime, and the part that every node agent
+// of one's own has to write again.
+//
+// # What it does
+//
+// [Plan] is a pure function: from a pod's spec and what the runtime shows of it
+// to [Actions], the sandbox to create, the containers to kill, remove and start,
+// each with its reason, and why others wait. Actions print as an explanation.
+// [Runner] does on a runtime what Plan says and implements podworker.Syncer: its
+// SyncPod is one plan carried out, its terminating turns stop containers within
+// their grace and then look whether they did stop. [Runner.RemovePod] removes
+// what is left of a pod. [SandboxConfig] and [ContainerConfig] are the pure
+// functions from a spec to the CRI's messages. [Unsupported] names the fields of
+// a spec that are not honoured yet, so that an agent can refuse the pod instead
+// of running another one.
+//
+// # What you supply
+//
+// The runtime as three small interfaces that cri.RuntimeService and
+// cri.ImageManagerService have; a way to look at one pod now (Refresh), which
+// pleg and podcache make; a folder for logs; and the agent's name, which marks
+// every sandbox and container as the label io.kubeparts.agent. Labels,
+// annotations and log files are the kubelet's, so that crictl, log shippers and
+// a kubelet know them.
+//
+// # What it guarantees
+//
+//  1. Plan depends on nothing but its input and changes nothing.
+//  2. What runs and matches its spec is never touched: an agent that starts over
+//     running pods adopts them, and their restart counts go on.
+//  3. A container's restart count is one more than the highest seen, and no
+//     container is started twice for one count. One that was created but not
+//     started is started, not made again.
+//  4. A changed container is replaced even where the policy says Never; an ended
+//     one comes again only as its policy and rules say, after its back-off.
+//  5. Only objects in the given status are stopped or removed. Whose they are was
+//     decided where the status was made (pleg.Config.LabelSelector).
+//  6. A terminating turn succeeds only when a fresh look at the runtime shows that
+//     nothing runs; otherwise it is [ErrStillRunning].
+//  7. One container that can't be started holds up no other, and its reason is
+//     what the kubelet's status would show ([Runner.Waiting]).
+//
+// # Goroutines and locking
+//
+// A Runner starts goroutines only to stop several containers at once, and joins
+// them before the call returns. Turns of different pods may run at the same
+// time, those of one pod may not. Every call takes a context; a cancelled turn
+// leaves something half done that the next plan sees and finishes.
+//
+// # Differences from the kubelet
+//
+//   - What is done comes with its reason, as a value that can be printed, tested
+//     and replayed.
+//   - A pod that only the runtime knows is stopped within the grace period that is
+//     written on its containers, not within one second.
+//   - The newest instance of a container is told by its restart count before its
+//     creation time, because clocks step back (kubernetes#134153).
+//   - A cancelled pull is no failure of the image and starts no back-off.
+//   - Not yet: probes, hooks, volumes, sidecars, ephemeral containers, pull secrets,
+//     resize, pod cgroups, termination messages. [Unsupported] names those that a
+//     spec can ask for.
+//
+// # Testing your code with it
+//
+// Plan needs no fake. A Runner runs on fakecri.Node, over its Go interfaces.
+package podrunner

@@ -1,0 +1,43 @@
+package podrunner
+
+import (
+	"time"
+)
+
+// Reasons for which a container waits, as a pod's status shows them. The two of
+// backing off are in package lifecycle.
+const (
+	// ErrImagePull says that the image could not be pulled.
+	ErrImagePull = "ErrImagePull"
+	// ErrImageNeverPull says that the image is absent and may not be pulled.
+	ErrImageNeverPull = "ErrImageNeverPull"
+	// ImageInspectError says that the runtime could not tell about the image.
+	ImageInspectError = "ImageInspectError"
+	// InvalidImageName says that the image's name is none.
+	InvalidImageName = "InvalidImageName"
+	// CreateContainerConfigError says that the spec has no configuration.
+	CreateContainerConfigError = "CreateContainerConfigError"
+	// CreateContainerError says that the runtime could not create the container.
+	CreateContainerError = "CreateContainerError"
+	// RunContainerError says that the runtime could not start it.
+	RunContainerError = "RunContainerError"
+)
+
+// startError is why a container could not be started.
+type startError struct {
+	reason, message string
+	err             error     // the cause, may be nil
+	retryAt         time.Time // zero: whenever failed turns are tried again
+}
+
+func (e *startError) Error() string { return e.reason + ": " + e.text() }
+
+func (e *startError) Unwrap() error { return e.err }
+
+// text is the message with its cause.
+func (e *startError) text() string {
+	if e.err == nil {
+		return e.message
+	}
+	return e.message + ": " + e.err.Error()
+}

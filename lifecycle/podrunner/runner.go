@@ -1,0 +1,166 @@
+package podrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+// Runner does on a runtime what [Plan] says. Its methods are safe for concurrent
+// use for different pods; podworker sees to it that one pod has one turn at a
+// time.
+type Runner struct {
+	cfg Config
+
+	mu      sync.Mutex
+	waiting map[types.UID]map[string]corev1.ContainerStateWaiting
+	pulls   map[pullKey]*pullFailure
+}
+
+// pullKey names an image that a pod wants.
+type pullKey struct {
+	uid   types.UID
+	image string
+}
+
+func (k pullKey) String() string { return string(k.uid) + "/" + k.image }
+
+// pullFailure is the last failed pull of an image for a pod.
+type pullFailure struct {
+	at  time.Time
+	err error
+}
+
+var _ podworker.Syncer = (*Runner)(nil)
+
+// New returns a Runner, or an error that names every problem with cfg.
+func New(cfg Config) (*Runner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("podrunner: invalid config: %w", err)
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("podrunner: %w", err)
+	}
+	return &Runner{
+		cfg:     cfg,
+		waiting: map[types.UID]map[string]corev1.ContainerStateWaiting{},
+		pulls:   map[pullKey]*pullFailure{},
+	}, nil
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.PullTimeout == 0 {
+		c.PullTimeout = 15 * time.Minute
+	}
+	for _, b := range []**lifecycle.Backoff{&c.RestartBackoff, &c.ImageBackoff} {
+		if *b != nil {
+			continue
+		}
+		var err error
+		if *b, err = lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: c.Clock}); err != nil {
+			return c, err
+		}
+	}
+	if c.Observer.Planned == nil {
+		c.Observer.Planned = func(*corev1.Pod, Actions) {}
+	}
+	if c.Observer.Pulled == nil {
+		c.Observer.Pulled = func(string, time.Duration, error) {}
+	}
+	return c, nil
+}
+
+// Waiting returns why containers of the pod that are to run are not started, by
+// container name, as the last turn left it. The map is the caller's.
+func (r *Runner) Waiting(uid types.UID) map[string]corev1.ContainerStateWaiting {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.waiting[uid])
+}
+
+// SyncPod brings the pod to what its spec says, as far as one turn can. It never
+// says that the pod is terminal: that is for whoever computes its phase. The
+// error says when to try again if something backs off.
+func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
+	actions := Plan(Input{Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until})
+	if !actions.Empty() {
+		r.cfg.Observer.Planned(t.Pod, actions)
+		t.Acted()
+	}
+	run := &turn{Runner: r, pod: t.Pod, status: t.Status, waiting: actions.Waiting, retryAt: actions.RetryAt}
+	err = run.do(ctx, actions)
+	r.setWaiting(t.Pod.UID, run.waiting)
+	if !run.retryAt.IsZero() {
+		err = errors.Join(err, &podworker.RetryError{At: run.retryAt, Err: errBackingOff})
+	}
+	return false, err
+}
+
+// Forget drops what is kept about a pod in memory.
+func (r *Runner) Forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waiting, uid)
+	maps.DeleteFunc(r.pulls, func(k pullKey, _ *pullFailure) bool { return k.uid == uid })
+}
+
+func (r *Runner) setWaiting(uid types.UID, waiting map[string]corev1.ContainerStateWaiting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(waiting) == 0 {
+		delete(r.waiting, uid)
+		return
+	}
+	r.waiting[uid] = waiting
+}
+
+func (r *Runner) lastPullFailure(key pullKey) (pullFailure, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, ok := r.pulls[key]
+	if !ok {
+		return pullFailure{}, false
+	}
+	return *f, true
+}
+
+func (r *Runner) setPullFailure(key pullKey, f *pullFailure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f == nil {
+		delete(r.pulls, key)
+		return
+	}
+	r.pulls[key] = f
+}
+
+func (r *Runner) event(pod *corev1.Pod, eventType, reason, format string, args ...any) {
+	if r.cfg.Events != nil {
+		r.cfg.Events.Eventf(pod, eventType, reason, format, args...)
+	}
+}
+
+func (r *Runner) node() Node {
+	return Node{
+		Agent: r.cfg.Agent, Name: r.cfg.NodeName, IPs: r.cfg.HostIPs,
+		LogRoot: r.cfg.LogRoot, MemoryCapacityBytes: r.cfg.MemoryCapacityBytes,
+	}
+}

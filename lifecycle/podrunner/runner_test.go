@@ -1,0 +1,402 @@
+package podrunner_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	_ podrunner.Sandboxes  = cri.RuntimeService(nil)
+	_ podrunner.Containers = cri.RuntimeService(nil)
+	_ podrunner.Images     = cri.ImageManagerService(nil)
+)
+
+// bed is a Runner on a node in memory whose time stands still.
+type bed struct {
+	t      *testing.T
+	node   *fakecri.Node
+	clock  *testingclock.FakeClock
+	runner *podrunner.Runner
+	logs   string
+	plans  []string
+	calls  int // that were looked at
+}
+
+func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
+	t.Helper()
+	b := &bed{t: t, clock: testingclock.NewFakeClock(time.Unix(1000, 0)), logs: t.TempDir()}
+	var err error
+	b.node, err = fakecri.New(fakecri.Config{
+		Images: []fakecri.Image{{Name: "job"}, {Name: "app"}, {Name: "stubborn"}},
+		Programs: map[string]fakecri.Program{
+			"job":      {Runtime: time.Second},
+			"crash":    {Runtime: time.Second, ExitCode: 3},
+			"stubborn": {IgnoreTerm: true},
+		},
+		Registry: []fakecri.Image{{Name: "crash"}},
+		Clock:    b.clock,
+		Record:   true,
+	})
+	require.NoError(t, err)
+	cfg := podrunner.Config{
+		Sandboxes: b.node, Containers: b.node, Images: b.node,
+		Refresh: func(_ context.Context, uid types.UID) (*podcache.Status, error) { return b.look(uid), nil },
+		LogRoot: b.logs, Agent: "agent", Clock: b.clock,
+		Observer: podrunner.Observer{Planned: func(_ *corev1.Pod, a podrunner.Actions) { b.plans = append(b.plans, a.String()) }},
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	b.runner, err = podrunner.New(cfg)
+	require.NoError(t, err)
+	return b
+}
+
+// look makes the pod's status as pleg would.
+func (b *bed) look(uid types.UID) *podcache.Status {
+	b.t.Helper()
+	ctx, s := b.t.Context(), &podcache.Status{UID: uid, SandboxOf: map[string]string{}}
+	selector := map[string]string{crilabels.PodUID: string(uid)}
+	boxes, err := b.node.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: selector})
+	require.NoError(b.t, err)
+	for _, box := range boxes {
+		answer, err := b.node.PodSandboxStatus(ctx, box.GetId(), false)
+		require.NoError(b.t, err)
+		s.Sandboxes = append(s.Sandboxes, answer.GetStatus())
+		s.Name, s.Namespace = box.GetMetadata().GetName(), box.GetMetadata().GetNamespace()
+	}
+	containers, err := b.node.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: selector})
+	require.NoError(b.t, err)
+	for _, c := range containers {
+		answer, err := b.node.ContainerStatus(ctx, c.GetId(), false)
+		require.NoError(b.t, err)
+		s.Containers = append(s.Containers, answer.GetStatus())
+		s.SandboxOf[c.GetId()] = c.GetPodSandboxId()
+	}
+	podcache.SortSandboxes(s.Sandboxes)
+	podcache.SortContainers(s.Containers)
+	return s
+}
+
+func (b *bed) sync(pod *corev1.Pod) error {
+	b.t.Helper()
+	terminal, err := b.runner.SyncPod(b.t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)})
+	require.False(b.t, terminal)
+	return err
+}
+
+// did returns the changing calls since it was last asked.
+func (b *bed) did() []string {
+	var out []string
+	all := b.node.Calls()
+	for _, c := range all[b.calls:] {
+		switch c.Method {
+		case "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "ImageStatus":
+		default:
+			out = append(out, c.String())
+		}
+	}
+	b.calls = len(all)
+	return out
+}
+
+func podOf(init []string, images ...string) *corev1.Pod {
+	pod := testPod()
+	for _, image := range init {
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: "init-" + image, Image: image})
+	}
+	for _, image := range images {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: image, Image: image})
+	}
+	return pod
+}
+
+func TestPodComesUpStepByStep(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf([]string{"job"}, "app", "crash")
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"RunPodSandbox ns/pod", "CreateContainer ns/pod/init-job", "StartContainer ns/pod/init-job"}, b.did())
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.did(), "the init container runs")
+	b.clock.Step(time.Second)
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{
+		"CreateContainer ns/pod/app", "StartContainer ns/pod/app",
+		"PullImage crash", "CreateContainer ns/pod/crash", "StartContainer ns/pod/crash",
+	}, b.did())
+	require.DirExists(t, filepath.Join(b.logs, "ns_pod_uid", "app"))
+	labels := b.look(pod.UID).Container("app").GetLabels()
+	require.Equal(t, "agent", labels[crilabels.Agent])
+}
+
+func TestCrashLoopBacksOffAndCountsRestarts(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "crash")
+	require.NoError(t, b.sync(pod))
+	for restart, delay := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
+		b.clock.Step(time.Second) // it dies
+		ended := b.clock.Now()
+		if delay > 0 {
+			err := b.sync(pod)
+			retry, ok := errors.AsType[*podworker.RetryError](err)
+			require.True(t, ok, "%v", err)
+			require.WithinDuration(t, ended.Add(delay), retry.At, 0)
+			waiting := b.runner.Waiting(pod.UID)["crash"]
+			require.Equal(t, "CrashLoopBackOff", waiting.Reason)
+			require.Equal(t, "back-off "+delay.String()+" restarting failed container=crash pod=pod_ns(uid)", waiting.Message)
+			b.clock.Step(delay)
+		}
+		require.NoError(t, b.sync(pod))
+		require.Empty(t, b.runner.Waiting(pod.UID))
+		newest := b.look(pod.UID).Container("crash")
+		require.Equal(t, runtimeapi.ContainerState_CONTAINER_RUNNING, newest.GetState())
+		require.Equal(t, restart+1, podcache.RestartCount(newest))
+	}
+	require.LessOrEqual(t, len(b.look(pod.UID).Containers), 2, "the dead are removed")
+}
+
+func TestOneContainerThatCannotStartHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		image, reason, message string
+		policy                 corev1.PullPolicy
+	}{
+		"no such image":       {"nowhere", "ErrImagePull", `Failed to pull image "nowhere"`, ""},
+		"never pulled":        {"nowhere", "ErrImageNeverPull", `Container image "nowhere" is not present with pull policy of Never`, corev1.PullNever},
+		"a name with a space": {" app", "InvalidImageName", `" app"`, ""},
+	} {
+		b, pod := newBed(t), podOf(nil, c.image, "app")
+		pod.Spec.Containers[0].Name, pod.Spec.Containers[0].ImagePullPolicy = "broken", c.policy
+		require.ErrorContains(t, b.sync(pod), "start container broken of pod ns/pod: "+c.reason, name)
+		require.Equal(t, c.reason, b.runner.Waiting(pod.UID)["broken"].Reason, name)
+		require.Contains(t, b.runner.Waiting(pod.UID)["broken"].Message, c.message, name)
+		require.NotNil(t, b.look(pod.UID).Container("app"), name)
+	}
+}
+
+func TestFailedPullBacksOffPerPodAndImage(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "nowhere")
+	require.Error(t, b.sync(pod))
+	require.Contains(t, b.did(), "PullImage nowhere")
+	err := b.sync(pod)
+	retry, ok := errors.AsType[*podworker.RetryError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, b.clock.Now().Add(10*time.Second), retry.At)
+	waiting := b.runner.Waiting(pod.UID)["nowhere"]
+	require.Equal(t, "ImagePullBackOff", waiting.Reason)
+	require.Contains(t, waiting.Message, `Back-off pulling image "nowhere"`)
+	require.NotContains(t, b.did(), "PullImage nowhere")
+	b.clock.Step(10 * time.Second)
+	require.Error(t, b.sync(pod))
+	require.Contains(t, b.did(), "PullImage nowhere")
+	b.runner.Forget(pod.UID)
+	require.Empty(t, b.runner.Waiting(pod.UID))
+	require.Error(t, b.sync(pod))
+	require.Contains(t, b.did(), "PullImage nowhere", "a forgotten pod starts afresh")
+}
+
+func TestPullThatWeCancelledIsNobodysFailure(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "crash")
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, b.node.Fail("PullImage", fakecri.Fault{Hang: true}))
+	done := make(chan error, 1)
+	turn := podworker.Turn{Pod: pod, Status: b.look(pod.UID)}
+	go func() {
+		_, err := b.runner.SyncPod(ctx, turn)
+		done <- err
+	}()
+	cancel()
+	require.Error(t, <-done)
+	require.Empty(t, b.runner.Waiting(pod.UID))
+	b.node.Heal("PullImage")
+	require.NoError(t, b.sync(pod))
+}
+
+func TestRuntimeErrorsNameThePodAndTheStep(t *testing.T) {
+	t.Parallel()
+	broken := grpcstatus.Error(codes.Internal, "it is broken")
+	for method, want := range map[string]string{
+		"RunPodSandbox":    "create sandbox of pod ns/pod: ",
+		"PodSandboxStatus": "status of sandbox ",
+		"ImageStatus":      "start container app of pod ns/pod: ImageInspectError",
+		"CreateContainer":  "start container app of pod ns/pod: CreateContainerError",
+		"StartContainer":   "start container app of pod ns/pod: RunContainerError",
+	} {
+		b, pod := newBed(t), podOf(nil, "app")
+		require.NoError(t, b.node.Fail(method, fakecri.Fault{Err: broken, Times: 1}))
+		err := b.sync(pod)
+		require.ErrorContains(t, err, want, method)
+		require.ErrorContains(t, err, "it is broken", method)
+		require.NoError(t, b.sync(pod), method)
+		require.Len(t, b.look(pod.UID).Containers, 1, method)
+		require.Equal(t, 0, podcache.RestartCount(b.look(pod.UID).Containers[0]), "%s: what never ran is no restart", method)
+		require.Empty(t, b.runner.Waiting(pod.UID), method)
+	}
+}
+
+func TestTerminatingPodIsStoppedWithinItsGraceAndChecked(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app", "job")
+	require.NoError(t, b.sync(pod))
+	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: 5 * time.Second}))
+	s := b.look(pod.UID)
+	require.False(t, s.Running())
+	require.Equal(t, int32(143), s.Container("app").GetExitCode())
+	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: s}))
+}
+
+func TestStubbornContainerIsKilledAtTheEndOfItsGrace(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "stubborn")
+	require.NoError(t, b.sync(pod))
+	status, done := b.look(pod.UID), make(chan error, 1)
+	go func() {
+		done <- b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: status, Grace: 3 * time.Second})
+	}()
+	for !b.clock.HasWaiters() { // the stop waits for the grace to end
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+	}
+	b.clock.Step(3 * time.Second)
+	require.NoError(t, <-done)
+	require.Equal(t, int32(137), b.look(pod.UID).Container("stubborn").GetExitCode())
+}
+
+func TestRuntimeThatLiesAboutStoppingIsFoundOut(t *testing.T) {
+	t.Parallel()
+	var lie *podcache.Status
+	b := newBed(t, func(c *podrunner.Config) {
+		c.Refresh = func(context.Context, types.UID) (*podcache.Status, error) { return lie, nil }
+	})
+	pod := podOf(nil, "app")
+	require.NoError(t, b.sync(pod))
+	lie = b.look(pod.UID)
+	turn := podworker.Turn{Pod: pod, Status: lie, Grace: time.Second}
+	require.ErrorIs(t, b.runner.SyncTerminatingPod(t.Context(), turn), podrunner.ErrStillRunning)
+	require.ErrorIs(t, b.runner.SyncTerminatedPod(t.Context(), turn), podrunner.ErrStillRunning)
+	require.ErrorContains(t, b.runner.RemovePod(t.Context(), lie), "remove pod uid: it runs")
+}
+
+// stops records how long containers get.
+type stops struct {
+	podrunner.Containers
+	seconds []int64
+}
+
+func (s *stops) StopContainer(ctx context.Context, id string, seconds int64) error {
+	s.seconds = append(s.seconds, seconds)
+	return s.Containers.StopContainer(ctx, id, seconds)
+}
+
+func TestPodThatOnlyTheRuntimeKnowsGetsTheGraceItWasMadeWith(t *testing.T) {
+	t.Parallel()
+	var recorded *stops
+	b := newBed(t, func(c *podrunner.Config) {
+		recorded = &stops{Containers: c.Containers}
+		c.Containers = recorded
+	})
+	pod := podOf(nil, "app")
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(25))
+	require.NoError(t, b.sync(pod))
+	turn := podworker.Turn{Status: b.look(pod.UID), Grace: time.Second}
+	require.NoError(t, b.runner.SyncTerminatingRuntimePod(t.Context(), turn))
+	require.Equal(t, []int64{25}, recorded.seconds)
+	require.False(t, b.look(pod.UID).Running())
+}
+
+func TestRemovedPodLeavesNothing(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf([]string{"job"}, "crash")
+	require.NoError(t, b.sync(pod))
+	b.clock.Step(time.Second)
+	require.NoError(t, b.sync(pod))
+	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: time.Second}))
+	b.did()
+	status := b.look(pod.UID)
+	require.NoError(t, b.runner.RemovePod(t.Context(), status))
+	require.Equal(t, []string{"RemoveContainer ns/pod/crash", "RemoveContainer ns/pod/init-job", "RemovePodSandbox ns/pod"}, b.did())
+	require.Empty(t, b.look(pod.UID).Sandboxes)
+	require.NoDirExists(t, filepath.Join(b.logs, "ns_pod_uid"))
+	require.NoError(t, b.runner.RemovePod(t.Context(), status), "again, of what is gone")
+}
+
+func TestRemovePodDoesNotTrustNames(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	outside := filepath.Join(filepath.Dir(b.logs), "precious_n_u")
+	require.NoError(t, os.Mkdir(outside, 0o755))
+	for _, namespace := range []string{"../precious", "a/b", "/"} {
+		err := b.runner.RemovePod(t.Context(), &podcache.Status{UID: "u", Name: "n", Namespace: namespace})
+		require.ErrorContains(t, err, "is not the name of a folder", namespace)
+	}
+	require.DirExists(t, outside)
+	require.NoError(t, b.runner.RemovePod(t.Context(), &podcache.Status{UID: "u"}), "nothing is known of its logs")
+}
+
+func TestRemovalThatFailsIsNamedAndTheRestGoesOn(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app", "job")
+	require.NoError(t, b.sync(pod))
+	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: time.Second}))
+	require.NoError(t, b.node.Fail("RemoveContainer", fakecri.Fault{Object: "ns/pod/app", Err: grpcstatus.Error(codes.Unavailable, "busy"), Times: 1}))
+	err := b.runner.RemovePod(t.Context(), b.look(pod.UID))
+	require.ErrorContains(t, err, "remove container app (")
+	require.ErrorContains(t, err, "busy")
+	require.NoError(t, b.runner.RemovePod(t.Context(), b.look(pod.UID)))
+	require.Empty(t, b.look(pod.UID).Containers)
+}
+
+func TestChangedContainerIsReplacedInPlace(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app", "job")
+	require.NoError(t, b.sync(pod))
+	job := b.look(pod.UID).Container("job").GetId()
+	b.did()
+	changed := pod.DeepCopy()
+	changed.Spec.Containers[0].Args = []string{"--new"}
+	require.NoError(t, b.sync(changed))
+	require.Equal(t, []string{"StopContainer ns/pod/app", "CreateContainer ns/pod/app", "StartContainer ns/pod/app"}, b.did())
+	s := b.look(pod.UID)
+	require.Equal(t, 1, podcache.RestartCount(s.Container("app")))
+	require.Equal(t, podspec.ContainerHash(&changed.Spec.Containers[0]), s.Container("app").GetAnnotations()[crilabels.Hash])
+	require.Equal(t, job, s.Container("job").GetId(), "the one beside it is left alone")
+}
+
+func TestNewNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := podrunner.New(podrunner.Config{LogRoot: "relative", MemoryCapacityBytes: -1, PullTimeout: -1})
+	for _, want := range []string{
+		"podrunner: invalid config", "Sandboxes", "Containers", "Images", "Refresh", "Agent",
+		`field LogRoot: "relative" is not absolute`, "field MemoryCapacityBytes", "field PullTimeout",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -1,0 +1,91 @@
+package podrunner
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// Unsupported returns an error that names every field of the pod that this
+// package can't honour yet, or nil. A pod with such fields is to be refused
+// whole: running it without its volumes, probes or hooks would be another pod
+// than the one that was asked for.
+func Unsupported(pod *corev1.Pod) error {
+	var u unsupported
+	u.pod(&pod.Spec)
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		path := fmt.Sprintf("spec.initContainers[%d]", i)
+		u.when(podspec.IsSidecar(c), path+".restartPolicy")
+		u.container(path, c)
+	}
+	for i := range pod.Spec.Containers {
+		u.container(fmt.Sprintf("spec.containers[%d]", i), &pod.Spec.Containers[i])
+	}
+	return errors.Join(u...)
+}
+
+type unsupported []error
+
+func (u *unsupported) when(set bool, path string) {
+	if set {
+		*u = append(*u, fmt.Errorf("%s: not supported", path))
+	}
+}
+
+func (u *unsupported) pod(s *corev1.PodSpec) {
+	u.when(len(s.Volumes) > 0, "spec.volumes")
+	u.when(len(s.EphemeralContainers) > 0, "spec.ephemeralContainers")
+	u.when(len(s.ImagePullSecrets) > 0, "spec.imagePullSecrets")
+	u.when(s.RuntimeClassName != nil && *s.RuntimeClassName != "", "spec.runtimeClassName")
+	u.when(s.HostUsers != nil && !*s.HostUsers, "spec.hostUsers")
+	u.when(s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN, "spec.setHostnameAsFQDN")
+	u.when(s.ActiveDeadlineSeconds != nil, "spec.activeDeadlineSeconds")
+	u.when(len(s.HostAliases) > 0, "spec.hostAliases")
+	u.when(len(s.ResourceClaims) > 0, "spec.resourceClaims")
+	u.when(s.Resources != nil, "spec.resources")
+	u.when(len(s.ReadinessGates) > 0, "spec.readinessGates")
+	u.when(s.OS != nil && s.OS.Name != corev1.Linux, "spec.os")
+	if c := s.SecurityContext; c != nil {
+		u.when(len(c.Sysctls) > 0, "spec.securityContext.sysctls")
+		u.when(c.SELinuxOptions != nil, "spec.securityContext.seLinuxOptions")
+		u.when(c.AppArmorProfile != nil, "spec.securityContext.appArmorProfile")
+		u.when(c.WindowsOptions != nil, "spec.securityContext.windowsOptions")
+		u.when(c.RunAsNonRoot != nil && *c.RunAsNonRoot && c.RunAsUser == nil, "spec.securityContext.runAsNonRoot (without runAsUser)")
+		u.when(c.SupplementalGroupsPolicy != nil && *c.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyMerge,
+			"spec.securityContext.supplementalGroupsPolicy")
+		u.when(localhost(c.SeccompProfile), "spec.securityContext.seccompProfile.localhostProfile")
+	}
+}
+
+func (u *unsupported) container(path string, c *corev1.Container) {
+	u.when(len(c.VolumeMounts) > 0, path+".volumeMounts")
+	u.when(len(c.VolumeDevices) > 0, path+".volumeDevices")
+	u.when(len(c.EnvFrom) > 0, path+".envFrom")
+	u.when(c.LivenessProbe != nil, path+".livenessProbe")
+	u.when(c.ReadinessProbe != nil, path+".readinessProbe")
+	u.when(c.StartupProbe != nil, path+".startupProbe")
+	u.when(c.Lifecycle != nil, path+".lifecycle")
+	u.when(len(c.Resources.Claims) > 0, path+".resources.claims")
+	for i, e := range c.Env {
+		u.when(e.ValueFrom != nil && e.ValueFrom.FieldRef == nil, fmt.Sprintf("%s.env[%d].valueFrom (but fieldRef)", path, i))
+	}
+	for _, r := range c.RestartPolicyRules {
+		u.when(r.Action == corev1.ContainerRestartRuleActionRestartAllContainers, path+".restartPolicyRules (RestartAllContainers)")
+	}
+	if s := c.SecurityContext; s != nil {
+		u.when(s.SELinuxOptions != nil, path+".securityContext.seLinuxOptions")
+		u.when(s.AppArmorProfile != nil, path+".securityContext.appArmorProfile")
+		u.when(s.WindowsOptions != nil, path+".securityContext.windowsOptions")
+		u.when(s.RunAsNonRoot != nil && *s.RunAsNonRoot && s.RunAsUser == nil, path+".securityContext.runAsNonRoot (without runAsUser)")
+		u.when(s.ProcMount != nil && *s.ProcMount != corev1.DefaultProcMount, path+".securityContext.procMount")
+		u.when(localhost(s.SeccompProfile), path+".securityContext.seccompProfile.localhostProfile")
+	}
+}
+
+func localhost(p *corev1.SeccompProfile) bool {
+	return p != nil && p.Type == corev1.SeccompProfileTypeLocalhost
+}
