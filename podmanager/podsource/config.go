@@ -1,0 +1,89 @@
+package podsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/clock"
+)
+
+// DirectoryConfig says which folder a [Directory] reads and for which node.
+type DirectoryConfig struct {
+	// Path is the folder of the manifests. It need not exist yet. Required.
+	Path string
+	// NodeName is the node's name, a DNS subdomain in any case. Each pod's name
+	// ends in it, in lower case. Required.
+	NodeName string
+	// Handler is told of the pods by Run: of the first set that could be read,
+	// empty or not, and then of each one that differs from the one before. It runs
+	// in Run's goroutine, and the next pass waits for it. The pods are shared and must
+	// not be modified.
+	// Default: nobody is told.
+	Handler func(ctx context.Context, pods []*corev1.Pod)
+	// Period is the time between two passes of Run. Default 1s.
+	Period time.Duration
+	// Clock is the time source. Default: the system clock.
+	Clock clock.Clock
+	// Logger receives structured logs: a line when a problem appears and one when
+	// it is gone. Default: discard.
+	Logger *slog.Logger
+	// Observer receives events for metrics and health. Optional.
+	Observer Observer
+}
+
+// Observer holds optional callbacks. They run synchronously inside a pass, must not
+// block and must not call Load.
+type Observer struct {
+	// Loaded is called after every pass with what it returned.
+	Loaded func(Result, error)
+	// ProblemsChanged is called when problems have appeared or are gone, with each
+	// of them once.
+	ProblemsChanged func(added, gone []Problem)
+}
+
+// Validate reports every problem with c, joined.
+func (c DirectoryConfig) Validate() error {
+	var errs []error
+	if c.Path == "" {
+		errs = append(errs, errors.New("field Path is required"))
+	}
+	if c.NodeName == "" {
+		errs = append(errs, errors.New("field NodeName is required"))
+	} else {
+		for _, msg := range validation.IsDNS1123Subdomain(strings.ToLower(c.NodeName)) {
+			errs = append(errs, fmt.Errorf("field NodeName: %q: %s", c.NodeName, msg))
+		}
+	}
+	if c.Period < 0 {
+		errs = append(errs, fmt.Errorf("field Period: %v is negative", c.Period))
+	}
+	return errors.Join(errs...)
+}
+
+func (c DirectoryConfig) withDefaults() DirectoryConfig {
+	if c.Handler == nil {
+		c.Handler = func(context.Context, []*corev1.Pod) {}
+	}
+	if c.Period == 0 {
+		c.Period = time.Second
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Observer.Loaded == nil {
+		c.Observer.Loaded = func(Result, error) {}
+	}
+	if c.Observer.ProblemsChanged == nil {
+		c.Observer.ProblemsChanged = func(_, _ []Problem) {}
+	}
+	return c
+}

@@ -1,0 +1,161 @@
+package podsource
+
+import (
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// or puts def where value is zero.
+func or[T comparable](value *T, def T) {
+	var zero T
+	if *value == zero {
+		*value = def
+	}
+}
+
+// setDefaults fills in what the API server would for a pod that is created there,
+// as far as it matters on a node.
+func setDefaults(pod *corev1.Pod) {
+	or(&pod.Namespace, corev1.NamespaceDefault)
+	spec := &pod.Spec
+	or(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	or(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	or(&spec.SchedulerName, corev1.DefaultSchedulerName)
+	if spec.TerminationGracePeriodSeconds == nil {
+		spec.TerminationGracePeriodSeconds = new(int64(corev1.DefaultTerminationGracePeriodSeconds))
+	}
+	if spec.EnableServiceLinks == nil {
+		spec.EnableServiceLinks = new(corev1.DefaultEnableServiceLinks)
+	}
+	if spec.SecurityContext == nil {
+		spec.SecurityContext = new(corev1.PodSecurityContext)
+	}
+	if spec.Resources != nil {
+		defaultRequests(spec.Resources)
+	}
+	for i := range spec.InitContainers {
+		defaultContainer(&spec.InitContainers[i], spec.HostNetwork)
+	}
+	for i := range spec.Containers {
+		defaultContainer(&spec.Containers[i], spec.HostNetwork)
+	}
+	for i := range spec.Volumes {
+		defaultVolume(&spec.Volumes[i].VolumeSource)
+	}
+}
+
+func defaultContainer(c *corev1.Container, hostNetwork bool) {
+	if c.ImagePullPolicy == "" {
+		c.ImagePullPolicy = pullPolicy(c.Image)
+	}
+	or(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	or(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	for i := range c.Ports {
+		or(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+		if hostNetwork {
+			or(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
+		}
+	}
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
+			or(&from.FieldRef.APIVersion, "v1")
+		}
+	}
+	defaultRequests(&c.Resources)
+	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if probe != nil {
+			defaultProbe(probe)
+		}
+	}
+	if c.Lifecycle != nil {
+		for _, hook := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if hook != nil {
+				defaultHTTPGet(hook.HTTPGet)
+			}
+		}
+	}
+}
+
+// defaultRequests asks for as much as is allowed, where nothing else is asked for.
+func defaultRequests(r *corev1.ResourceRequirements) {
+	if len(r.Limits) == 0 {
+		return
+	}
+	requests := maps.Clone(r.Limits)
+	maps.Copy(requests, r.Requests)
+	r.Requests = requests
+}
+
+func defaultProbe(p *corev1.Probe) {
+	or(&p.TimeoutSeconds, 1)
+	or(&p.PeriodSeconds, 10)
+	or(&p.SuccessThreshold, 1)
+	or(&p.FailureThreshold, 3)
+	defaultHTTPGet(p.HTTPGet)
+	if p.GRPC != nil && p.GRPC.Service == nil {
+		p.GRPC.Service = new("")
+	}
+}
+
+func defaultHTTPGet(get *corev1.HTTPGetAction) {
+	if get != nil {
+		or(&get.Path, "/")
+		or(&get.Scheme, corev1.URISchemeHTTP)
+	}
+}
+
+// pullPolicy says when to pull an image for which the pod does not: always if its
+// tag is latest or it has neither tag nor digest, for then it may have changed.
+func pullPolicy(image string) corev1.PullPolicy {
+	name, _, pinned := strings.Cut(image, "@")
+	_, tag, tagged := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
+	if tag == "latest" || !tagged && !pinned {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
+}
+
+func defaultVolume(v *corev1.VolumeSource) {
+	if *v == (corev1.VolumeSource{}) {
+		v.EmptyDir = new(corev1.EmptyDirVolumeSource)
+	}
+	mode := func(m **int32) {
+		if *m == nil {
+			*m = new(corev1.SecretVolumeSourceDefaultMode) // one default for all kinds
+		}
+	}
+	if v.HostPath != nil && v.HostPath.Type == nil {
+		v.HostPath.Type = new(corev1.HostPathUnset)
+	}
+	if v.Secret != nil {
+		mode(&v.Secret.DefaultMode)
+	}
+	if v.ConfigMap != nil {
+		mode(&v.ConfigMap.DefaultMode)
+	}
+	if v.DownwardAPI != nil {
+		mode(&v.DownwardAPI.DefaultMode)
+		defaultFieldRefs(v.DownwardAPI.Items)
+	}
+	if v.Projected != nil {
+		mode(&v.Projected.DefaultMode)
+		for i := range v.Projected.Sources {
+			if api := v.Projected.Sources[i].DownwardAPI; api != nil {
+				defaultFieldRefs(api.Items)
+			}
+			if token := v.Projected.Sources[i].ServiceAccountToken; token != nil && token.ExpirationSeconds == nil {
+				token.ExpirationSeconds = new(int64(60 * 60))
+			}
+		}
+	}
+}
+
+func defaultFieldRefs(items []corev1.DownwardAPIVolumeFile) {
+	for i := range items {
+		if items[i].FieldRef != nil {
+			or(&items[i].FieldRef.APIVersion, "v1")
+		}
+	}
+}

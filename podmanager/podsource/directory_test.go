@@ -1,0 +1,526 @@
+package podsource_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// yamlOf is a small good manifest.
+func yamlOf(name, image string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  containers: [{name: c, image: \"" + image + "\"}]\n"
+}
+
+// bed is a folder, a Directory on it, and what the Directory has told.
+type bed struct {
+	*podsource.Directory
+	t     *testing.T
+	path  string
+	clock *testingclock.FakeClock
+	told  []string // "+ problem" and "- problem"
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{t: t, path: t.TempDir(), clock: testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
+	var err error
+	b.Directory, err = podsource.NewDirectory(podsource.DirectoryConfig{
+		Path: b.path, NodeName: "Node1", Clock: b.clock,
+		Observer: podsource.Observer{ProblemsChanged: func(added, gone []podsource.Problem) {
+			for _, p := range added {
+				b.told = append(b.told, "+ "+b.short(p))
+			}
+			for _, p := range gone {
+				b.told = append(b.told, "- "+b.short(p))
+			}
+		}},
+	})
+	require.NoError(t, err)
+	return b
+}
+
+func (b *bed) short(p podsource.Problem) string {
+	return strings.ReplaceAll(p.Error(), b.path+string(filepath.Separator), "")
+}
+
+func (b *bed) write(name, text string) {
+	b.t.Helper()
+	require.NoError(b.t, os.WriteFile(filepath.Join(b.path, name), []byte(text), 0o600))
+}
+
+func (b *bed) remove(name string) {
+	b.t.Helper()
+	require.NoError(b.t, os.Remove(filepath.Join(b.path, name)))
+}
+
+func (b *bed) load() podsource.Result {
+	b.t.Helper()
+	res, err := b.Load(b.t.Context())
+	require.NoError(b.t, err)
+	return res
+}
+
+// requirePods loads and wants exactly these pods, each as "name image".
+func (b *bed) requirePods(want ...string) podsource.Result {
+	b.t.Helper()
+	res := b.load()
+	got := []string{}
+	for _, pod := range res.Pods {
+		got = append(got, pod.Name+" "+pod.Spec.Containers[0].Image)
+	}
+	require.Equal(b.t, append([]string{}, want...), got)
+	return res
+}
+
+// requireTold wants these problems to have come and gone since the last call.
+func (b *bed) requireTold(want ...string) {
+	b.t.Helper()
+	require.Equal(b.t, want, b.told)
+	b.told = nil
+}
+
+func TestConfigNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := podsource.NewDirectory(podsource.DirectoryConfig{Period: -1})
+	require.ErrorContains(t, err, "podsource: invalid config")
+	require.ErrorContains(t, err, "field Path is required")
+	require.ErrorContains(t, err, "field NodeName is required")
+	require.ErrorContains(t, err, "field Period")
+	require.ErrorContains(t, podsource.DirectoryConfig{Path: "x", NodeName: "a_b"}.Validate(), `field NodeName: "a_b"`)
+	require.NoError(t, podsource.DirectoryConfig{Path: "x", NodeName: "NODE.example"}.Validate())
+}
+
+func TestPodsComeInTheOrderOfFilesAndDocuments(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("b.yml", yamlOf("b", "i:1"))
+	b.write("a.yaml", "---\n# nothing here\n---\n"+yamlOf("z", "i:1")+"---\n"+yamlOf("x", "i:1")+"...\n")
+	b.write("c.JSON", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"},"spec":{"containers":[{"name":"c","image":"i:1"}]}}`)
+	b.requirePods("z-node1 i:1", "x-node1 i:1", "b-node1 i:1", "c-node1 i:1")
+	b.requireTold()
+}
+
+func TestOtherNamesAreIgnored(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, name := range []string{".web.yaml", ".web.yaml.swp", "web.yaml~", "#web.yaml#", "web.yaml.bak", "README.md", "4913", "yaml"} {
+		b.write(name, "not a manifest")
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(b.path, "sub.yaml"), 0o700))
+	require.NoError(t, os.Symlink("sub.yaml", filepath.Join(b.path, "link.yaml")))
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(b.path, ".#web.yaml")))
+	res := b.requirePods()
+	require.Zero(t, res.FilesRead)
+	b.requireTold()
+}
+
+func TestAtRestNothingIsRead(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("good.yaml", yamlOf("good", "i:1"))
+	b.write("bad.yaml", "{")
+	for range 3 {
+		require.Equal(t, 2, b.load().FilesRead, "it may be written twice within a tick of the file system")
+	}
+	b.clock.Step(2 * time.Second)
+	require.Equal(t, 2, b.load().FilesRead)
+	require.Zero(t, b.load().FilesRead)
+
+	require.NoError(t, os.Chtimes(filepath.Join(b.path, "good.yaml"), time.Time{}, time.Unix(1, 0)))
+	before := b.load()
+	require.Equal(t, 1, before.FilesRead)
+	b.clock.Step(time.Second)
+	require.Equal(t, 1, b.load().FilesRead)
+	b.clock.Step(time.Second)
+	require.Equal(t, 1, b.load().FilesRead)
+	require.Zero(t, b.load().FilesRead)
+	require.Same(t, before.Pods[0], b.load().Pods[0])
+}
+
+func TestAQuickChangeThatKeepsSizeAndTimeIsSeen(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	path, when := filepath.Join(b.path, "a.yaml"), time.Unix(1000, 0)
+	b.write("a.yaml", yamlOf("a", "i:1"))
+	require.NoError(t, os.Chtimes(path, when, when))
+	b.requirePods("a-node1 i:1")
+	b.write("a.yaml", yamlOf("a", "i:2"))
+	require.NoError(t, os.Chtimes(path, when, when))
+	b.requirePods("a-node1 i:2")
+}
+
+func TestIdentityOfAStaticPod(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("a.yaml", yamlOf("a", "i:1"))
+	pod := b.load().Pods[0]
+	require.Equal(t, "a-node1", pod.Name)
+	require.Equal(t, "default", pod.Namespace)
+	require.Equal(t, "Node1", pod.Spec.NodeName)
+	require.Regexp(t, "^[0-9a-f]{32}$", pod.UID)
+	require.Equal(t, map[string]string{
+		podsource.SourceAnnotation: podsource.SourceFile,
+		podsource.HashAnnotation:   string(pod.UID),
+		podsource.SeenAnnotation:   "2026-01-02T03:04:05Z",
+	}, pod.Annotations)
+	require.Equal(t, corev1.PodStatus{Phase: corev1.PodPending}, pod.Status)
+	require.Equal(t, []corev1.Toleration{{Operator: "Exists", Effect: "NoExecute"}}, pod.Spec.Tolerations)
+
+	b.clock.Step(time.Hour)
+	b.write("a.yaml", "# a comment\n"+yamlOf("a", "i:1"))
+	require.Same(t, pod, b.load().Pods[0], "the same content")
+	require.NoError(t, os.Rename(filepath.Join(b.path, "a.yaml"), filepath.Join(b.path, "b.yaml")))
+	require.Same(t, pod, b.load().Pods[0], "the file's name is nothing to the pod")
+
+	b.write("b.yaml", yamlOf("a", "i:2"))
+	edited := b.load().Pods[0]
+	require.NotEqual(t, pod.UID, edited.UID)
+	require.Equal(t, "2026-01-02T04:04:05Z", edited.Annotations[podsource.SeenAnnotation])
+}
+
+func TestAManifestWithAUIDStaysThePodWhenEdited(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	text := strings.Replace(yamlOf("a", "i:1"), "{name: a}", `{name: a, uid: my-uid, annotations: {`+podsource.SeenAnnotation+`: "never"}}`, 1)
+	b.write("a.yaml", text)
+	first := b.load().Pods[0]
+	require.EqualValues(t, "my-uid", first.UID)
+
+	b.clock.Step(time.Hour)
+	b.write("a.yaml", strings.Replace(text, "i:1", "i:2", 1))
+	second := b.load().Pods[0]
+	require.Equal(t, first.UID, second.UID)
+	require.NotEqual(t, first.Annotations[podsource.HashAnnotation], second.Annotations[podsource.HashAnnotation])
+	require.Equal(t, "2026-01-02T03:04:05Z", first.Annotations[podsource.SeenAnnotation])
+	require.Equal(t, "2026-01-02T03:04:05Z", second.Annotations[podsource.SeenAnnotation])
+	require.Equal(t, "i:1", first.Spec.Containers[0].Image, "what was handed out does not change")
+}
+
+func TestTheSameManifestIsAnotherPodOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("a.yaml", yamlOf("a", "i:1"))
+	other, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: b.path, NodeName: "node2"})
+	require.NoError(t, err)
+	res, err := other.Load(t.Context())
+	require.NoError(t, err)
+	require.NotEqual(t, b.load().Pods[0].UID, res.Pods[0].UID)
+}
+
+func TestABadEditKeepsTheLastGoodPod(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("a.yaml", yamlOf("a", "i:1"))
+	b.write("b.yaml", yamlOf("b", "i:1"))
+	b.requirePods("a-node1 i:1", "b-node1 i:1")
+
+	b.write("a.yaml", strings.Replace(yamlOf("a", "i:2"), "image", "imgae", 1))
+	for range 3 {
+		b.requirePods("a-node1 i:1", "b-node1 i:1")
+	}
+	typo := "a.yaml: document 1: spec.containers[0].imgae: Forbidden: unknown field; spec.containers[0].image: Required value"
+	b.requireTold("+ " + typo)
+	require.Len(t, b.Problems(), 1)
+
+	b.write("a.yaml", "") // as if an editor had just truncated it
+	b.requirePods("a-node1 i:1", "b-node1 i:1")
+	b.requireTold("+ a.yaml: there is no manifest in the file", "- "+typo)
+
+	b.write("a.yaml", yamlOf("a", "i:3"))
+	b.requirePods("a-node1 i:3", "b-node1 i:1")
+	b.requireTold("- a.yaml: there is no manifest in the file")
+	require.Empty(t, b.Problems())
+
+	b.write("a.yaml", "{")
+	b.load()
+	b.remove("a.yaml")
+	b.requirePods("b-node1 i:1")
+	require.Empty(t, b.Problems())
+}
+
+func TestOneBadDocumentKeepsTheWholeFile(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("a.yaml", yamlOf("a", "i:1")+"---\n"+yamlOf("b", "i:1"))
+	b.requirePods("a-node1 i:1", "b-node1 i:1")
+	b.write("a.yaml", yamlOf("a", "i:2")+"---\nkind: Pod\n")
+	b.requirePods("a-node1 i:1", "b-node1 i:1")
+	b.requireTold(`+ a.yaml: document 2: apiVersion: Required value: must be "v1"`)
+}
+
+func TestTheFirstOfTwoManifestsForOnePodCounts(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("b.yaml", yamlOf("a", "i:2"))
+	b.write("c.yaml", yamlOf("a", "i:2")+"---\n"+yamlOf("c", "i:2"))
+	b.requirePods("a-node1 i:2", "c-node1 i:2")
+	b.requireTold(fmt.Sprintf(`+ c.yaml: document 1: metadata.name: Duplicate value: "default/a-node1": %s, document 1, comes first`, "b.yaml"))
+
+	b.write("a.yaml", yamlOf("a", "i:1"))
+	b.requirePods("a-node1 i:1", "c-node1 i:2")
+	require.Len(t, b.Problems(), 2)
+	b.remove("a.yaml")
+	b.remove("b.yaml")
+	b.requirePods("a-node1 i:2", "c-node1 i:2")
+	require.Empty(t, b.Problems())
+}
+
+func TestTwoPodsOfOneUID(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, name := range []string{"a", "b"} {
+		b.write(name+".yaml", strings.Replace(yamlOf(name, "i:1"), "{name", "{uid: one, name", 1))
+	}
+	b.requirePods("a-node1 i:1")
+	b.requireTold(`+ b.yaml: document 1: metadata.uid: Duplicate value: "one": a.yaml, document 1, comes first`)
+}
+
+func TestAFolderThatGoesAwayKeepsItsPods(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("a.yaml", yamlOf("a", "i:1"))
+	b.write("bad.yaml", "{")
+	b.load()
+	b.told = nil
+	away := b.path + ".away"
+	require.NoError(t, os.Rename(b.path, away))
+	for range 2 {
+		res, err := b.Load(t.Context())
+		require.ErrorIs(t, err, os.ErrNotExist)
+		require.Len(t, res.Pods, 1)
+		require.Len(t, res.Problems, 2, "the folder's, and what was wrong with its files")
+	}
+	require.Len(t, b.told, 1)
+	require.Contains(t, b.told[0], "folder cannot be read")
+
+	require.NoError(t, os.Rename(away, b.path))
+	require.Len(t, b.load().Pods, 1)
+	require.Len(t, b.told, 2)
+	require.Equal(t, "-"+b.told[0][1:], b.told[1])
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		make func(b *bed, path string) error
+		want string
+	}{
+		"loop of links": {func(_ *bed, path string) error { return os.Symlink(filepath.Base(path), path) }, "too many levels of symbolic links"},
+		"link to nothing": {
+			func(_ *bed, path string) error { return os.Symlink("nowhere", path) },
+			"symbolic link to nothing",
+		},
+		"two megabytes": {
+			func(_ *bed, path string) error { return os.WriteFile(path, make([]byte, 2<<20), 0o600) },
+			"the file has 2097152 bytes, at most 1048576 are allowed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.write("a.yaml", yamlOf("a", "i:1"))
+			b.write("x.yaml", yamlOf("x", "i:1"))
+			b.requirePods("a-node1 i:1", "x-node1 i:1")
+			b.remove("x.yaml")
+			require.NoError(t, c.make(b, filepath.Join(b.path, "x.yaml")))
+			for range 3 {
+				b.requirePods("a-node1 i:1", "x-node1 i:1")
+			}
+			b.requireTold("+ x.yaml: " + c.want)
+			b.remove("x.yaml")
+			b.write("x.yaml", yamlOf("x", "i:1"))
+			b.requirePods("a-node1 i:1", "x-node1 i:1")
+			b.requireTold("- x.yaml: " + c.want)
+		})
+	}
+}
+
+func TestAFileReplacedByAFolderIsGone(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("a.yaml", yamlOf("a", "i:1"))
+	b.requirePods("a-node1 i:1")
+	b.remove("a.yaml")
+	require.NoError(t, os.Mkdir(filepath.Join(b.path, "a.yaml"), 0o700))
+	b.requirePods()
+	b.requireTold()
+}
+
+func TestAtomicRenameOverAFile(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("a.yaml", yamlOf("a", "i:1"))
+	b.load()
+	b.clock.Step(time.Minute)
+	b.load()
+	require.Zero(t, b.load().FilesRead)
+	b.write(".a.yaml.tmp", yamlOf("a", "i:2"))
+	require.NoError(t, os.Chtimes(filepath.Join(b.path, ".a.yaml.tmp"), time.Unix(1, 0), time.Unix(1, 0)))
+	require.NoError(t, os.Rename(filepath.Join(b.path, ".a.yaml.tmp"), filepath.Join(b.path, "a.yaml")))
+	b.requirePods("a-node1 i:2")
+}
+
+// A mounted ConfigMap: each name is a link through ..data, which is what changes.
+func TestFolderOfLinksThatIsSwitched(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, version := range []string{"1", "2"} {
+		require.NoError(t, os.Mkdir(filepath.Join(b.path, "..v"+version), 0o700))
+		file := filepath.Join("..v"+version, "a.yaml")
+		b.write(file, yamlOf("a", "i:"+version))
+		require.NoError(t, os.Chtimes(filepath.Join(b.path, file), time.Unix(1, 0), time.Unix(1, 0)))
+	}
+	require.NoError(t, os.Symlink("..v1", filepath.Join(b.path, "..data")))
+	require.NoError(t, os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(b.path, "a.yaml")))
+	b.requirePods("a-node1 i:1")
+	b.clock.Step(time.Minute)
+	b.requirePods("a-node1 i:1")
+	require.Zero(t, b.load().FilesRead)
+
+	require.NoError(t, os.Symlink("..v2", filepath.Join(b.path, "..tmp")))
+	require.NoError(t, os.Rename(filepath.Join(b.path, "..tmp"), filepath.Join(b.path, "..data")))
+	b.requirePods("a-node1 i:2")
+	b.requireTold()
+}
+
+func TestACancelledPassChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("a.yaml", yamlOf("a", "i:1"))
+	b.load()
+	b.write("a.yaml", "{")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	res, err := b.Load(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, res.Pods, 1)
+	require.Empty(t, res.Problems)
+}
+
+func TestRunTellsTheFirstSetAndThenChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "manifests")
+		var mu sync.Mutex // the bubble's time orders nothing for the race detector
+		var told []string
+		var passes, added, gone int
+		d, err := podsource.NewDirectory(podsource.DirectoryConfig{
+			Path: path, NodeName: "n",
+			Handler: func(_ context.Context, pods []*corev1.Pod) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, names(pods))
+			},
+			Observer: podsource.Observer{
+				Loaded: func(podsource.Result, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					passes++
+				},
+				ProblemsChanged: func(a, g []podsource.Problem) {
+					mu.Lock()
+					defer mu.Unlock()
+					added, gone = added+len(a), gone+len(g)
+				},
+			},
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		after := func(pause time.Duration, check func()) {
+			time.Sleep(pause) // the bubble's time
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			check()
+		}
+
+		after(2500*time.Millisecond, func() {
+			require.Equal(t, 3, passes)
+			require.Empty(t, told, "a folder that was never read says nothing about pods")
+			require.Equal(t, 1, added)
+		})
+		require.NoError(t, os.Mkdir(path, 0o700))
+		after(time.Second, func() {
+			require.Equal(t, []string{""}, told, "an empty folder is an answer")
+			require.Equal(t, 1, gone)
+		})
+		for _, name := range []string{"a", "b"} {
+			require.NoError(t, os.WriteFile(filepath.Join(path, name+".yaml"), []byte(yamlOf(name, "i:1")), 0o600))
+		}
+		d.Trigger()
+		after(0, func() { require.Equal(t, []string{"", "a-n b-n"}, told) })
+		after(10*time.Second, func() { require.Len(t, told, 2) })
+		require.NoError(t, os.Rename(filepath.Join(path, "a.yaml"), filepath.Join(path, "z.yaml")))
+		after(10*time.Second, func() { require.Len(t, told, 2, "the same pods in another order") })
+		require.NoError(t, os.Remove(filepath.Join(path, "b.yaml")))
+		after(time.Second, func() { require.Equal(t, []string{"", "a-n b-n", "a-n"}, told) })
+
+		require.ErrorIs(t, d.Run(t.Context()), podsource.ErrRunning)
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+func names(pods []*corev1.Pod) string {
+	var list []string
+	for _, pod := range pods {
+		list = append(list, pod.Name)
+	}
+	return strings.Join(list, " ")
+}
+
+func TestEachProblemIsTwoLinesInTheLog(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	var log bytes.Buffer
+	d, err := podsource.NewDirectory(podsource.DirectoryConfig{
+		Path: path, NodeName: "n", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	require.NoError(t, err)
+	file := filepath.Join(path, "a.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("[]"), 0o600))
+	for range 3 {
+		_, err = d.Load(t.Context())
+		require.NoError(t, err)
+	}
+	require.NoError(t, os.Remove(file))
+	for range 3 {
+		_, err = d.Load(t.Context())
+		require.NoError(t, err)
+	}
+	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
+	require.Contains(t, log.String(), `level=WARN msg="manifest problem" file=`+file+` document=1 err="not a Pod: want an object, have a list"`)
+	require.Contains(t, log.String(), `level=INFO msg="manifest problem is gone" file=`+file+` document=1`)
+}
+
+func TestRunTellsNothingOnceItIsStopped(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(path, "a.yaml"), []byte(yamlOf("a", "i:1")), 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	d, err := podsource.NewDirectory(podsource.DirectoryConfig{
+		Path: path, NodeName: "n",
+		Handler: func(context.Context, []*corev1.Pod) { t.Error("told") },
+	})
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, d.Run(ctx))
+}

@@ -1,0 +1,84 @@
+// Package podsource says which pods a node should run, from what somebody has put on
+// the node itself.
+//
+// # What it does
+//
+// A [Directory] reads a folder of manifests and gives the static pods in it: checked,
+// completed with the defaults that the API server would give them, and with the
+// identity that a static pod has on its node. It looks once a period and tells of the
+// pods when they have changed.
+//
+// Files whose names end in .yaml, .yml or .json, in any case, are manifests. All others are
+// ignored without a word, and so are hidden files, editors' temporary files and
+// sub-folders. Symbolic links are followed, so that a mounted ConfigMap works. A file
+// holds a Pod of apiVersion v1, or in YAML several of them as documents; lists are
+// refused.
+//
+// # What you supply
+//
+// A path, the node's name and a Handler. Write manifests under another name and
+// rename them, as editors do: half a file can be a whole manifest.
+//
+// # What it guarantees
+//
+//  1. A manifest is taken whole or not at all. Unknown fields, keys given twice, wrong
+//     types and everything that a node can check are named in one error, with their
+//     paths. A key given twice in YAML is named by its line.
+//  2. A bad file concerns the pods of no other file. A file that was good before keeps
+//     its pods as they were: a slip of the pen ends nothing. That memory is the
+//     process's: after its start a bad file gives no pods. A file with nothing in it
+//     is a bad one, because that is what a file looks like while it is saved.
+//  3. A pod ends when its manifest is taken out of its file, or the file out of the
+//     folder. A folder that is missing or cannot be read is a problem, and the pods
+//     stay. An empty folder is a folder without pods: put the manifests into a folder
+//     below the mount point if the disk can go away.
+//  4. Each problem is reported once when it appears and once when it is gone.
+//  5. What counts is content. Touching, renaming or re-formatting a file changes
+//     nothing, and neither does moving a manifest between files.
+//  6. Where two manifests have one name or one UID, the first by file name and place
+//     counts; the other is a problem that names both files.
+//  7. Pods come in the order of file names, and of documents in a file.
+//  8. Nothing but regular files of at most [MaxManifestBytes] is opened. A pass over a
+//     folder at rest lists it, asks for the attributes of each manifest, and reads
+//     nothing. A file is read again if its size, time or inode differ, and then until
+//     it has looked the same for two seconds. A later change of content that keeps all
+//     three is not seen.
+//
+// # Identity
+//
+// The pod's name ends in "-" and the node's name in lower case. Its UID is the
+// manifest's, or else 32 hexadecimal digits made from the source, the node, and the
+// metadata and spec as they are in the manifest: a manifest without a UID that is
+// edited is another pod, one with a UID is the same pod in another version. The
+// annotation kubernetes.io/config.hash changes with the content in both cases.
+// kubernetes.io/config.seen is when the UID was first seen and stays while it is there.
+// The pod tolerates every NoExecute taint, and its phase is Pending.
+//
+// # Goroutines and locking
+//
+// [Directory.Run] works in the goroutine that calls it, and there are no others. One
+// lock serialises passes and is held during the callbacks of [Observer]; another
+// guards what the reads return. The Handler is called without either.
+//
+// # Differences from the kubelet
+//
+// The baseline is kubelet 1.36 and 1.37. There,
+//
+//   - a bad file is logged at every pass, with the first of its problems, and its pods
+//     are ended;
+//   - a folder that goes away ends all pods, and a document after the first one in a
+//     file is ignored;
+//   - unknown fields are accepted in part;
+//   - the UID depends on the file's path, so that renaming a file restarts its pod, and
+//     the hash annotation of a manifest with a UID of its own does not follow its
+//     content;
+//   - every file is read at every pass, whatever its name and size.
+//
+// Values that no node can check are passed on unchecked: whether what a pod refers to
+// exists, and fields that only the scheduler or an admission plugin looks at.
+//
+// # Testing your code with it
+//
+// [Directory.Load] is one pass, without a goroutine and without waiting: write files to
+// t.TempDir() and call it. Run's period is on the Clock of the config.
+package podsource

@@ -1,0 +1,94 @@
+package podsource
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// The annotations that a source sets are the kubelet's. [Directory] overwrites what
+// a manifest says there.
+const (
+	// SourceAnnotation says where the pod came from.
+	SourceAnnotation = "kubernetes.io/config.source"
+	// HashAnnotation changes whenever the content of the manifest does.
+	HashAnnotation = "kubernetes.io/config.hash"
+	// SeenAnnotation is when the pod was first seen, in RFC 3339.
+	SeenAnnotation = "kubernetes.io/config.seen"
+	// SourceFile is the value of SourceAnnotation for pods of a [Directory].
+	SourceFile = "file"
+)
+
+// contentHash returns 32 hexadecimal digits that depend on what a manifest says and
+// on the node, and not on how it is written or on the file's name. It is of the pod
+// without defaults, so that a new default does not restart every pod.
+func contentHash(pod *corev1.Pod, nodeName string) string {
+	data, err := json.Marshal(struct {
+		Source, Node string
+		Metadata     metav1.ObjectMeta
+		Spec         corev1.PodSpec
+	}{SourceFile, strings.ToLower(nodeName), pod.ObjectMeta, pod.Spec})
+	if err != nil {
+		// What was decoded from JSON marshals; otherwise the pod never looks changed.
+		data = []byte(pod.Namespace + "/" + pod.Name)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}
+
+// setIdentity makes the pod a static pod of the node, as the kubelet does.
+func setIdentity(pod *corev1.Pod, nodeName, hash string) {
+	pod.Name = staticName(pod.Name, nodeName)
+	pod.Spec.NodeName = nodeName
+	if pod.UID == "" {
+		pod.UID = types.UID(hash)
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = make(map[string]string)
+	}
+	pod.Annotations[SourceAnnotation] = SourceFile
+	pod.Annotations[HashAnnotation] = hash
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+
+	// Nobody could evict the pod for a taint of its node: it has no other node.
+	always := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	if !slices.Contains(pod.Spec.Tolerations, always) {
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, always)
+	}
+}
+
+// staticName is the pod's name in the cluster, where the same manifest may be on
+// many nodes.
+func staticName(name, nodeName string) string { return name + "-" + strings.ToLower(nodeName) }
+
+// settle returns the pods of the manifests. A pod whose content has not changed is
+// the one from before; one that is new is stamped with now; one that keeps only its
+// UID keeps the time at which that was first seen.
+func settle(manifests []manifest, before map[types.UID]*corev1.Pod, now time.Time) (pods []*corev1.Pod, byUID map[types.UID]*corev1.Pod) {
+	byUID = make(map[types.UID]*corev1.Pod, len(manifests))
+	for _, m := range manifests {
+		seen := now.Format(time.RFC3339Nano)
+		old, known := before[m.pod.UID]
+		if known {
+			seen = old.Annotations[SeenAnnotation]
+		}
+		pod := old
+		if !known || old.Annotations[HashAnnotation] != m.pod.Annotations[HashAnnotation] {
+			stamped := *m.pod
+			stamped.Annotations = maps.Clone(m.pod.Annotations)
+			stamped.Annotations[SeenAnnotation] = seen
+			pod = &stamped
+		}
+		pods = append(pods, pod)
+		byUID[pod.UID] = pod
+	}
+	return pods, byUID
+}

@@ -1,0 +1,170 @@
+package podsource_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+)
+
+// model is the naive folder: which pod each file gave last, and whether it is bad now.
+type model map[string]modelFile
+
+type modelFile struct {
+	pod string // "name image", empty if it was never good
+	bad bool
+}
+
+// pods are the pods by name: of two with one name, the one of the first file.
+func (m model) pods() map[string]bool {
+	names, pods := map[string]bool{}, map[string]bool{}
+	for _, file := range slices.Sorted(maps.Keys(m)) {
+		var name, image string
+		if _, err := fmt.Sscan(m[file].pod, &name, &image); err != nil || names[name] {
+			continue
+		}
+		names[name], pods[m[file].pod] = true, true
+	}
+	return pods
+}
+
+func (m model) problems() (n int) {
+	good, names := 0, map[string]bool{}
+	for _, f := range m {
+		if f.bad {
+			n++
+		}
+		var name string
+		if _, err := fmt.Sscan(f.pod, &name); err == nil {
+			good++
+			names[name] = true
+		}
+	}
+	return n + good - len(names)
+}
+
+// Whatever happens in the folder between two passes, the pods are those of the model,
+// and the problems that were told of are those that there are.
+func TestDirectoryAgreesWithTheModel(t *testing.T) {
+	t.Parallel()
+	for run := range 100 {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprintf("run %d seed %d", run, seed), func(t *testing.T) {
+			t.Parallel()
+			rnd := rand.New(rand.NewPCG(seed, 0))
+			b, want := newBed(t), model{}
+			for step := range 40 {
+				for range rnd.IntN(3) {
+					randomOp(b, rnd, want, step)
+				}
+				b.clock.Step(time.Duration(rnd.IntN(3)) * time.Second)
+				requireAgrees(t, b, want)
+			}
+		})
+	}
+}
+
+func randomOp(b *bed, rnd *rand.Rand, m model, step int) {
+	b.t.Helper()
+	file := fmt.Sprintf("f%d.yaml", rnd.IntN(4))
+	path := filepath.Join(b.path, file)
+	name, image := fmt.Sprintf("p%d", rnd.IntN(3)), fmt.Sprintf("i:%02d", step)
+	switch rnd.IntN(6) {
+	case 0: // removed
+		_ = os.Remove(path)
+		delete(m, file)
+	case 1: // spoiled
+		b.write(file, "spoiled: true")
+		m[file] = modelFile{pod: m[file].pod, bad: true}
+	case 2: // moved over another one
+		to := fmt.Sprintf("f%d.yaml", rnd.IntN(4))
+		if f, ok := m[file]; ok && to != file && !f.bad {
+			require.NoError(b.t, os.Rename(path, filepath.Join(b.path, to)))
+			delete(m, file)
+			m[to] = f
+		}
+	case 3: // replaced by rename
+		b.write(".tmp", yamlOf(name, image))
+		require.NoError(b.t, os.Rename(filepath.Join(b.path, ".tmp"), path))
+		m[file] = modelFile{pod: name + "-node1 " + image}
+	default: // written in place
+		b.write(file, yamlOf(name, image))
+		m[file] = modelFile{pod: name + "-node1 " + image}
+	}
+	if f, ok := m[file]; ok && !f.bad {
+		b.load() // so that the file was good once as far as the Directory knows
+	}
+}
+
+func requireAgrees(t *testing.T, b *bed, want model) {
+	t.Helper()
+	res := b.load()
+	got := map[string]bool{}
+	for _, pod := range res.Pods {
+		got[pod.Name+" "+pod.Spec.Containers[0].Image] = true
+	}
+	require.Equal(t, want.pods(), got)
+	require.Len(t, res.Problems, want.problems())
+
+	standing := map[string]bool{}
+	for _, line := range b.told {
+		if text := line[2:]; line[0] == '+' {
+			require.False(t, standing[text], "told twice: %s", text)
+			standing[text] = true
+		} else {
+			require.True(t, standing[text], "gone without having come: %s", text)
+			delete(standing, text)
+		}
+	}
+	require.Len(t, standing, len(res.Problems))
+	for _, p := range res.Problems {
+		require.True(t, standing[b.short(p)])
+	}
+}
+
+func TestLoadersAndReadersTogether(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	d, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: path, NodeName: "n"})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for worker := range 3 {
+		wg.Go(func() {
+			file := filepath.Join(path, fmt.Sprintf("f%d.yaml", worker))
+			for i := range 50 {
+				if err := os.WriteFile(file, []byte(yamlOf(fmt.Sprintf("p%d", worker), fmt.Sprintf("i:%d", i))), 0o600); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for range 50 {
+				res, err := d.Load(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				for _, pod := range res.Pods {
+					if pod.Status.Phase != corev1.PodPending {
+						t.Error("half a pod")
+					}
+				}
+				d.Problems()
+			}
+		})
+	}
+	wg.Wait()
+	res, err := d.Load(t.Context())
+	require.NoError(t, err)
+	require.Len(t, res.Pods, 3)
+	require.Empty(t, res.Problems)
+}

@@ -1,0 +1,169 @@
+package podsource
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// checkFields compares a JSON value with the type that it is to become, and
+// returns every unknown field, every key that is given twice and every value of a
+// wrong type, with its path.
+//
+// Decoders stop at the first wrong type and name it by the Go type or, where a type
+// decodes itself as quantities do, by nothing at all.
+func checkFields(data []byte, t reflect.Type) field.ErrorList {
+	c := checker{fields: make(map[reflect.Type]map[string]reflect.Type)}
+	c.value(nil, data, t)
+	return c.errs
+}
+
+type checker struct {
+	errs   field.ErrorList
+	fields map[reflect.Type]map[string]reflect.Type // of the structs met so far
+}
+
+func (c *checker) value(path *field.Path, raw json.RawMessage, t reflect.Type) {
+	if kindOf(raw) == "null" {
+		return // means absent, as in the API
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		if err := json.Unmarshal(raw, reflect.New(t).Interface()); err != nil {
+			c.errs = append(c.errs, field.TypeInvalid(path, shown(raw), err.Error()))
+		}
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		c.value(path, raw, t.Elem())
+	case reflect.Struct:
+		c.object(path, raw, c.fieldsOf(t), nil)
+	case reflect.Map:
+		c.object(path, raw, nil, t.Elem())
+	case reflect.Slice:
+		c.list(path, raw, t)
+	default:
+		if json.Unmarshal(raw, reflect.New(t).Interface()) != nil {
+			c.wrong(path, raw, wanted(t))
+		}
+	}
+}
+
+// object checks a struct, given its fields, or a map, given the type of all values.
+func (c *checker) object(path *field.Path, raw json.RawMessage, fields map[string]reflect.Type, all reflect.Type) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		c.wrong(path, raw, "an object")
+		return
+	}
+	seen := make(map[string]bool)
+	for dec.More() {
+		token, err := dec.Token()
+		name, isString := token.(string)
+		var member json.RawMessage
+		if err != nil || !isString || dec.Decode(&member) != nil {
+			c.wrong(path, raw, "an object")
+			return
+		}
+		child, t := path.Child(name), all
+		if all != nil {
+			child = path.Key(name)
+		} else {
+			t = fields[name]
+		}
+		switch {
+		case seen[name]:
+			c.errs = append(c.errs, field.Forbidden(child, "the field is given twice"))
+		case t == nil:
+			c.errs = append(c.errs, field.Forbidden(child, "unknown field"))
+		default:
+			c.value(child, member, t)
+		}
+		seen[name] = true
+	}
+}
+
+func (c *checker) list(path *field.Path, raw json.RawMessage, t reflect.Type) {
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		c.wrong(path, raw, "a list")
+		return
+	}
+	for i, item := range items {
+		c.value(path.Index(i), item, t.Elem())
+	}
+}
+
+func (c *checker) wrong(path *field.Path, raw json.RawMessage, want string) {
+	c.errs = append(c.errs, field.TypeInvalid(path, shown(raw), "want "+want+", have "+kindOf(raw)))
+}
+
+// fieldsOf returns a struct's fields by their JSON names, those of embedded structs
+// included.
+func (c *checker) fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if fields, ok := c.fields[t]; ok {
+		return fields
+	}
+	fields := make(map[string]reflect.Type)
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			for name, inner := range c.fieldsOf(f.Type) {
+				fields[name] = inner
+			}
+		case name != "" && name != "-":
+			fields[name] = f.Type
+		}
+	}
+	c.fields[t] = fields
+	return fields
+}
+
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int32, reflect.Int64:
+		return "an integer of " + strconv.Itoa(t.Bits()) + " bits"
+	default:
+		return "another type"
+	}
+}
+
+// kindOf names what a JSON value is, by its first character.
+func kindOf(raw []byte) string {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return "nothing"
+	}
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	default:
+		return "a number"
+	}
+}
+
+// shown is a value in an error: itself while it is short.
+func shown(raw json.RawMessage) any {
+	const most = 60
+	if raw = bytes.TrimSpace(raw); len(raw) <= most {
+		return raw
+	}
+	return strings.ToValidUTF8(string(raw[:most]), "") + "…"
+}

@@ -1,0 +1,234 @@
+package podsource
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validator collects what is wrong with one pod that has its defaults.
+type validator struct {
+	errs      field.ErrorList
+	spec      *corev1.PodSpec
+	volumes   map[string]bool // declared
+	names     map[string]bool // of containers so far
+	hostPorts map[hostPort]bool
+}
+
+// validatePod returns everything that is wrong with a pod that has its defaults and
+// not yet its identity, as far as a node can know: not whether what it refers to
+// exists, nor what an admission plugin would say.
+func validatePod(pod *corev1.Pod, nodeName string) field.ErrorList {
+	v := &validator{
+		spec:      &pod.Spec,
+		volumes:   make(map[string]bool),
+		names:     make(map[string]bool),
+		hostPorts: make(map[hostPort]bool),
+	}
+	v.metadata(pod, nodeName)
+	v.podSpec(field.NewPath("spec"))
+	return v.errs
+}
+
+func (v *validator) add(err ...*field.Error) { v.errs = append(v.errs, err...) }
+
+// invalid adds an error for each of what a check of value complains of.
+func (v *validator) invalid(path *field.Path, value any, msgs ...string) {
+	for _, msg := range msgs {
+		v.add(field.Invalid(path, value, msg))
+	}
+}
+
+// sortedKeys makes a map's problems come in the same order each time.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// named checks a name that must be there.
+func (v *validator) named(path *field.Path, name string, check func(string) []string) {
+	if name == "" {
+		v.add(field.Required(path, ""))
+		return
+	}
+	v.invalid(path, name, check(name)...)
+}
+
+// oneOf checks a value of which there are few. The empty one is the caller's to judge.
+func oneOf[T ~string](v *validator, path *field.Path, value T, allowed ...T) {
+	if value != "" && !slices.Contains(allowed, value) {
+		v.add(field.NotSupported(path, value, allowed))
+	}
+}
+
+// between checks an integer. A missing one is right.
+func between[T int32 | int64](v *validator, path *field.Path, value *T, low, high T) {
+	switch {
+	case value == nil:
+	case *value < low || *value > high:
+		v.invalid(path, int64(*value), validation.InclusiveRangeError(int(low), int(high)))
+	}
+}
+
+func (v *validator) metadata(pod *corev1.Pod, nodeName string) {
+	at := field.NewPath("metadata")
+	v.named(at.Child("name"), pod.Name, validation.IsDNS1123Subdomain)
+	if full := staticName(pod.Name, nodeName); len(full) > validation.DNS1123SubdomainMaxLength {
+		v.invalid(at.Child("name"), pod.Name, "with the name of the node, "+validation.MaxLenError(validation.DNS1123SubdomainMaxLength))
+	}
+	v.named(at.Child("namespace"), pod.Namespace, validation.IsDNS1123Label)
+	if pod.UID != "" {
+		v.invalid(at.Child("uid"), string(pod.UID), checkUID(string(pod.UID))...)
+	}
+	v.add(metav1validation.ValidateLabels(pod.Labels, at.Child("labels"))...)
+	for _, key := range sortedKeys(pod.Annotations) {
+		v.invalid(at.Child("annotations"), key, validation.IsQualifiedName(strings.ToLower(key))...)
+	}
+	if _, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		v.add(field.Forbidden(at.Child("annotations").Key(corev1.MirrorPodAnnotationKey), "marks what is not a pod of its own"))
+	}
+	if pod.DeletionTimestamp != nil {
+		v.add(field.Forbidden(at.Child("deletionTimestamp"), "remove the manifest instead"))
+	}
+	if pod.DeletionGracePeriodSeconds != nil {
+		v.add(field.Forbidden(at.Child("deletionGracePeriodSeconds"), "remove the manifest instead"))
+	}
+}
+
+// checkUID keeps a UID from being more than a name where it becomes one of a
+// folder.
+func checkUID(uid string) []string {
+	if msgs := validation.IsValidLabelValue(uid); len(msgs) > 0 {
+		return msgs
+	}
+	if strings.Contains(uid, "_") {
+		return []string{"must not contain an underscore, which parts it from the name in log paths"}
+	}
+	return nil
+}
+
+func (v *validator) podSpec(at *field.Path) {
+	s := v.spec
+	oneOf(v, at.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
+	oneOf(v, at.Child("dnsPolicy"), s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
+	if s.DNSPolicy == corev1.DNSNone && (s.DNSConfig == nil || len(s.DNSConfig.Nameservers) == 0) {
+		v.add(field.Required(at.Child("dnsConfig", "nameservers"), "dnsPolicy is None"))
+	}
+	between(v, at.Child("terminationGracePeriodSeconds"), s.TerminationGracePeriodSeconds, 0, math.MaxInt64)
+	between(v, at.Child("activeDeadlineSeconds"), s.ActiveDeadlineSeconds, 1, math.MaxInt32)
+	if s.Hostname != "" {
+		v.invalid(at.Child("hostname"), s.Hostname, validation.IsDNS1123Label(s.Hostname)...)
+	}
+	if s.Resources != nil {
+		v.resources(at.Child("resources"), s.Resources)
+	}
+	for i := range s.Volumes {
+		v.volume(at.Child("volumes").Index(i), &s.Volumes[i])
+	}
+	for i := range s.InitContainers {
+		v.initContainer(at.Child("initContainers").Index(i), &s.InitContainers[i])
+	}
+	if len(s.Containers) == 0 {
+		v.add(field.Required(at.Child("containers"), "a pod has at least one"))
+	}
+	for i := range s.Containers {
+		v.container(at.Child("containers").Index(i), &s.Containers[i], true)
+	}
+	if len(s.EphemeralContainers) > 0 {
+		v.add(field.Forbidden(at.Child("ephemeralContainers"), "they are added to a pod that runs"))
+	}
+}
+
+func (v *validator) volume(at *field.Path, vol *corev1.Volume) {
+	v.named(at.Child("name"), vol.Name, validation.IsDNS1123Label)
+	if v.volumes[vol.Name] {
+		v.add(field.Duplicate(at.Child("name"), vol.Name))
+	}
+	v.volumes[vol.Name] = true
+	sources := 0
+	for _, source := range reflect.ValueOf(vol.VolumeSource).Fields() {
+		if !source.IsNil() {
+			sources++
+		}
+	}
+	if sources > 1 {
+		v.add(field.Forbidden(at, "a volume has one source"))
+	}
+	if h := vol.HostPath; h != nil {
+		if h.Path == "" {
+			v.add(field.Required(at.Child("hostPath", "path"), ""))
+		}
+		v.noBackStep(at.Child("hostPath", "path"), h.Path)
+	}
+	if e := vol.EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() < 0 {
+		v.invalid(at.Child("emptyDir", "sizeLimit"), e.SizeLimit.String(), "must not be negative")
+	}
+	if s := vol.Secret; s != nil {
+		v.items(at.Child("secret", "items"), s.Items)
+	}
+	if c := vol.ConfigMap; c != nil {
+		v.items(at.Child("configMap", "items"), c.Items)
+	}
+	if d := vol.DownwardAPI; d != nil {
+		v.files(at.Child("downwardAPI", "items"), d.Items)
+	}
+	if p := vol.Projected; p != nil {
+		for i := range p.Sources {
+			v.projection(at.Child("projected", "sources").Index(i), &p.Sources[i])
+		}
+	}
+}
+
+func (v *validator) projection(at *field.Path, p *corev1.VolumeProjection) {
+	if s := p.Secret; s != nil {
+		v.items(at.Child("secret", "items"), s.Items)
+	}
+	if c := p.ConfigMap; c != nil {
+		v.items(at.Child("configMap", "items"), c.Items)
+	}
+	if d := p.DownwardAPI; d != nil {
+		v.files(at.Child("downwardAPI", "items"), d.Items)
+	}
+	if t := p.ServiceAccountToken; t != nil {
+		v.inside(at.Child("serviceAccountToken", "path"), t.Path)
+	}
+}
+
+func (v *validator) items(at *field.Path, items []corev1.KeyToPath) {
+	for i := range items {
+		v.inside(at.Index(i).Child("path"), items[i].Path)
+	}
+}
+
+func (v *validator) files(at *field.Path, items []corev1.DownwardAPIVolumeFile) {
+	for i := range items {
+		v.inside(at.Index(i).Child("path"), items[i].Path)
+	}
+}
+
+// inside checks the path of a file that is to be in a volume.
+func (v *validator) inside(at *field.Path, name string) {
+	if name == "" {
+		v.add(field.Required(at, ""))
+	}
+	v.relative(at, name)
+}
+
+func (v *validator) relative(at *field.Path, name string) {
+	if path.IsAbs(name) {
+		v.invalid(at, name, "must be a relative path")
+	}
+	v.noBackStep(at, name)
+}
+
+func (v *validator) noBackStep(at *field.Path, name string) {
+	if slices.Contains(strings.Split(name, "/"), "..") {
+		v.invalid(at, name, `must not contain ".."`)
+	}
+}

@@ -1,0 +1,272 @@
+package podsource
+
+import (
+	"math"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// hostPort is what only one container of a pod can listen on.
+type hostPort struct {
+	protocol corev1.Protocol
+	ip       string
+	port     int32
+}
+
+// initContainer checks an init container. One that does not stay has nothing to
+// probe, and no moment for a hook.
+func (v *validator) initContainer(at *field.Path, c *corev1.Container) {
+	sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	if c.RestartPolicy != nil && !sidecar {
+		v.add(field.NotSupported(at.Child("restartPolicy"), *c.RestartPolicy,
+			[]corev1.ContainerRestartPolicy{corev1.ContainerRestartPolicyAlways}))
+	}
+	v.container(at, c, sidecar)
+	if sidecar {
+		return
+	}
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"livenessProbe", c.LivenessProbe != nil},
+		{"readinessProbe", c.ReadinessProbe != nil},
+		{"startupProbe", c.StartupProbe != nil},
+		{"lifecycle", c.Lifecycle != nil},
+	} {
+		if f.given {
+			v.add(field.Forbidden(at.Child(f.name), "only for init containers with restartPolicy Always"))
+		}
+	}
+}
+
+// container checks a container, which stays for as long as the pod or not.
+func (v *validator) container(at *field.Path, c *corev1.Container, stays bool) {
+	v.named(at.Child("name"), c.Name, validation.IsDNS1123Label)
+	if v.names[c.Name] && c.Name != "" {
+		v.add(field.Duplicate(at.Child("name"), c.Name))
+	}
+	v.names[c.Name] = true
+	switch {
+	case c.Image == "":
+		v.add(field.Required(at.Child("image"), ""))
+	case strings.TrimSpace(c.Image) != c.Image:
+		v.invalid(at.Child("image"), c.Image, "must not begin or end with a space")
+	}
+	oneOf(v, at.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+	oneOf(v, at.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)
+	v.restartPolicy(at, c)
+	v.ports(at.Child("ports"), c.Ports, stays)
+	v.env(at, c)
+	v.resources(at.Child("resources"), &c.Resources)
+	v.mounts(at, c)
+	v.probe(at.Child("livenessProbe"), c.LivenessProbe, true)
+	v.probe(at.Child("readinessProbe"), c.ReadinessProbe, false)
+	if p := c.ReadinessProbe; p != nil && p.TerminationGracePeriodSeconds != nil {
+		v.add(field.Forbidden(at.Child("readinessProbe", "terminationGracePeriodSeconds"), "a readiness probe ends nothing"))
+	}
+	v.probe(at.Child("startupProbe"), c.StartupProbe, true)
+	if l := c.Lifecycle; l != nil {
+		v.hook(at.Child("lifecycle", "postStart"), l.PostStart)
+		v.hook(at.Child("lifecycle", "preStop"), l.PreStop)
+	}
+}
+
+// restartPolicy checks a container's own policy and its rules (KEP-5307).
+func (v *validator) restartPolicy(at *field.Path, c *corev1.Container) {
+	if c.RestartPolicy != nil {
+		if *c.RestartPolicy == "" {
+			v.add(field.Required(at.Child("restartPolicy"), "leave it out for that of the pod"))
+		}
+		oneOf(v, at.Child("restartPolicy"), *c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
+			corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyNever)
+	}
+	if len(c.RestartPolicyRules) > 0 && c.RestartPolicy == nil {
+		v.add(field.Required(at.Child("restartPolicy"), "there are restartPolicyRules"))
+	}
+	for i, rule := range c.RestartPolicyRules {
+		at := at.Child("restartPolicyRules").Index(i)
+		if rule.Action == "" {
+			v.add(field.Required(at.Child("action"), ""))
+		}
+		oneOf(v, at.Child("action"), rule.Action,
+			corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)
+		if rule.ExitCodes == nil {
+			v.add(field.Required(at.Child("exitCodes"), ""))
+			continue
+		}
+		if rule.ExitCodes.Operator == "" {
+			v.add(field.Required(at.Child("exitCodes", "operator"), ""))
+		}
+		oneOf(v, at.Child("exitCodes", "operator"), rule.ExitCodes.Operator,
+			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)
+	}
+}
+
+func (v *validator) ports(at *field.Path, ports []corev1.ContainerPort, stays bool) {
+	names := make(map[string]bool)
+	for i, p := range ports {
+		at := at.Index(i)
+		if p.Name != "" {
+			v.invalid(at.Child("name"), p.Name, validation.IsValidPortName(p.Name)...)
+			if names[p.Name] {
+				v.add(field.Duplicate(at.Child("name"), p.Name))
+			}
+			names[p.Name] = true
+		}
+		v.invalid(at.Child("containerPort"), p.ContainerPort, validation.IsValidPortNum(int(p.ContainerPort))...)
+		oneOf(v, at.Child("protocol"), p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
+		if p.HostPort == 0 {
+			continue
+		}
+		v.invalid(at.Child("hostPort"), p.HostPort, validation.IsValidPortNum(int(p.HostPort))...)
+		if v.spec.HostNetwork && p.HostPort != p.ContainerPort {
+			v.invalid(at.Child("hostPort"), p.HostPort, "must be containerPort, because the pod uses the host's network")
+		}
+		key := hostPort{p.Protocol, p.HostIP, p.HostPort}
+		if stays && v.hostPorts[key] {
+			v.add(field.Duplicate(at.Child("hostPort"), p.HostPort))
+		}
+		v.hostPorts[key] = v.hostPorts[key] || stays
+	}
+}
+
+func (v *validator) env(at *field.Path, c *corev1.Container) {
+	for i, e := range c.Env {
+		at := at.Child("env").Index(i)
+		v.named(at.Child("name"), e.Name, validation.IsRelaxedEnvVarName)
+		if e.ValueFrom != nil && e.Value != "" {
+			v.add(field.Forbidden(at.Child("valueFrom"), "may not be given together with value"))
+		}
+	}
+	for i, from := range c.EnvFrom {
+		if (from.ConfigMapRef == nil) == (from.SecretRef == nil) {
+			v.add(field.Forbidden(at.Child("envFrom").Index(i), "needs one of configMapRef and secretRef"))
+		}
+	}
+}
+
+func (v *validator) resources(at *field.Path, r *corev1.ResourceRequirements) {
+	for _, name := range sortedKeys(r.Limits) {
+		if limit := r.Limits[name]; limit.Sign() < 0 {
+			v.invalid(at.Child("limits").Key(string(name)), limit.String(), "must not be negative")
+		}
+	}
+	for _, name := range sortedKeys(r.Requests) {
+		request, at := r.Requests[name], at.Child("requests").Key(string(name))
+		if request.Sign() < 0 {
+			v.invalid(at, request.String(), "must not be negative")
+		}
+		if limit, ok := r.Limits[name]; ok && request.Cmp(limit) > 0 {
+			v.invalid(at, request.String(), "must not be more than the limit of "+limit.String())
+		}
+	}
+}
+
+func (v *validator) mounts(at *field.Path, c *corev1.Container) {
+	paths := make(map[string]bool)
+	for i, m := range c.VolumeMounts {
+		at := at.Child("volumeMounts").Index(i)
+		v.declared(at.Child("name"), m.Name)
+		switch {
+		case m.MountPath == "":
+			v.add(field.Required(at.Child("mountPath"), ""))
+		case paths[m.MountPath]:
+			v.add(field.Duplicate(at.Child("mountPath"), m.MountPath))
+		}
+		paths[m.MountPath] = true
+		v.relative(at.Child("subPath"), m.SubPath)
+		v.relative(at.Child("subPathExpr"), m.SubPathExpr)
+		if m.SubPath != "" && m.SubPathExpr != "" {
+			v.add(field.Forbidden(at.Child("subPathExpr"), "may not be given together with subPath"))
+		}
+	}
+	for i, d := range c.VolumeDevices {
+		v.declared(at.Child("volumeDevices").Index(i).Child("name"), d.Name)
+	}
+}
+
+func (v *validator) declared(at *field.Path, volume string) {
+	switch {
+	case volume == "":
+		v.add(field.Required(at, ""))
+	case !v.volumes[volume]:
+		v.add(field.NotFound(at, volume))
+	}
+}
+
+// probe checks a probe, of which once may be the only threshold for success.
+func (v *validator) probe(at *field.Path, p *corev1.Probe, once bool) {
+	if p == nil {
+		return
+	}
+	v.handler(at, p.Exec, p.HTTPGet, p.TCPSocket, p.GRPC, nil)
+	between(v, at.Child("initialDelaySeconds"), &p.InitialDelaySeconds, 0, math.MaxInt32)
+	between(v, at.Child("timeoutSeconds"), &p.TimeoutSeconds, 1, math.MaxInt32)
+	between(v, at.Child("periodSeconds"), &p.PeriodSeconds, 1, math.MaxInt32)
+	between(v, at.Child("failureThreshold"), &p.FailureThreshold, 1, math.MaxInt32)
+	between(v, at.Child("terminationGracePeriodSeconds"), p.TerminationGracePeriodSeconds, 1, math.MaxInt64)
+	most := int32(math.MaxInt32)
+	if once {
+		most = 1
+	}
+	between(v, at.Child("successThreshold"), &p.SuccessThreshold, 1, most)
+}
+
+func (v *validator) hook(at *field.Path, h *corev1.LifecycleHandler) {
+	if h == nil {
+		return
+	}
+	v.handler(at, h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep)
+	if h.Sleep != nil {
+		between(v, at.Child("sleep", "seconds"), &h.Sleep.Seconds, 0, *v.spec.TerminationGracePeriodSeconds)
+	}
+}
+
+// handler checks what a probe or a hook does, of which there must be one thing.
+func (v *validator) handler(at *field.Path, exec *corev1.ExecAction, get *corev1.HTTPGetAction,
+	tcp *corev1.TCPSocketAction, grpc *corev1.GRPCAction, sleep *corev1.SleepAction,
+) {
+	handlers := 0
+	for _, given := range []bool{exec != nil, get != nil, tcp != nil, grpc != nil, sleep != nil} {
+		if given {
+			handlers++
+		}
+	}
+	switch handlers {
+	case 0:
+		v.add(field.Required(at, "needs something to do"))
+	case 1:
+	default:
+		v.add(field.Forbidden(at, "may do one thing only"))
+	}
+	if exec != nil && len(exec.Command) == 0 {
+		v.add(field.Required(at.Child("exec", "command"), ""))
+	}
+	if get != nil {
+		v.port(at.Child("httpGet", "port"), get.Port)
+		oneOf(v, at.Child("httpGet", "scheme"), get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)
+		for i, h := range get.HTTPHeaders {
+			v.invalid(at.Child("httpGet", "httpHeaders").Index(i).Child("name"), h.Name, validation.IsHTTPHeaderName(h.Name)...)
+		}
+	}
+	if tcp != nil {
+		v.port(at.Child("tcpSocket", "port"), tcp.Port)
+	}
+	if grpc != nil {
+		between(v, at.Child("grpc", "port"), &grpc.Port, 1, math.MaxUint16)
+	}
+}
+
+func (v *validator) port(at *field.Path, port intstr.IntOrString) {
+	if port.Type == intstr.Int {
+		v.invalid(at, port.IntVal, validation.IsValidPortNum(port.IntValue())...)
+		return
+	}
+	v.invalid(at, port.StrVal, validation.IsValidPortName(port.StrVal)...)
+}
