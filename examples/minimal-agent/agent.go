@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/internal/loop"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/pleg"
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/podmanager"
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+// agent is the managers and what flows between them:
+//
+//	manifests -> source -> pods -> workers -> runner -> runtime
+//	runtime -> pleg -> cache -> workers -> statuses -> console, /pods
+type agent struct {
+	opts    options
+	node    *node
+	log     *slog.Logger
+	console *console
+	hostIPs []string
+
+	source   *podsource.Directory
+	pods     *podmanager.Manager
+	cache    *podcache.Cache
+	pleg     *pleg.Generator
+	runner   *podrunner.Runner
+	workers  *podworker.Workers
+	statuses *status.Manager
+	sweep    *loop.Loop // housekeeping
+	runtime  *lastError // what the runtime last said of itself
+
+	// mu makes a change of the desired pods and a sweep exclude each other: a pod
+	// that has just come back must not look like an orphan.
+	mu       sync.Mutex
+	ready    bool // the source has answered
+	draining bool // the agent stops and takes its pods with it
+	rejected map[types.UID]bool
+}
+
+// newAgent wires the managers. Nothing runs yet.
+func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) {
+	a := &agent{
+		opts: o, node: n, log: log, console: c,
+		hostIPs:  hostIPs(),
+		cache:    podcache.New(),
+		pods:     podmanager.New(),
+		sweep:    loop.New(clock.RealClock{}),
+		runtime:  newLastError(),
+		rejected: map[types.UID]bool{},
+	}
+	return a, errors.Join(a.newSource(), a.newPLEG(), a.newRunner(), a.newWorkers(), a.newStatuses())
+}
+
+// run serves until ctx is done or a part of the agent can't go on, and returns
+// when every part has ended.
+func (a *agent) run(ctx context.Context) error {
+	listener, err := net.Listen("tcp", a.opts.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	fmt.Fprintf(a.console.out, "serving http://%s/pods and /healthz\n", listener.Addr())
+
+	// The parts go on while the agent takes its pods down.
+	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	var parts sync.WaitGroup
+	for name, part := range map[string]func(context.Context) error{
+		"http":    func(ctx context.Context) error { return serveHTTP(ctx, listener, a.handler()) },
+		"source":  a.source.Run,
+		"pleg":    a.pleg.Run,
+		"workers": a.workers.Run,
+		"sweep":   func(ctx context.Context) error { return a.sweep.Run(ctx, a.housekeep) },
+		"runtime": func(ctx context.Context) error { return loop.New(clock.RealClock{}).Run(ctx, a.askRuntime) },
+	} {
+		parts.Go(func() {
+			if err := part(working); err != nil {
+				stop(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	select {
+	case <-ctx.Done():
+	case <-working.Done():
+	}
+	if a.opts.stopPods && working.Err() == nil {
+		if err := a.drain(working); err != nil {
+			stop(fmt.Errorf("--stop-pods: %w", err))
+		}
+	}
+	stop(nil)
+	parts.Wait()
+	if cause := context.Cause(working); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func (a *agent) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", healthHandler([]check{
+		{name: "runtime", run: a.runtime.get},
+		{name: "pleg", run: a.pleg.Healthy},
+		{name: "manifests", run: a.sourceReady, notes: a.problems},
+	}))
+	mux.Handle("GET /pods", podsHandler(a.podsWithStatus))
+	return mux
+}

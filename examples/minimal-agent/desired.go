@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+// desired takes the pods that the manifests ask for now and tells the workers
+// what is new, changed and gone.
+func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.draining {
+		return
+	}
+	gone := map[types.UID]*corev1.Pod{}
+	for _, p := range a.pods.GetPods() {
+		gone[p.UID] = p
+	}
+	for _, p := range pods {
+		before, known := gone[p.UID]
+		delete(gone, p.UID)
+		switch {
+		case !known:
+			a.pods.AddPod(p)
+			a.admit(p, podworker.Create)
+		case before.Annotations[podspec.HashAnnotation] != p.Annotations[podspec.HashAnnotation]:
+			a.pods.UpdatePod(p)
+			a.admit(p, podworker.Change)
+		}
+	}
+	for _, p := range gone {
+		a.pods.RemovePod(p)
+		delete(a.rejected, p.UID)
+		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: p})
+	}
+	a.ready = true
+	a.sweep.Trigger()
+}
+
+// admit hands the pod to its worker, or refuses it whole: a pod without the
+// volumes or probes that it asks for would be another pod.
+func (a *agent) admit(pod *corev1.Pod, why podworker.UpdateType) {
+	err := podrunner.Unsupported(pod)
+	if err == nil {
+		delete(a.rejected, pod.UID)
+		a.workers.UpdatePod(podworker.Update{Type: why, Pod: pod})
+		return
+	}
+	a.rejected[pod.UID] = true
+	a.setStatus(pod, corev1.PodStatus{
+		Phase:    corev1.PodFailed,
+		Reason:   "UnsupportedFields",
+		Message:  fmt.Sprintf("Pod was rejected: %v", err),
+		QOSClass: podspec.QOSClass(pod),
+	})
+	if why == podworker.Change { // an earlier version of it may run
+		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
+	}
+}
+
+// problems are the manifests' problems for /healthz?verbose. They make nobody
+// unhealthy: the other pods go on.
+func (a *agent) problems() []string {
+	var lines []string
+	for _, p := range a.source.Problems() {
+		lines = append(lines, p.Error())
+	}
+	return lines
+}
+
+// sourceReady says whether the manifests have been read.
+func (a *agent) sourceReady() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ready {
+		return errNotKnownYet
+	}
+	return nil
+}

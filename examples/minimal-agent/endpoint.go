@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// wellKnownEndpoints are where runtimes listen by default.
+var wellKnownEndpoints = []string{
+	"unix:///run/containerd/containerd.sock",
+	"unix:///run/crio/crio.sock",
+	"unix:///run/cri-dockerd.sock",
+}
+
+// connect returns a client of a runtime that has answered, and what it said.
+func connect(ctx context.Context, endpoint string) (*criClient, *runtimeapi.VersionResponse, error) {
+	if path, isUnix := strings.CutPrefix(endpoint, "unix://"); isUnix {
+		if _, err := os.Stat(path); err != nil {
+			return nil, nil, fmt.Errorf("cri endpoint %s: %w", endpoint, err)
+		}
+	}
+	client, err := dialCRI(endpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	version, err := client.Version(ctx, "v1")
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("cri endpoint %s: %w", endpoint, err), client.close())
+	}
+	return client, version, nil
+}
+
+// firstLive returns the first of the endpoints that answers.
+func firstLive(ctx context.Context, endpoints []string) (string, error) {
+	var errs []error
+	for _, e := range endpoints {
+		client, _, err := connect(ctx, e)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return e, client.close()
+	}
+	return "", fmt.Errorf("no runtime answers on a well-known socket:\n%w", errors.Join(errs...))
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+)
+
+// node is what the agent runs on: a runtime, and a folder of its own.
+type node struct {
+	cri         *criClient
+	runtimeName string
+	rootDir     string
+	closers     []func() error // in the order of opening
+}
+
+// close gives everything back, last opened first.
+func (n *node) close() error {
+	var errs []error
+	for _, c := range slices.Backward(n.closers) {
+		errs = append(errs, c())
+	}
+	n.closers = nil
+	return errors.Join(errs...)
+}
+
+// openNode connects to the runtime that the options name, and says on stdout
+// which one it is. The embedded runtime lives until close.
+func openNode(ctx context.Context, o options, stdout io.Writer) (_ *node, err error) {
+	n := &node{rootDir: o.rootDir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}()
+	if err := n.openRoot(); err != nil {
+		return nil, err
+	}
+	endpoint := o.endpoint
+	switch endpoint {
+	case embeddedEndpoint:
+		if endpoint, err = n.serveEmbedded(ctx); err != nil {
+			return nil, err
+		}
+	case autoEndpoint:
+		if endpoint, err = firstLive(ctx, wellKnownEndpoints); err != nil {
+			return nil, err
+		}
+	}
+	client, version, err := connect(ctx, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	n.cri, n.runtimeName = client, version.GetRuntimeName()
+	n.closers = append(n.closers, client.close)
+	if o.endpoint != embeddedEndpoint {
+		if err := kubeletOn("/proc", strings.TrimPrefix(endpoint, "unix://")); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(stdout, "runtime %s %s on %s\n", version.GetRuntimeName(), version.GetRuntimeVersion(), endpoint)
+		return n, nil
+	}
+	fmt.Fprintf(stdout, "embedded runtime in memory on %s: nothing real runs; --cri-endpoint names a real one\n", endpoint)
+	return n, nil
+}
+
+// openRoot makes the agent's folder and keeps other agents out of it. Without a
+// name it is a temporary one that goes with the agent.
+func (n *node) openRoot() error {
+	if n.rootDir == "" {
+		dir, err := os.MkdirTemp("", "minimal-agent-")
+		if err != nil {
+			return err
+		}
+		n.rootDir = dir
+		n.closers = append(n.closers, func() error { return os.RemoveAll(dir) })
+	}
+	if err := os.MkdirAll(n.rootDir, 0o755); err != nil {
+		return fmt.Errorf("--root-dir: %w", err)
+	}
+	unlock, err := lockFile(filepath.Join(n.rootDir, "lock"))
+	if err != nil {
+		return fmt.Errorf("--root-dir %s: %w", n.rootDir, err)
+	}
+	n.closers = append(n.closers, unlock)
+	return nil
+}
+
+// serveEmbedded starts a CRI node in memory on a socket in a temporary folder of
+// its own: a socket's path must be short, and the root's may not be.
+func (n *node) serveEmbedded(ctx context.Context) (string, error) {
+	dir, err := os.MkdirTemp("", "cri-")
+	if err != nil {
+		return "", err
+	}
+	n.closers = append(n.closers, func() error { return os.RemoveAll(dir) })
+	fake, err := fakecri.New(demoNode())
+	if err != nil {
+		return "", err
+	}
+	socket := filepath.Join(dir, "cri.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return "", fmt.Errorf("embedded runtime: %w", err)
+	}
+	// It serves on while the agent, whose context this is, takes pods down.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- fake.Serve(serving, listener) }()
+	n.closers = append(n.closers, func() error { stop(); return <-served })
+	return "unix://" + socket, nil
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Endpoints that are no address.
+const (
+	// embeddedEndpoint is an in-process runtime in memory.
+	embeddedEndpoint = "embedded"
+	// autoEndpoint is the first live one of the well-known sockets.
+	autoEndpoint = "auto"
+)
+
+// options is what the command line says.
+type options struct {
+	endpoint  string
+	manifests string
+	listen    string
+	nodeName  string
+	agentName string
+	rootDir   string
+	stopPods  bool
+	takeOver  bool
+}
+
+// parseOptions reads the command line and names every problem with it at once.
+func parseOptions(args []string, usage io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("minimal-agent", flag.ContinueOnError)
+	flags.SetOutput(usage)
+	flags.StringVar(&o.endpoint, "cri-endpoint", embeddedEndpoint, "the runtime: embedded (in memory, nothing real runs), auto (the first live well-known socket), or a unix:// address")
+	flags.StringVar(&o.manifests, "manifests", "", "folder of pod manifests (default: a small sample set)")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:10255", "address of the HTTP server")
+	flags.StringVar(&o.nodeName, "node-name", "", "name of this node; static pods carry it (default: the host's name)")
+	flags.StringVar(&o.agentName, "agent-name", "minimal-agent", "marks what this agent makes on the runtime; it touches nothing else")
+	flags.StringVar(&o.rootDir, "root-dir", "", "folder of the agent's files and logs (default: /var/lib/minimal-agent, a temporary one with the embedded runtime)")
+	flags.BoolVar(&o.stopPods, "stop-pods", false, "take the pods down when the agent stops, instead of leaving them running")
+	flags.BoolVar(&o.takeOver, "take-over", false, "treat every pod on the runtime as this agent's, and remove those that no manifest asks for")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if err := o.complete(); err != nil {
+		return o, err
+	}
+	return o, o.validate()
+}
+
+// complete fills in what depends on the machine.
+func (o *options) complete() error {
+	if o.nodeName == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("no --node-name, and the host's is not to be had: %w", err)
+		}
+		o.nodeName = strings.ToLower(name)
+	}
+	if o.rootDir == "" && o.endpoint != embeddedEndpoint {
+		o.rootDir = "/var/lib/minimal-agent"
+	}
+	for _, dir := range []*string{&o.rootDir, &o.manifests} {
+		if *dir == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return fmt.Errorf("%s: %w", *dir, err)
+		}
+		*dir = abs
+	}
+	return nil
+}
+
+func (o *options) validate() error {
+	var errs []error
+	for _, problem := range validation.IsDNS1123Subdomain(o.nodeName) {
+		errs = append(errs, fmt.Errorf("--node-name %q: %s", o.nodeName, problem))
+	}
+	for _, problem := range validation.IsValidLabelValue(o.agentName) {
+		errs = append(errs, fmt.Errorf("--agent-name %q: %s", o.agentName, problem))
+	}
+	if o.agentName == "" {
+		errs = append(errs, errors.New("--agent-name is empty"))
+	}
+	if _, _, err := net.SplitHostPort(o.listen); err != nil {
+		errs = append(errs, fmt.Errorf("--listen: %w", err))
+	}
+	if o.endpoint != embeddedEndpoint && o.endpoint != autoEndpoint && !strings.HasPrefix(o.endpoint, "unix:///") {
+		errs = append(errs, fmt.Errorf("--cri-endpoint %q: want embedded, auto or unix:///PATH", o.endpoint))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+// syncer is what a worker does in a turn: the runner acts on the runtime, and
+// before and after it the pod's status says what is known.
+type syncer struct{ *agent }
+
+var _ podworker.Syncer = syncer{}
+
+// SyncPod moves a pod that is to run towards its spec. It is terminal when its
+// containers have ended and none comes again.
+func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
+	if podspec.IsTerminal(s.publish(t, false).Phase) {
+		return true, nil
+	}
+	_, err = s.runner.SyncPod(ctx, t)
+	if len(s.runner.Waiting(t.Pod.UID)) > 0 {
+		s.publish(t, false) // what waits now, and why; what started shows in the next turn
+	}
+	return false, err
+}
+
+// SyncTerminatingPod stops a pod.
+func (s syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
+	s.publish(t, false)
+	if err := s.runner.SyncTerminatingPod(ctx, t); err != nil {
+		return err
+	}
+	t.Status, _ = s.cache.Get(t.Pod.UID) // the runner has just had it refreshed
+	s.publish(t, true)
+	return nil
+}
+
+// SyncTerminatingRuntimePod stops a pod that no manifest asks for.
+func (s syncer) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
+	err := s.runner.SyncTerminatingRuntimePod(ctx, t)
+	s.sweep.Trigger()
+	return err
+}
+
+// SyncTerminatedPod seals the status of a pod that has stopped.
+func (s syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
+	if err := s.runner.SyncTerminatedPod(ctx, t); err != nil {
+		return err
+	}
+	s.publish(t, true)
+	s.statuses.TerminatePod(t.Pod)
+	s.sweep.Trigger()
+	return nil
+}
+
+// publish computes the pod's status and keeps it; it returns what was kept.
+func (s syncer) publish(t podworker.Turn, terminal bool) corev1.PodStatus {
+	return s.setStatus(t.Pod, s.generate(t.Pod, t.Status, terminal))
+}

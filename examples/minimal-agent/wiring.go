@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/pleg"
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+func (a *agent) newSource() (err error) {
+	dir := a.opts.manifests
+	if dir == "" {
+		dir = filepath.Join(a.node.rootDir, "samples")
+		if err := writeSamples(dir); err != nil {
+			return err
+		}
+	}
+	a.source, err = podsource.NewDirectory(podsource.DirectoryConfig{
+		Path:     dir,
+		NodeName: a.opts.nodeName,
+		Handler:  a.desired,
+		Logger:   a.log,
+	})
+	return err
+}
+
+func (a *agent) newPLEG() (err error) {
+	labels := map[string]string{crilabels.Agent: a.opts.agentName}
+	if a.opts.takeOver {
+		labels = nil
+	}
+	a.pleg, err = pleg.New(pleg.Config{
+		Runtime:       a.node.cri,
+		Cache:         a.cache,
+		Handler:       a.plegEvent,
+		LabelSelector: labels,
+		Logger:        a.log,
+		Observer:      pleg.Observer{RelistEnd: func(_ pleg.Result, err error) { a.relisted(err) }},
+	})
+	return err
+}
+
+func (a *agent) newRunner() (err error) {
+	a.runner, err = podrunner.New(podrunner.Config{
+		Sandboxes:           a.node.cri,
+		Containers:          a.node.cri,
+		Images:              a.node.cri,
+		Refresh:             a.refresh,
+		LogRoot:             filepath.Join(a.node.rootDir, "logs", "pods"),
+		Agent:               a.opts.agentName,
+		NodeName:            a.opts.nodeName,
+		HostIPs:             a.hostIPs,
+		MemoryCapacityBytes: memoryBytes("/proc/meminfo"),
+		Logger:              a.log,
+	})
+	return err
+}
+
+func (a *agent) newWorkers() (err error) {
+	a.workers, err = podworker.New(podworker.Config{
+		Syncer:    syncer{a},
+		Cache:     a.cache,
+		AfterSync: a.pleg.RequestRelist,
+		Logger:    a.log,
+	})
+	return err
+}
+
+func (a *agent) newStatuses() (err error) {
+	a.statuses, err = status.New(status.Config{
+		Logger:   a.log,
+		Observer: status.Observer{StatusChanged: a.console.changed},
+	})
+	return err
+}
+
+// refresh looks at one pod in the runtime now.
+func (a *agent) refresh(ctx context.Context, uid types.UID) (*podcache.Status, error) {
+	now := time.Now()
+	if err := a.pleg.RelistPod(ctx, uid); err != nil {
+		return nil, err
+	}
+	return a.cache.GetNewerThan(ctx, uid, now)
+}
