@@ -1,0 +1,187 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestManifestThatIsNotYAMLIsRefused(t *testing.T) {
+	t.Parallel()
+	refused(t, "bad.yaml", "kind: Pod\n\tthis: is {not yaml", `(?i)yaml|line`)
+}
+
+func TestManifestThatIsNotAPodIsRefused(t *testing.T) {
+	t.Parallel()
+	refused(t, "bad.yaml", strings.ReplaceAll(web, "kind: Pod", "kind: Deployment"), `kind.*Deployment`)
+}
+
+func TestManifestWithoutContainersIsRefused(t *testing.T) {
+	t.Parallel()
+	refused(t, "bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: none}\nspec: {}\n", `spec\.containers`)
+}
+
+func TestManifestWithAnUnknownFieldIsRefused(t *testing.T) {
+	t.Parallel()
+	refused(t, "bad.yaml", renamed("odd")+"  restartPolice: Always\n", `spec\.restartPolice`)
+}
+
+func TestManifestWithANameThatIsTakenIsRefused(t *testing.T) {
+	t.Parallel()
+	refused(t, "second.yaml", renamed("good")+"  restartPolicy: Never\n", `metadata\.name`)
+}
+
+func TestManifestWithAUIDThatIsTakenIsRefused(t *testing.T) {
+	t.Parallel()
+	refused(t, "second.yaml", strings.Replace(renamed("twin"), "name: twin", "name: twin\n  uid: "+goodUID, 1), `metadata\.uid`)
+}
+
+func TestManifestOfTwoMegabytesIsRefused(t *testing.T) {
+	t.Parallel()
+	refused(t, "bad.yaml", renamed("large")+strings.Repeat("# filler\n", (2<<20)/9+1), `(?i)large|limit|size|bytes|MiB`)
+}
+
+func TestManifestThatIsASymbolicLinkLoopIsRefused(t *testing.T) {
+	t.Parallel()
+	refused(t, "loop.yaml", "", `(?i)symbolic link|symlink|loop`)
+}
+
+const goodUID = "0b1e3c1a-7f43-4a5f-8d0e-6f6c1f0a9b33"
+
+// good is the pod that goes on while its neighbour is refused.
+const good = `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: good
+  uid: ` + goodUID + `
+spec:
+  containers:
+  - {name: good, image: kubeparts.test/testserver:1}
+`
+
+// renamed returns the simplest manifest under another name. More fields of its
+// spec can be appended.
+func renamed(name string) string {
+	return strings.ReplaceAll(web, "name: web", "name: "+name)
+}
+
+// refused checks that a bad manifest, a link to itself if the text is empty, is
+// reported with its file and a reason of the given pattern, in /healthz?verbose
+// and once in the output; that the pod beside it goes on and one that comes later
+// starts; and that all is well when the manifest is gone.
+func refused(t *testing.T, file, text, pattern string) {
+	t.Helper()
+	n := newNode(t)
+	n.write("good.yaml", good)
+	a := n.start()
+	pod := n.waitRunning("good")
+	before, err := live(pod)
+	require.NoError(t, err)
+
+	if text != "" {
+		n.write(file, text)
+	} else {
+		require.NoError(t, os.Symlink(file, filepath.Join(n.manifests, file)))
+	}
+	reason := regexp.MustCompile(pattern)
+	var problem string
+	waitFor(t, 15*time.Second, "the problem in /healthz?verbose", func() (string, bool) {
+		body := verbose(a)
+		for line := range strings.Lines(body) {
+			if strings.Contains(line, file) && reason.MatchString(line) {
+				problem = line
+				return "", true
+			}
+		}
+		return body, false
+	})
+	t.Log(strings.TrimSpace(problem))
+
+	n.write("later.yaml", renamed("later"))
+	n.waitRunning("later")
+	stays(t, quiet, "the problem is told once, and the good pod is left alone", func() (string, bool) {
+		after, err := live(pod)
+		return after + n.output.String(), err == nil && after == before && a.output.linesWith(file) <= 1
+	})
+	require.Equal(t, 1, a.output.linesWith(file), "how often the problem is in the output")
+
+	n.remove(file)
+	waitFor(t, 15*time.Second, "the problem to be gone", func() (string, bool) {
+		body := verbose(a)
+		return body, !strings.Contains(body, file)
+	})
+}
+
+// verbose returns the agent's health in full, whether good or bad.
+func verbose(a *agent) string {
+	_, body, err := a.get("/healthz?verbose")
+	if err != nil {
+		return err.Error()
+	}
+	return body
+}
+
+func TestAgentWithoutItsSocketNamesItAndExits(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("web.yaml", web)
+	missing := "unix://" + filepath.Join(n.root, "none.sock")
+	exitsNaming(n, missing, n.flags(freeAddr(t), "--cri-endpoint", missing))
+}
+
+func TestAgentWithItsPortInUseNamesItAndExits(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("web.yaml", web)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, listener.Close()) })
+	addr := listener.Addr().String()
+	exitsNaming(n, addr, n.flags(addr))
+	sandboxes, err := bed.sandboxes(map[string]string{labelAgent: n.name})
+	require.NoError(t, err)
+	require.Empty(t, sandboxes, "it started pods that nobody can see")
+}
+
+// Not parallel: the kubelet, a script of that name, would stop every other agent.
+func TestAgentRefusesARuntimeThatAKubeletServes(t *testing.T) {
+	n := newNode(t)
+	kubelet := filepath.Join(t.TempDir(), "kubelet")
+	require.NoError(t, os.WriteFile(kubelet, []byte("#!/bin/sh\necho up\nread -r line\n"), 0o700))
+	cmd := exec.Command(kubelet, "--container-runtime-endpoint="+bed.endpoint)
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = io.ReadFull(stdout, make([]byte, len("up\n")))
+	require.NoError(t, err)
+
+	exitsNaming(n, "kubelet", n.flags(freeAddr(t)))
+	require.NoError(t, stdin.Close())
+	require.Error(t, cmd.Wait(), "read at the end of its input")
+}
+
+// exitsNaming runs an agent that cannot start: it must say so, naming the
+// obstacle, and exit with 1.
+func exitsNaming(n *node, obstacle string, flags []string) {
+	n.t.Helper()
+	a, err := startAgent("", n.output, flags...)
+	require.NoError(n.t, err)
+	n.agent = a
+	code, err := a.wait(20 * time.Second)
+	require.NoError(n.t, err)
+	require.Equal(n.t, 1, code)
+	require.Contains(n.t, n.output.String(), strings.TrimPrefix(obstacle, "unix://"))
+}

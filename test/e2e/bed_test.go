@@ -1,0 +1,101 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Images of the bed.
+const (
+	imageServer = "kubeparts.test/testserver:1"
+	imagePulled = "kubeparts.test/pulled:1" // in the registry only
+)
+
+// testbed is the runtime that all tests share, and what stands on it that is
+// nobody's business.
+type testbed struct {
+	dir      string
+	endpoint string // unix://…
+	ctr      string // the ctr binary
+	conn     *grpc.ClientConn
+	runtime  runtimeapi.RuntimeServiceClient
+	images   runtimeapi.ImageServiceClient
+	foreign  []*foreignPod
+	nodes    atomic.Int64 // made so far
+}
+
+// openBed connects to the bed in dir and makes the foreign pods.
+func openBed(dir string) (*testbed, error) {
+	env, err := bedEnv(dir)
+	if err != nil {
+		return nil, err
+	}
+	b := &testbed{dir: dir, endpoint: "unix://" + env["CRI_SOCKET"], ctr: env["KPBED_CTR"]}
+	b.conn, err = grpc.NewClient(b.endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	if err != nil {
+		return nil, err
+	}
+	b.runtime, b.images = runtimeapi.NewRuntimeServiceClient(b.conn), runtimeapi.NewImageServiceClient(b.conn)
+	b.foreign, err = makeForeignPods(b)
+	if err != nil {
+		return nil, errors.Join(err, b.conn.Close())
+	}
+	return b, nil
+}
+
+func (b *testbed) close() error { return b.conn.Close() }
+
+// bedEnv reads the facts that cri-up.sh left.
+func bedEnv(dir string) (map[string]string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "env"))
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		env[key] = value
+	}
+	return env, nil
+}
+
+// bedUp brings the bed up, or, where it is and its containerd has died, starts
+// that again over the same state.
+func bedUp(dir string) error {
+	return script("cri-up.sh", "--dir", dir)
+}
+
+// bedDown takes the bed and its folder away. There may be none.
+func bedDown(dir string) error {
+	return script("cri-down.sh", "--purge", dir)
+}
+
+// containerd returns the process id of the bed's containerd.
+func (b *testbed) containerd() (int, error) {
+	env, err := bedEnv(b.dir)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(env["KPBED_PID"])
+}
+
+func script(name string, args ...string) error {
+	cmd := exec.Command(filepath.Join(repository, "test/testbed", name), args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, out)
+	}
+	return nil
+}

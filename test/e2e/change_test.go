@@ -1,0 +1,202 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestEditedManifestWithoutUIDReplacesThePod(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	const text = `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+spec:
+  containers:
+  - name: web
+    image: kubeparts.test/testserver:1
+    args: [serve, -term-delay, 1s]
+    env: [{name: VERSION, value: one}]
+`
+	n.write("web.yaml", text)
+	n.start()
+	pod := n.waitRunning("web")
+	requireEnv(t, pod, "VERSION=one")
+	old := bed.traces(t, pod)
+	oldPid := bed.pid(t, bed.instances(t, podLabels(pod))[0].ID)
+
+	n.write("web.yaml", strings.ReplaceAll(text, "value: one", "value: two"))
+	var lastAlive time.Time
+	next := n.waitPod(startTimeout, "web", "to run with another UID", func(now *corev1.Pod) bool {
+		if look := time.Now(); alive(oldPid) {
+			lastAlive = look
+		}
+		return now.UID != pod.UID && running(now)
+	})
+	requireEnv(t, next, "VERSION=two")
+	found := bed.instances(t, podLabels(next))
+	require.Len(t, found, 1)
+	require.True(t, found[0].Started.After(lastAlive), "the new pod began while the old one was alive")
+	require.Equal(t, "0", found[0].Restarts)
+	bed.requireGone(t, old)
+}
+
+func TestEditedManifestWithUIDRecreatesOnlyTheChangedContainer(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	const text = `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: pair
+  uid: 6f1de7a3-0d0f-4c0c-9a2b-5b1f0a7c2d11
+spec:
+  containers:
+  - name: changed
+    image: kubeparts.test/testserver:1
+    env: [{name: VERSION, value: one}]
+  - name: same
+    image: kubeparts.test/testserver:1
+    args: [sleep, "3600"]
+`
+	n.write("pair.yaml", text)
+	n.start()
+	pod := n.waitRunning("pair")
+	require.Equal(t, "6f1de7a3-0d0f-4c0c-9a2b-5b1f0a7c2d11", string(pod.UID))
+	old := map[string]instance{}
+	for _, i := range bed.instances(t, podLabels(pod)) {
+		old[i.Name] = i
+	}
+
+	n.write("pair.yaml", strings.ReplaceAll(text, "value: one", "value: two"))
+	next := n.waitNextInstance(pod, "changed", old["changed"].ID)
+	require.Equal(t, old["changed"].Sandbox, next.Sandbox)
+	require.Equal(t, "1", next.Restarts)
+	now := n.waitPod(startTimeout, "pair", "to show the new container", func(pod *corev1.Pod) bool {
+		return running(pod) && pod.Status.ContainerStatuses[0].RestartCount == 1
+	})
+	requireEnv(t, now, "VERSION=two")
+	require.Equal(t, pod.UID, now.UID)
+	require.Equal(t, "containerd://"+old["same"].ID, containerStatus(t, now, "same").ContainerID)
+	require.Zero(t, containerStatus(t, now, "same").RestartCount)
+}
+
+func TestRemovedManifestTerminatesThePodAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("drain.yaml", `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: drain
+spec:
+  terminationGracePeriodSeconds: 30
+  containers:
+  - {name: drain, image: kubeparts.test/testserver:1, args: [serve, -term-delay, 1500ms]}
+`)
+	n.start()
+	pod := n.waitRunning("drain")
+	was := bed.traces(t, pod)
+	log := n.openLog(pod, "drain")
+	pid := bed.pid(t, bed.instances(t, podLabels(pod))[0].ID)
+
+	begin := time.Now()
+	n.remove("drain.yaml")
+	waitFor(t, 20*time.Second, "the process to end", func() (string, bool) { return "it runs", !alive(pid) })
+	ended := time.Since(begin)
+	n.waitGone(20*time.Second, "drain")
+	bed.requireGone(t, was)
+	t.Logf("manifest removed to process ended: %v, to nothing left: %v",
+		ended.Round(10*time.Millisecond), time.Since(begin).Round(10*time.Millisecond))
+
+	// It was told, it took its time, and it went by itself.
+	require.NotZero(t, logTime(t, log, "signal terminated"))
+	require.NotZero(t, logTime(t, log, "exit 0"))
+	require.GreaterOrEqual(t, ended, 1500*time.Millisecond)
+}
+
+func TestStubbornPodIsKilledWhenItsGraceIsOver(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("stubborn.yaml", `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: stubborn
+spec:
+  terminationGracePeriodSeconds: 3
+  containers:
+  - {name: stubborn, image: kubeparts.test/testserver:1, args: [stubborn, "3600"]}
+`)
+	n.start()
+	pod := n.waitRunning("stubborn")
+	was := bed.traces(t, pod)
+	log := n.openLog(pod, "stubborn")
+	pid := bed.pid(t, bed.instances(t, podLabels(pod))[0].ID)
+
+	n.remove("stubborn.yaml")
+	waitFor(t, 20*time.Second, "the process to end", func() (string, bool) { return "it runs", !alive(pid) })
+	grace := time.Since(logTime(t, log, "signal terminated"))
+	t.Logf("SIGTERM to the end: %v", grace.Round(10*time.Millisecond))
+	require.InDelta(t, 3*time.Second, grace, float64(1500*time.Millisecond))
+	n.waitGone(20*time.Second, "stubborn")
+	bed.requireGone(t, was)
+}
+
+// requireEnv asks the pod itself for its environment.
+func requireEnv(t *testing.T, pod *corev1.Pod, variable string) {
+	t.Helper()
+	waitFor(t, 5*time.Second, variable, func() (string, bool) {
+		code, body, err := httpGet("http://" + pod.Status.PodIP + ":8080/env")
+		return fmt.Sprint(body, err), code == http.StatusOK && strings.Contains(body, variable+"\n")
+	})
+}
+
+// logFile is where the kubelet's layout has a container's log.
+func (n *node) logFile(pod *corev1.Pod, container string, restarts int) string {
+	dir := fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID)
+	return filepath.Join(n.root, "logs/pods", dir, container, fmt.Sprintf("%d.log", restarts))
+}
+
+// openLog opens the log of a container's first run. Open, it can still be read
+// when the pod and its log are gone.
+func (n *node) openLog(pod *corev1.Pod, container string) *os.File {
+	n.t.Helper()
+	f, err := os.Open(n.logFile(pod, container, 0))
+	require.NoError(n.t, err)
+	n.t.Cleanup(func() { require.NoError(n.t, f.Close()) })
+	return f
+}
+
+// logTime returns when the log says the words, and fails the test if it does not.
+// A line is "2006-01-02T15:04:05.999999999Z stdout F the words".
+func logTime(t *testing.T, log *os.File, words string) time.Time {
+	t.Helper()
+	_, err := log.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+	data, err := io.ReadAll(log)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(data)) {
+		stamp, rest, _ := strings.Cut(line, " ")
+		if strings.Contains(rest, words) {
+			at, err := time.Parse(time.RFC3339Nano, stamp)
+			require.NoError(t, err)
+			return at
+		}
+	}
+	t.Fatalf("the log does not say %q:\n%s", words, data)
+	return time.Time{}
+}

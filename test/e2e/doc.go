@@ -1,0 +1,36 @@
+// Package e2e proves the agent on a real machine: a real containerd with runc and
+// a CNI bridge, real processes, real signals, and the agent as its users run it,
+// as a process of its own.
+//
+// # Running it
+//
+//	make e2e
+//	go test -tags e2e -v -count=1 -parallel 4 ./test/e2e                  # the same
+//	go test -tags e2e -v -count=1 -run TestCrashLoop ./test/e2e           # one test
+//	KUBEPARTS_AGENT=/path/to/agent go test -tags e2e -v -count=1 ./test/e2e
+//
+// It needs Linux, root, and Debian with apt and Go. What else it needs the bed
+// gets for itself (test/testbed): the first run builds containerd, which takes
+// some minutes, and keeps it in ~/.cache/kpbed. KUBEPARTS_AGENT names an agent
+// binary; without it examples/minimal-agent is built. The tests print what they
+// measure, hence -v.
+//
+// # How it is put together
+//
+// One bed serves all tests. The test binary runs twice: the first process brings
+// the bed up, runs the second with the tests in it, and takes the bed down, because
+// a panic, a test timeout or an interrupt ends the process with the tests without
+// running anything deferred in it. What even a killed first process leaves behind,
+// the next run takes away before it starts.
+//
+// A test makes a node: a folder of manifests, a root folder and an agent name of
+// its own. Agents touch only what carries their name, so that tests run in
+// parallel on the one socket. When a test is over its agent is stopped, its pods
+// are removed over CRI, and the foreign pods, which stand on the same socket all
+// the time and belong to no agent, must be what they were in the beginning.
+//
+// Tests look at three things that know nothing of each other: what the agent says
+// (/pods, /healthz, its output), what the runtime says over CRI, and what the
+// kernel has (processes, mounts, network namespaces). They wait by asking again
+// until a deadline, and a failed wait tells what was last seen.
+package e2e

@@ -1,0 +1,50 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// That foreign pods survive all other tests is looked at when each of them is
+// over. This one does on purpose what tempts an agent most.
+func TestPodsOfOthersSurviveAnAgentThatRemovesAndStopsItsOwn(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("web.yaml", web)
+	n.start()
+	neighbours := n.waitRunning("web")
+	before, err := live(neighbours)
+	require.NoError(t, err)
+
+	t.Run("agent", func(t *testing.T) {
+		other := newNode(t)
+		other.write("one.yaml", web)
+		other.start("--stop-pods")
+		first := bed.traces(t, other.waitRunning("web"))
+		other.remove("one.yaml")
+		other.waitGone(startTimeout, "web")
+		bed.requireGone(t, first)
+
+		other.write("two.yaml", web)
+		second := bed.traces(t, other.waitRunning("web"))
+		other.agent.stop(t)
+		bed.requireGone(t, second)
+		requireForeignUntouched(t)
+
+		// One that starts with nothing to run finds only what is not its own.
+		other.remove("two.yaml")
+		other.start("--stop-pods")
+		stays(t, quiet, "the foreign pods and the neighbour's", func() (string, bool) {
+			requireForeignUntouched(t)
+			after, err := live(neighbours)
+			return after, err == nil && after == before
+		})
+		other.agent.stop(t)
+	})
+	after, err := live(neighbours)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}

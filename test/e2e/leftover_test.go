@@ -1,0 +1,127 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// traces is what a pod has on the machine while it lives.
+type traces struct {
+	ids   []string // of its sandbox and containers, dead ones too
+	netns string
+}
+
+// traces notes what the pod has.
+func (b *testbed) traces(t *testing.T, pod *corev1.Pod) traces {
+	t.Helper()
+	sandboxes, err := b.sandboxes(podLabels(pod))
+	require.NoError(t, err)
+	require.Len(t, sandboxes, 1)
+	tr := traces{ids: sandboxes, netns: b.netns(t, sandboxes[0])}
+	for _, c := range b.instances(t, podLabels(pod)) {
+		tr.ids = append(tr.ids, c.ID)
+	}
+	// The looking itself is checked: it must find all of a pod that is there.
+	left, err := b.remains(tr)
+	require.NoError(t, err)
+	for _, id := range tr.ids {
+		require.Contains(t, left, "ctr container "+id)
+	}
+	require.Contains(t, left, "network namespace "+tr.netns)
+	require.Contains(t, left, "shim of "+sandboxes[0])
+	require.Contains(t, strings.Join(left, "\n"), "mount "+filepath.Join(b.dir, "state"))
+	return tr
+}
+
+// requireGone fails the test unless nothing of a pod is left.
+func (b *testbed) requireGone(t *testing.T, tr traces) {
+	t.Helper()
+	waitFor(t, 15*time.Second, "nothing to be left of the pod", func() (string, bool) {
+		left, err := b.remains(tr)
+		if err != nil {
+			return err.Error(), false
+		}
+		return strings.Join(left, "\n"), len(left) == 0
+	})
+}
+
+// remains lists what there is of a pod in the runtime, in containerd below it, and
+// in the kernel.
+func (b *testbed) remains(tr traces) ([]string, error) {
+	var left []string
+	sandboxes, err := b.sandboxes(nil)
+	if err != nil {
+		return nil, err
+	}
+	containers, err := b.find(nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range tr.ids {
+		if slices.Contains(sandboxes, id) {
+			left = append(left, "sandbox "+id)
+		}
+		if slices.ContainsFunc(containers, func(i instance) bool { return i.ID == id }) {
+			left = append(left, "container "+id)
+		}
+	}
+	for _, kind := range []string{"task", "container"} {
+		out, err := exec.Command(b.ctr, "-a", strings.TrimPrefix(b.endpoint, "unix://"), "-n", "k8s.io", kind+"s", "ls", "-q").Output()
+		if err != nil {
+			return nil, fmt.Errorf("ctr %ss ls: %w", kind, err)
+		}
+		for _, id := range tr.ids {
+			if slices.Contains(strings.Fields(string(out)), id) {
+				left = append(left, "ctr "+kind+" "+id)
+			}
+		}
+	}
+	kernel, err := tr.inKernel()
+	return append(left, kernel...), err
+}
+
+// inKernel lists what there is outside of containerd: mounts, the network
+// namespace, shims.
+func (tr traces) inKernel() ([]string, error) {
+	var left []string
+	if _, err := os.Stat(tr.netns); err == nil {
+		left = append(left, "network namespace "+tr.netns)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		place := strings.Fields(line)[4]
+		named := func(id string) bool { return strings.Contains(place, id) }
+		if place == tr.netns || slices.ContainsFunc(tr.ids, named) {
+			left = append(left, "mount "+place)
+		}
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range processes {
+		cmdline, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has just ended
+		}
+		args := strings.Split(string(cmdline), "\x00")
+		if i := slices.Index(args, "-id"); i > 0 && i+1 < len(args) && slices.Contains(tr.ids, args[i+1]) {
+			left = append(left, "shim of "+args[i+1])
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,150 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+const (
+	// bedDir is always the same, so that a run finds what a killed one left.
+	bedDir = "/tmp/kpbed-e2e"
+	// scratchDir is for the agent, if it is built, and for the tests' temporary
+	// files, which a test that panics does not remove.
+	scratchDir = bedDir + ".tmp"
+	// repository is the module's root, seen from this package's folder, which is
+	// where go test runs the binary.
+	repository = "../.."
+	// agentVar names the agent binary, to the first process and to the second.
+	agentVar = "KUBEPARTS_AGENT"
+	// bedVar tells the second process that it is the second, and where the bed is.
+	bedVar = "KUBEPARTS_E2E_BED"
+)
+
+// bed is the bed that all tests share. TestMain sets it.
+var bed *testbed
+
+func TestMain(m *testing.M) {
+	run := supervise
+	if os.Getenv(bedVar) != "" {
+		run = func() (int, error) { return runTests(m) }
+	}
+	code, err := run()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// runTests is the second process: it runs the tests on a bed that is up.
+func runTests(m *testing.M) (code int, err error) {
+	bed, err = openBed(os.Getenv(bedVar))
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, bed.close()) }()
+	return m.Run(), nil
+}
+
+// supervise is the first process: it brings the bed up, runs this binary again
+// with the tests, and takes the bed down whatever became of them.
+func supervise() (code int, err error) {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		return 1, errors.New("these tests start containers: they need root on Linux")
+	}
+	// Notified, not ignored: the second process shall not inherit deafness.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	lock, err := lockBed()
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+
+	if err := errors.Join(bedDown(bedDir), os.RemoveAll(scratchDir), os.Mkdir(scratchDir, 0o755)); err != nil {
+		return 1, fmt.Errorf("taking away what an earlier run left: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratchDir)) }()
+	agent, err := buildAgent(scratchDir)
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, bedDown(bedDir)) }()
+	if err := bedUp(bedDir); err != nil {
+		return 1, err
+	}
+	return runSecond(agent, lock, signals)
+}
+
+// runSecond runs the process with the tests, in a process group of its own: when
+// it is over, whatever it left running, its agents, is killed as a group.
+func runSecond(agent string, lock *os.File, signals <-chan os.Signal) (int, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 1, err
+	}
+	cmd := exec.Command(self, os.Args[1:]...)
+	cmd.Env = append(os.Environ(), bedVar+"="+bedDir, agentVar+"="+agent, "TMPDIR="+scratchDir)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.ExtraFiles = []*os.File{lock} // held by whichever process lives longer
+	if err := cmd.Start(); err != nil {
+		return 1, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			if err := cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				return 1, err
+			}
+		case err := <-done:
+			if killErr := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); killErr != nil && !errors.Is(killErr, syscall.ESRCH) {
+				return 1, killErr
+			}
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+				return max(exit.ExitCode(), 1), nil // -1 after a signal
+			}
+			return 0, err
+		}
+	}
+}
+
+// lockBed makes runs on one machine wait for each other. The lock goes with the
+// process, however it ends.
+func lockBed() (*os.File, error) {
+	f, err := os.OpenFile(bedDir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, errors.Join(errors.New("another run of these tests is using "+bedDir), f.Close())
+	}
+	return f, err
+}
+
+// buildAgent returns the agent binary under test.
+func buildAgent(dir string) (string, error) {
+	if path := os.Getenv(agentVar); path != "" {
+		return filepath.Abs(path)
+	}
+	path := filepath.Join(dir, "minimal-agent")
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", path, "./examples/minimal-agent")
+	cmd.Dir = repository
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the agent: %w\n%s", err, out)
+	}
+	return path, nil
+}

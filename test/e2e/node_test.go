@@ -1,0 +1,202 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// startTimeout is how long a pod may take to run on a machine that is busy with
+// other tests. What it takes is printed.
+const startTimeout = 30 * time.Second
+
+// node is one test's part of the bed: an agent name, the agent's folders, and the
+// agent that runs at the moment, if any.
+type node struct {
+	t    *testing.T
+	name string // of the agent
+	// hostname is the --node-name, and ends the names of the pods. Each node has
+	// one of its own: the runtime refuses a second pod of one name and UID.
+	hostname        string
+	manifests, root string
+	output          *output // of all agents of this node
+	agent           *agent
+}
+
+// newNode makes a node without an agent. When the test is over the agent is
+// stopped, the node's pods are removed, and the foreign pods are looked at.
+func newNode(t *testing.T) *node {
+	t.Helper()
+	dir := t.TempDir()
+	n := &node{
+		t: t, name: strings.ReplaceAll(t.Name(), "/", "."), hostname: fmt.Sprintf("e2e-%d", bed.nodes.Add(1)),
+		manifests: filepath.Join(dir, "manifests"), root: filepath.Join(dir, "root"), output: &output{},
+	}
+	n.name = n.name[:min(len(n.name), 63)] // it becomes a label's value
+	require.NoError(t, os.Mkdir(n.manifests, 0o755))
+	t.Cleanup(n.close)
+	return n
+}
+
+func (n *node) close() {
+	if n.t.Failed() {
+		n.t.Logf("output of the agent:\n%s", n.output)
+	}
+	if n.agent != nil && !n.agent.over() {
+		// In a defer: the pods must go even if the agent does not.
+		defer n.agent.stop(n.t)
+	}
+	defer func() {
+		if err := bed.removeSandboxes(map[string]string{labelAgent: n.name}); err != nil {
+			n.t.Errorf("removing what the test left: %v", err)
+		}
+	}()
+	requireForeignUntouched(n.t)
+}
+
+// requireForeignUntouched fails the test if a foreign pod is not what it was.
+func requireForeignUntouched(t *testing.T) {
+	t.Helper()
+	for _, f := range bed.foreign {
+		now, err := f.look(bed)
+		require.NoError(t, err, "foreign pod %s", f.before.Sandbox)
+		require.Equal(t, f.before, now, "somebody touched a foreign pod")
+	}
+}
+
+// flags are the agent's flags, so that a second agent is started like the first.
+func (n *node) flags(addr string, extra ...string) []string {
+	return append([]string{
+		"--cri-endpoint", bed.endpoint, "--manifests", n.manifests, "--listen", addr,
+		"--node-name", n.hostname, "--root-dir", n.root, "--agent-name", n.name,
+	}, extra...)
+}
+
+// start starts an agent and waits until it answers.
+func (n *node) start(extra ...string) *agent {
+	n.t.Helper()
+	addr := freeAddr(n.t)
+	a, err := startAgent(addr, n.output, n.flags(addr, extra...)...)
+	require.NoError(n.t, err)
+	n.agent = a
+	waitFor(n.t, 15*time.Second, "the agent to answer", func() (string, bool) {
+		_, body, err := a.get("/healthz")
+		return fmt.Sprint(body, err), err == nil || a.over()
+	})
+	require.False(n.t, a.over(), "the agent ended at its start: %v", a.err)
+	return a
+}
+
+// write puts a manifest into the folder, whole at once.
+func (n *node) write(file, text string) {
+	n.t.Helper()
+	beside := filepath.Join(filepath.Dir(n.manifests), file)
+	require.NoError(n.t, os.WriteFile(beside, []byte(text), 0o600))
+	require.NoError(n.t, os.Rename(beside, filepath.Join(n.manifests, file)))
+}
+
+// remove takes a manifest away.
+func (n *node) remove(file string) {
+	n.t.Helper()
+	require.NoError(n.t, os.Remove(filepath.Join(n.manifests, file)))
+}
+
+// waitPod waits until the agent shows the pod of a manifest as accept wants it.
+func (n *node) waitPod(timeout time.Duration, name, what string, accept func(*corev1.Pod) bool) *corev1.Pod {
+	n.t.Helper()
+	var found *corev1.Pod
+	waitFor(n.t, timeout, "pod "+name+" "+what, func() (string, bool) {
+		pods, err := n.agent.pods()
+		if err != nil {
+			return err.Error(), false
+		}
+		for i := range pods {
+			if pods[i].Name == name+"-"+n.hostname && accept(&pods[i]) {
+				found = &pods[i]
+				return "", true
+			}
+		}
+		return describe(pods), false
+	})
+	return found
+}
+
+// waitRunning waits until all containers of the pod run.
+func (n *node) waitRunning(name string) *corev1.Pod {
+	n.t.Helper()
+	return n.waitPod(startTimeout, name, "to run", running)
+}
+
+// waitGone waits until the agent shows no such pod.
+func (n *node) waitGone(timeout time.Duration, name string) {
+	n.t.Helper()
+	waitFor(n.t, timeout, "pod "+name+" to be gone", func() (string, bool) {
+		pods, err := n.agent.pods()
+		if err != nil {
+			return err.Error(), false
+		}
+		for i := range pods {
+			if pods[i].Name == name+"-"+n.hostname {
+				return describe(pods), false
+			}
+		}
+		return "", true
+	})
+}
+
+// running accepts a pod all of whose containers run.
+func running(pod *corev1.Pod) bool {
+	statuses := pod.Status.ContainerStatuses
+	if pod.Status.Phase != corev1.PodRunning || len(statuses) != len(pod.Spec.Containers) {
+		return false
+	}
+	for i := range statuses {
+		if statuses[i].State.Running == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// describe is what a failed wait reports of pods.
+func describe(pods []corev1.Pod) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d pods", len(pods))
+	for i := range pods {
+		st := &pods[i].Status
+		fmt.Fprintf(&b, "; %s %s %s", pods[i].Name, st.Phase, st.Reason)
+		for _, c := range append(st.InitContainerStatuses, st.ContainerStatuses...) {
+			state := "no state"
+			switch {
+			case c.State.Running != nil:
+				state = "running"
+			case c.State.Waiting != nil:
+				state = "waiting " + c.State.Waiting.Reason + " " + c.State.Waiting.Message
+			case c.State.Terminated != nil:
+				state = fmt.Sprintf("terminated %d %s", c.State.Terminated.ExitCode, c.State.Terminated.Reason)
+			}
+			fmt.Fprintf(&b, ", %s #%d %s", c.Name, c.RestartCount, state)
+		}
+	}
+	return b.String()
+}
+
+// containerStatus returns the status of one regular container.
+func containerStatus(t *testing.T, pod *corev1.Pod, name string) corev1.ContainerStatus {
+	t.Helper()
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("pod %s has no status of container %s", pod.Name, name)
+	return corev1.ContainerStatus{}
+}

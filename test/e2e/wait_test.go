@@ -1,0 +1,56 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+	"time"
+)
+
+// pollPeriod is how often a condition is looked at. It is the precision of what
+// the tests measure by looking.
+const pollPeriod = 50 * time.Millisecond
+
+// condition looks once. It returns what it saw, for the report, and whether that
+// is what is waited for.
+type condition func() (seen string, ok bool)
+
+// poll looks until cond is satisfied or the time is over, at once and at least
+// once. It returns what was seen last.
+func poll(timeout time.Duration, cond condition) (seen string, ok bool) {
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(pollPeriod)
+	defer tick.Stop()
+	for {
+		if seen, ok = cond(); ok {
+			return seen, true
+		}
+		select {
+		case <-deadline.C:
+			return seen, false
+		case <-tick.C:
+		}
+	}
+}
+
+// waitFor fails the test unless cond is satisfied in time.
+func waitFor(t *testing.T, timeout time.Duration, what string, cond condition) {
+	t.Helper()
+	if seen, ok := poll(timeout, cond); !ok {
+		t.Fatalf("waited %v for %s; last seen: %s", timeout, what, seen)
+	}
+}
+
+// stays fails the test as soon as cond is not satisfied, for as long as d. It is
+// for what must not happen: there is no event to wait for.
+func stays(t *testing.T, d time.Duration, what string, cond condition) {
+	t.Helper()
+	seen, changed := poll(d, func() (string, bool) {
+		seen, ok := cond()
+		return seen, !ok
+	})
+	if changed {
+		t.Fatalf("did not stay so: %s; seen: %s", what, seen)
+	}
+}

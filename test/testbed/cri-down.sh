@@ -1,0 +1,100 @@
+#!/bin/bash
+# Takes down a bed of cri-up.sh: its pods, containerd, shims, registry, mounts,
+# network namespaces, bridge and cgroups. Touches nothing that is not the bed's,
+# and ends processes by their number. Safe to run again, and after a crash of any
+# part at any point.
+#
+#   cri-down.sh [--purge] DIR      --purge also removes DIR
+#
+# Pods get KPBED_GRACE seconds (default 20) for the regular way; what is left then
+# is killed. Without --purge the next cri-up.sh is a reboot of the node: pods come
+# back as SANDBOX_NOTREADY, containers as EXITED with exit code 255.
+set -uo pipefail
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# finish PID ends a process: TERM, then KILL after 5 s.
+finish() {
+	kill "$1" 2>/dev/null
+	for _ in $(seq 50); do
+		grep -qs . "/proc/$1/cmdline" || return 0 # gone, or a zombie
+		sleep 0.1
+	done
+	kill -9 "$1" 2>/dev/null
+}
+
+# shims prints the bed's shims: processes with -address and the bed's socket.
+shims() {
+	local f
+	grep -lzsxF -- "$SOCK" /proc/[0-9]*/cmdline | while read -r f; do
+		grep -zqsxF -- -address "$f" || continue
+		f=${f#/proc/}
+		echo "${f%/cmdline}"
+	done
+}
+
+# stop_processes ends containerd and the registry, and then whatever containers
+# are left: the first process of each is a child of its shim, and takes the others
+# of its pid namespace with it. Containers are in cgroups and sessions of their
+# own, so nothing else would end them.
+stop_processes() {
+	local pid shims children
+	if pid=$(ours "$DIR/containerd.pid" "$DIR/config.toml"); then
+		timeout "${KPBED_GRACE:-20}" "$BED/bin/criprobe" -e "$SOCK" cleanup
+		finish "$pid"
+	fi
+	if pid=$(ours "$DIR/registry.pid" "$DIR/registry.addr"); then finish "$pid"; fi
+	for _ in 1 2 3; do
+		mapfile -t shims < <(shims)
+		[ ${#shims[@]} -gt 0 ] || break
+		mapfile -t children < <(pgrep -P "$(IFS=, && echo "${shims[*]}")")
+		kill -9 "${children[@]}" "${shims[@]}" 2>/dev/null
+		sleep 0.2
+	done
+}
+
+mounts() { awk -v dir="$DIR/" 'index($5, dir) == 1 {print $5}' /proc/self/mountinfo | sort -r; }
+
+# unmount goes deepest first, and again for mounts stacked on one place. Pod
+# network namespaces are mounts, and their veth pairs go with them.
+unmount() { for _ in 1 2 3; do mounts | xargs -r umount -l 2>/dev/null; done; }
+
+network() {
+	ip link del "$BRIDGE" 2>/dev/null
+	ip route del unreachable "$CIDR" metric 4000000 2>/dev/null
+	# Not while another bridge may need it.
+	if [ -s "$DIR/ip_forward" ] && [ -z "$(ip -o link show type bridge)" ]; then
+		cat "$DIR/ip_forward" >/proc/sys/net/ipv4/ip_forward
+	fi
+	find /var/lib/cni/results -maxdepth 1 -name "$NET-*" -delete 2>/dev/null
+}
+
+# cgroups removes the empty cgroups of the bed's parents: rmdir cannot remove one
+# that is in use. /k8s.io is where containerd puts pods that name no parent.
+cgroups() {
+	local parent
+	for parent in /sys/fs/cgroup/{kpbed,k8s.io} /sys/fs/cgroup/*/{kpbed,k8s.io}; do
+		[ ! -d "$parent" ] || find "$parent" -depth -type d -exec rmdir {} \; 2>/dev/null
+	done
+}
+
+PURGE=
+[ "${1:-}" != --purge ] || { PURGE=1 && shift; }
+DIR=${1:?usage: cri-down.sh [--purge] DIR}
+[ -d "$DIR" ] || { say "no $DIR" && exit 0; }
+DIR=$(cd "$DIR" && pwd -P)
+SOCK=$DIR/containerd.sock
+[ -e "$DIR/bed" ] || { say "$DIR is not a bed" && exit 1; }
+# shellcheck source=/dev/null
+. "$DIR/bed"
+
+stop_processes
+unmount
+network
+cgroups
+cd "$DIR" && rm -rf containerd.pid registry.pid registry.addr env ip_forward containerd.sock containerd.sock.ttrpc s cni/ipam
+rm -rf --one-file-system "$DIR/state"
+left=$(mounts | wc -l)
+[ "$left" = 0 ] || { say "$left mounts left under $DIR" && exit 1; }
+[ -z "$PURGE" ] || { cd / && rm -rf --one-file-system "$DIR"; }
+say "$DIR is down"

@@ -1,0 +1,247 @@
+#!/bin/bash
+# Brings up a real CRI runtime (containerd, runc, a CNI bridge) with a directory,
+# socket, pod network, images and registry of its own. Needs root, Debian's
+# packages, Go and the Go module proxy; no container engine and no image from
+# outside. Safe to run again: a bed that is up is left as it is, and one whose
+# containerd has died gets it back over the same state, pods included.
+#
+#   cri-up.sh [--dir DIR] [--bridge kpbed0] [--cidr 10.88.0.0/16]
+#             [--snapshotter overlayfs|native] [--cache DIR] [--prepare]
+#
+# Two beds at a time need different bridges and ranges. --prepare only fills the
+# cache. Prints NAME=VALUE lines, among them CRI_SOCKET; they are in DIR/env too.
+# Take the bed down with cri-down.sh DIR.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$here/lib.sh"
+
+CONTAINERD=v2.4.2
+DIR='' BRIDGE=kpbed0 CIDR=10.88.0.0/16 SNAPSHOTTER=overlayfs PREPARE=''
+CACHE=${KPBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kpbed}
+CNIBIN=/usr/lib/cni # where Debian's containernetworking-plugins are
+
+options() {
+	while [ $# -gt 0 ]; do
+		case $1 in
+		--prepare) PREPARE=1 && shift && continue ;;
+		--dir | --bridge | --cidr | --snapshotter | --cache) ;;
+		*) say "unknown option $1" && exit 2 ;;
+		esac
+		[ $# -gt 1 ] || { say "$1 needs a value" && exit 2; }
+		case $1 in
+		--dir) DIR=$2 ;;
+		--bridge) BRIDGE=$2 ;;
+		--cidr) CIDR=$2 ;;
+		--snapshotter) SNAPSHOTTER=$2 ;;
+		--cache) CACHE=$2 ;;
+		esac
+		shift 2
+	done
+	[ "$(id -u)" = 0 ] || { say "needs root" && exit 1; }
+	command -v go >/dev/null || { say "needs go in PATH" && exit 1; }
+}
+
+# packages installs those of Debian's packages that are missing.
+packages() {
+	local p missing=()
+	for p in busybox-static containernetworking-plugins iproute2 procps runc; do
+		dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	say "installing ${missing[*]}"
+	export DEBIAN_FRONTEND=noninteractive
+	local install=(apt-get install -y -qq --no-install-recommends "${missing[@]}")
+	# The package lists may be old or absent: a second try after an update.
+	"${install[@]}" >/dev/null 2>&1 || { apt-get update -qq && "${install[@]}" >/dev/null; }
+}
+
+# programs builds containerd into the cache, once a version, and the bed's own
+# programs and images, once a change of them.
+programs() {
+	local m=github.com/containerd/containerd/v2/cmd
+	CBIN=$CACHE/containerd-$CONTAINERD
+	export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
+	if [ ! -x "$CBIN/ctr" ]; then
+		say "building containerd $CONTAINERD (minutes, once)"
+		rm -rf "$CBIN.new"
+		GOBIN=$CBIN.new go install -trimpath -ldflags='-s -w' \
+			-tags 'no_btrfs no_zfs no_devmapper no_blockfile no_tracing' \
+			"$m/containerd@$CONTAINERD" "$m/containerd-shim-runc-v2@$CONTAINERD" "$m/ctr@$CONTAINERD"
+		mv "$CBIN.new" "$CBIN"
+	fi
+	local key
+	key=$(cd "$here/images" && cat build.sh go.mod go.sum ./*/*.go /bin/busybox | sha256sum | cut -c1-16)
+	BED=$CACHE/bed-$key
+	if [ ! -d "$BED" ]; then
+		say "building the bed's programs and images"
+		rm -rf "$BED.new"
+		"$here/images/build.sh" "$BED.new"
+		mv "$BED.new" "$BED"
+	fi
+}
+
+# directory makes DIR and records first of all what cri-down.sh must know, so
+# that a crash at any later point can be cleaned up after.
+directory() {
+	if [ -z "$DIR" ] || [ ! -e "$DIR/bed" ]; then
+		! ip link show "$BRIDGE" >/dev/null 2>&1 ||
+			{ say "bridge $BRIDGE is there already: another bed's? Give --bridge and --cidr" && exit 1; }
+	fi
+	[ -n "$DIR" ] || DIR=$(mktemp -d /tmp/kpbed.XXXXXX)
+	mkdir -p "$DIR"
+	DIR=$(cd "$DIR" && pwd -P)
+	# A unix socket's path has at most 107 bytes, and that of a shim is DIR/s/
+	# and 64 digits.
+	[ ${#DIR} -le 36 ] || { say "longer than 36 characters: $DIR" && exit 1; }
+	SOCK=$DIR/containerd.sock
+	if [ ! -e "$DIR/bed" ]; then
+		# The CNI result cache is outside of DIR and shared by all beds, by
+		# network name.
+		NET=kpbed-$(printf %s "$DIR" | sha256sum | cut -c1-8)
+		printf '%s=%q\n' BRIDGE "$BRIDGE" CIDR "$CIDR" NET "$NET" BED "$BED" >"$DIR/bed"
+	fi
+	# A bed keeps the network and the programs that it began with.
+	# shellcheck source=/dev/null
+	. "$DIR/bed"
+	chmod 711 "$DIR" # containers of any user pass through it
+	mkdir -p "$DIR"/{root,state,opt,nri,s,log,cni/net.d,cni/ipam,certs.d/_default}
+}
+
+up() { ours "$DIR/containerd.pid" "$DIR/config.toml" >/dev/null && [ -e "$DIR/env" ] && timeout 10 "$BED/bin/criprobe" -e "$SOCK" wait; }
+
+# configuration writes what containerd reads. Why the less usual settings:
+# - version 3 is read by every containerd 2.x; imports = [] keeps it from reading
+#   files outside of DIR.
+# - restrict_oom_score_adj: root may lack CAP_SYS_RESOURCE, as in a container, and
+#   then lowering oom_score_adj is refused, which sandboxes ask for (-998): every
+#   RunPodSandbox would fail with "can't get final child's PID from pipe: EOF".
+#   With it containerd clamps negative values to its own.
+# - netns_mounts_under_state_dir, shim socket_dir and runc's Root are shared by
+#   all containerds of a machine otherwise.
+# - stats_collect_period: seconds; the default of 10 is long for a test.
+configuration() {
+	cat >"$DIR/config.toml" <<C
+version = 3
+root = "$DIR/root"
+state = "$DIR/state"
+imports = []
+[grpc]
+  address = "$SOCK"
+[debug]
+  level = "info"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "$DIR/opt"
+[plugins."io.containerd.nri.v1.nri"]
+  socket_path = "$DIR/nri/nri.sock"
+  plugin_path = "$DIR/nri/plugins"
+  plugin_config_path = "$DIR/nri/conf.d"
+[plugins."io.containerd.shim.v1.manager"]
+  socket_dir = "$DIR/s"
+[plugins."io.containerd.image-verifier.v1.bindir"]
+  bin_dir = "$DIR/opt/image-verifier"
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "$SNAPSHOTTER"
+  stats_collect_period = 1
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "kubeparts.test/pause:1"
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = "$DIR/certs.d"
+[plugins."io.containerd.cri.v1.runtime"]
+  netns_mounts_under_state_dir = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["$CNIBIN"]
+    conf_dir = "$DIR/cni/net.d"
+  [plugins."io.containerd.cri.v1.runtime".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+        BinaryName = "$(command -v runc)"
+        Root = "$DIR/state/runc"
+        SystemdCgroup = false
+C
+	# Debian's plugins are of 1.1 and know no later cniVersion. No masquerading
+	# and no default route: pods reach each other and the host, nothing else.
+	cat >"$DIR/cni/net.d/10-kpbed.conflist" <<C
+{
+  "cniVersion": "1.0.0",
+  "name": "$NET",
+  "plugins": [
+    {"type": "bridge", "bridge": "$BRIDGE", "isGateway": true, "ipMasq": false, "hairpinMode": true,
+     "ipam": {"type": "host-local", "dataDir": "$DIR/cni/ipam", "ranges": [[{"subnet": "$CIDR"}]]}}
+  ]
+}
+C
+}
+
+network() {
+	# The bridge plugin turns forwarding on; cri-down.sh puts the old value back.
+	[ -e "$DIR/ip_forward" ] || cat /proc/sys/net/ipv4/ip_forward >"$DIR/ip_forward"
+	# Keeps packets for a pod that is gone from leaving by the default route when
+	# the bridge is gone too.
+	ip route replace unreachable "$CIDR" metric 4000000
+}
+
+start_containerd() {
+	rm -f "$SOCK" "$SOCK.ttrpc"
+	# The shim is looked up in PATH. setsid: it shall outlive our terminal.
+	PATH=$CBIN:$PATH setsid "$CBIN/containerd" -c "$DIR/config.toml" </dev/null >>"$DIR/log/containerd.log" 2>&1 &
+	echo $! >"$DIR/containerd.pid"
+	"$BED/bin/criprobe" -e "$SOCK" wait || { tail -20 "$DIR/log/containerd.log" >&2 && exit 1; }
+}
+
+import_images() {
+	local tar
+	[ ! -e "$DIR/imported" ] || return 0
+	for tar in "$BED"/images/*.tar; do
+		"$CBIN/ctr" -a "$SOCK" -n k8s.io images import "$tar" >>"$DIR/log/import.log" 2>&1 ||
+			{ tail -5 "$DIR/log/import.log" >&2 && exit 1; }
+	done
+	touch "$DIR/imported"
+}
+
+# registry serves all images, and those of images/pull only there. Every pull,
+# whatever host its reference names, goes to it: containerd 2.x sends a pull for
+# an unknown host to the server of _default. So nobody outside is ever asked.
+registry() {
+	if ! ours "$DIR/registry.pid" "$DIR/registry.addr" >/dev/null; then
+		rm -f "$DIR/registry.addr"
+		setsid "$BED/bin/registry" -dir "$BED/images" -addr-file "$DIR/registry.addr" </dev/null >>"$DIR/log/registry.log" 2>&1 &
+		echo $! >"$DIR/registry.pid"
+		for _ in $(seq 100); do [ -s "$DIR/registry.addr" ] && break; sleep 0.05; done
+	fi
+	REGISTRY=$(cat "$DIR/registry.addr")
+	printf 'server = "http://%s"\n[host."http://%s"]\n  capabilities = ["pull", "resolve"]\n' \
+		"$REGISTRY" "$REGISTRY" >"$DIR/certs.d/_default/hosts.toml"
+}
+
+environment() {
+	printf '%s=%s\n' KPBED_DIR "$DIR" KPBED_BRIDGE "$BRIDGE" KPBED_CIDR "$CIDR" KPBED_REGISTRY "$REGISTRY" \
+		KPBED_PROBE "$BED/bin/criprobe" KPBED_CTR "$CBIN/ctr" KPBED_PID "$(cat "$DIR/containerd.pid")" \
+		CRI_SOCKET "$SOCK" >"$DIR/env.new"
+	mv "$DIR/env.new" "$DIR/env"
+}
+
+options "$@"
+# One at a time: apt, the cache and the search for a free bridge are shared.
+mkdir -p "$CACHE"
+exec 9>"$CACHE/lock"
+flock 9
+packages
+programs
+[ -z "$PREPARE" ] || { say "cache ready: $CACHE" && exit 0; }
+directory
+exec 9>&- # or containerd would hold the lock
+if up; then
+	say "already up"
+else
+	configuration
+	network
+	start_containerd
+	import_images
+	registry
+	environment
+fi
+cat "$DIR/env"

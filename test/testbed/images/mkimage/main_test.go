@@ -1,0 +1,67 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSameInputIsTheSameBytes(t *testing.T) {
+	var first []byte
+	for range 3 {
+		out := filepath.Join(t.TempDir(), "image.tar")
+		args := []string{"-o", out, "-name", "kubeparts.test/x:1", "-file", os.Args[0] + ":/bin/x", "-link", "/bin/y=x", "-dir", "/tmp:1777"}
+		if err := run(args); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = data
+		}
+		if !bytes.Equal(first, data) {
+			t.Fatal("two runs gave different bytes")
+		}
+	}
+}
+
+func TestLayerHoldsParentsBeforeChildren(t *testing.T) {
+	files := layer{}
+	if err := files.addText("/a/b/c=text"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := files.tar()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for r := tar.NewReader(bytes.NewReader(data)); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, header.Name)
+	}
+	if want := []string{"a/", "a/b/", "a/b/c"}; !slices.Equal(names, want) {
+		t.Fatalf("got %v, want %v", names, want)
+	}
+}
+
+func TestWrongCallsAreRefused(t *testing.T) {
+	for _, args := range []string{"-o x", "-o x -name n -file missing", "-o x -name n -dir /tmp:9", "-o x -name n -link y"} {
+		if err := run(strings.Fields(args)); err == nil {
+			t.Errorf("%q was taken", args)
+		}
+	}
+}

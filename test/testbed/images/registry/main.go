@@ -1,0 +1,50 @@
+// Command registry serves image-layout tars, read only, as an image registry on a
+// loopback address, so that a pull is a real one.
+//
+//	registry -dir /path/with/tars -addr-file FILE
+//
+// It serves the tars below -dir under their names without the registry host:
+// kubeparts.test/busybox:1 as busybox:1, whatever host the client means to talk
+// to. Its address, of a free port, is written to -addr-file.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+func main() {
+	dir := flag.String("dir", ".", "directory with image-layout tars")
+	addrFile := flag.String("addr-file", "", "file for the address")
+	flag.Parse()
+	if err := run(*dir, *addrFile); err != nil {
+		fmt.Fprintln(os.Stderr, "registry:", err)
+		os.Exit(1)
+	}
+}
+
+func run(dir, addrFile string) error {
+	c, err := load(dir)
+	if err != nil {
+		return err
+	}
+	log.Printf("%d blobs, tags %v", len(c.blobs), c.tags)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	// Written beside and renamed: whoever waits for the file finds it whole.
+	if err := os.WriteFile(addrFile+".new", []byte(listener.Addr().String()+"\n"), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(addrFile+".new", addrFile); err != nil {
+		return err
+	}
+	server := &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second}
+	return server.Serve(listener)
+}
