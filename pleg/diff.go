@@ -1,6 +1,8 @@
 package pleg
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -129,8 +131,8 @@ func (l *listing) prepare(start int) {
 		if l.index == nil {
 			l.index = make(map[string]int, len(l.objects))
 		}
-		for i := len(l.objects) - 1; i >= 0; i-- { // the first of a repeated id wins
-			l.index[l.objects[i].id] = i
+		for i, o := range slices.Backward(l.objects) { // the first of a repeated id wins
+			l.index[o.id] = i
 		}
 	}
 	if cap(l.seen) < len(l.objects) {

@@ -36,30 +36,30 @@ func (l *listing) read(sandboxes []*runtimeapi.PodSandbox, containers []*runtime
 		o := object{id: b.GetId(), sandbox: true, state: sandboxState(b.GetState())}
 		if !l.recall(&o, before) {
 			o.pod, o.unlabelled = sandboxPod(b), crilabels.UID(b.GetLabels()) == ""
-			if o.id == "" || o.pod == "" || !matches(b.GetLabels(), labels) {
+			if !o.known() || !matches(b.GetLabels(), labels) {
 				continue
 			}
 		}
 		l.objects = append(l.objects, o)
 	}
-	var pods map[string]types.UID // by sandbox id, made when needed
+	pods := podIndex{sandboxes: sandboxes}
 	for _, c := range containers {
 		o := object{id: c.GetId(), state: containerState(c.GetState())}
 		if !l.recall(&o, before) {
 			o.pod, o.box = crilabels.UID(c.GetLabels()), c.GetPodSandboxId()
 			if o.unlabelled = o.pod == ""; o.unlabelled {
-				if pods == nil {
-					pods = podsBySandbox(sandboxes)
-				}
-				o.pod = pods[c.GetPodSandboxId()]
+				o.pod = pods.of(o.box)
 			}
-			if o.id == "" || o.pod == "" || !matches(c.GetLabels(), labels) {
+			if !o.known() || !matches(c.GetLabels(), labels) {
 				continue
 			}
 		}
 		l.objects = append(l.objects, o)
 	}
 }
+
+// known says whether the object can be told from others and belongs to a pod.
+func (o *object) known() bool { return o.id != "" && o.pod != "" }
 
 // recall completes o from the object at the same place before, if that is the
 // same one: neither pod nor labels of an object change. The old id replaces the
@@ -77,13 +77,21 @@ func (l *listing) recall(o *object, before *listing) bool {
 	return true
 }
 
-// podsBySandbox serves the containers that carry no pod UID themselves.
-func podsBySandbox(sandboxes []*runtimeapi.PodSandbox) map[string]types.UID {
-	pods := make(map[string]types.UID, len(sandboxes))
-	for _, b := range sandboxes {
-		pods[b.GetId()] = sandboxPod(b)
+// podIndex tells the pods of containers that carry no pod UID themselves. It is
+// made when first asked: most runtimes never have one.
+type podIndex struct {
+	sandboxes []*runtimeapi.PodSandbox
+	pods      map[string]types.UID // by sandbox id
+}
+
+func (p *podIndex) of(sandbox string) types.UID {
+	if p.pods == nil {
+		p.pods = make(map[string]types.UID, len(p.sandboxes))
+		for _, b := range p.sandboxes {
+			p.pods[b.GetId()] = sandboxPod(b)
+		}
 	}
-	return pods
+	return p.pods[sandbox]
 }
 
 func sandboxPod(b *runtimeapi.PodSandbox) types.UID {

@@ -82,12 +82,12 @@ func (p *pool) start() {
 			return
 		}
 		p.running++
-		go p.run(j)
+		go p.run(j.pass.ctx, j)
 	}
 }
 
-func (p *pool) run(j *job) {
-	ctx, cancel := context.WithTimeout(j.pass.ctx, p.timeout)
+func (p *pool) run(ctx context.Context, j *job) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	if j.err = ctx.Err(); j.err == nil {
 		j.found, j.err = j.with.inspect(ctx, j.record.uid, j.objects)

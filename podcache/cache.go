@@ -280,7 +280,7 @@ func (c *Cache) forget() {
 		switch e := c.entries[uid]; {
 		case !e.absent:
 			delete(c.absent, uid)
-		case !e.hold && !(e.known && c.global.Before(e.fresh)):
+		case !e.hold && (!e.known || !c.global.Before(e.fresh)):
 			delete(c.absent, uid)
 			delete(c.entries, uid)
 		}

@@ -93,11 +93,15 @@ func TestReadyAsksReadinessGates(t *testing.T) {
 		"open":    {[]corev1.PodConditionType{"a"}, []corev1.PodCondition{{Type: "a", Status: "True"}}, "True", "", ""},
 		"missing": {[]corev1.PodConditionType{"a"}, nil, "False", shut, `corresponding condition of pod readiness gate "a" does not exist.`},
 		"shut": {
-			[]corev1.PodConditionType{"a"}, []corev1.PodCondition{{Type: "a", Status: "False"}}, "False", shut,
+			[]corev1.PodConditionType{"a"},
+			[]corev1.PodCondition{{Type: "a", Status: "False"}},
+			"False", shut,
 			`the status of pod readiness gate "a" is not "True", but False`,
 		},
 		"both": {
-			[]corev1.PodConditionType{"a", "b"}, []corev1.PodCondition{{Type: "b", Status: "Unknown"}}, "False", shut,
+			[]corev1.PodConditionType{"a", "b"},
+			[]corev1.PodCondition{{Type: "b", Status: "Unknown"}},
+			"False", shut,
 			`corresponding condition of pod readiness gate "a" does not exist., the status of pod readiness gate "b" is not "True", but Unknown`,
 		},
 	} {

@@ -102,12 +102,12 @@ func stateWord(s corev1.ContainerState) string {
 
 func stateOf(t *testing.T, w string) corev1.ContainerState {
 	t.Helper()
-	switch {
-	case w == "running":
+	switch w {
+	case "running":
 		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-	case w == "waiting":
+	case "waiting":
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
-	case w == "":
+	case "":
 		return corev1.ContainerState{}
 	default:
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: number(t, w[len("exit"):])}}
@@ -215,19 +215,23 @@ func TestInitSidecarAndEphemeralContainers(t *testing.T) {
 		"nothing yet": {nil, nil, "waiting:PodInitializing", "waiting:PodInitializing", "waiting:PodInitializing", "waiting:PodInitializing"},
 		"init runs":   {cs{container("i", "1", running, 0)}, nil, "running", "waiting:PodInitializing", "waiting:PodInitializing", "waiting:PodInitializing"},
 		"init removed after it had done its work": {
-			cs{container("a", "1", running, 0)}, backOff,
+			cs{container("a", "1", running, 0)},
+			backOff,
 			"exit0:Completed", "waiting:b", "running", "waiting:b",
 		},
 		"a regular container of unknown state proves nothing": {
-			cs{container("a", "1", unknown, 0)}, nil,
+			cs{container("a", "1", unknown, 0)},
+			nil,
 			"waiting:PodInitializing", "waiting:PodInitializing", "waiting:", "waiting:PodInitializing",
 		},
 		"all failed": {
-			cs{container("i", "1", exited, 1), container("s", "1", exited, 1), container("a", "1", exited, 1), container("e", "1", exited, 1)}, backOff,
+			cs{container("i", "1", exited, 1), container("s", "1", exited, 1), container("a", "1", exited, 1), container("e", "1", exited, 1)},
+			backOff,
 			"waiting:b after exit1:", "waiting:b after exit1:", "waiting:b after exit1:", "exit1:",
 		},
 		"all succeeded": {
-			cs{container("i", "1", exited, 0), container("s", "1", exited, 0), container("a", "1", exited, 0), container("e", "1", exited, 0)}, backOff,
+			cs{container("i", "1", exited, 0), container("s", "1", exited, 0), container("a", "1", exited, 0), container("e", "1", exited, 0)},
+			backOff,
 			"exit0:", "waiting:b after exit0:", "waiting:b after exit0:", "exit0:",
 		},
 	} {

@@ -147,7 +147,8 @@ func TestConditionsOfOthersAndOfEventsAreKept(t *testing.T) {
 	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "gate"}}
 	pod.Status.Conditions = []corev1.PodCondition{
 		{Type: "gate", Status: "True", LastTransitionTime: metav1.Time{Time: at(-9)}},
-		{Type: corev1.PodReady, Status: "False"}, {Type: corev1.DisruptionTarget, Status: "False"},
+		{Type: corev1.PodReady, Status: "False"},
+		{Type: corev1.DisruptionTarget, Status: "False"},
 	}
 	previous := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 		{Type: "gate", Status: "False"},
@@ -238,7 +239,9 @@ func inputs() map[string]status.Input {
 	odd := &podcache.Status{
 		Sandboxes: []*runtimeapi.PodSandboxStatus{{State: runtimeapi.PodSandboxState_SANDBOX_READY}, nil},
 		Containers: []*runtimeapi.ContainerStatus{
-			nil, {}, {Metadata: &runtimeapi.ContainerMetadata{Name: "a", Attempt: 1 << 31}, State: 99},
+			nil,
+			{},
+			{Metadata: &runtimeapi.ContainerMetadata{Name: "a", Attempt: 1 << 31}, State: 99},
 			{Metadata: &runtimeapi.ContainerMetadata{Name: "b"}, User: &runtimeapi.ContainerUser{}, State: runtimeapi.ContainerState_CONTAINER_EXITED},
 		},
 	}

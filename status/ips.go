@@ -2,6 +2,7 @@ package status
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -24,7 +25,7 @@ func setIPs(s, old *corev1.PodStatus, in *Input) {
 		}
 	}
 	if in.Pod.Spec.HostNetwork {
-		ips = append(ips[:len(ips):len(ips)], node...)
+		ips = append(slices.Clip(ips), node...)
 		ips = families(ips, ips)
 	} else {
 		ips = families(ips, in.NodeIPs)

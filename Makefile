@@ -1,0 +1,63 @@
+GO           ?= go
+LINT_VERSION := v2.15.0
+FUZZTIME     ?= 20s
+BENCHTIME    ?= 1x
+MIN_COVER    ?= 85
+
+# The linter is a program of its own, kept out of go.mod and built once per version.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
+LINT  := $(CACHE)/golangci-lint
+
+.PHONY: help test race lint fmt generate golden fuzz bench cover e2e run ci
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+
+test: ## all tests: needs Go only, no root, no network beyond modules
+	$(GO) test ./...
+
+race: ## all tests under the race detector, in random order (needs a C compiler)
+	$(GO) test -race -shuffle=on ./...
+
+lint: $(LINT) ## lint and formatting, with the pinned golangci-lint
+	$(LINT) run ./...
+
+fmt: $(LINT) ## format all code (gofumpt, gci)
+	$(LINT) fmt
+
+generate: ## run go generate
+	$(GO) generate ./...
+
+golden: ## rewrite golden files and the weight table; read the diff
+	@grep -rl --include='*_test.go' --exclude-dir=testdata '"github.com/cockroachdb/datadriven"' . | \
+	xargs -rn1 dirname | sort -u | xargs -r sh -c '$(GO) test -count=1 "$$@" -args -rewrite' golden
+
+fuzz: ## run every fuzzer for FUZZTIME (20s) each
+	@grep -rHo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*' . | \
+	sed 's|/[^/]*:func | |' | sort | while read -r dir name; do \
+		echo "== $$dir $$name"; \
+		$(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "$$dir" </dev/null || exit 1; \
+	done
+
+bench: ## run every benchmark once, or for BENCHTIME (say 1s)
+	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...
+
+cover: ## statement coverage per package; below MIN_COVER (85) percent fails, examples exempt
+	@out=$$($(GO) test -cover ./...) || { echo "$$out"; exit 1; }; \
+	echo "$$out" | sed -nE 's/^(ok)?[[:space:]]+([^[:space:]]+)[[:space:]].*coverage: ([0-9.]+)%.*/\3 \2/p' | \
+	awk -v min=$(MIN_COVER) ' \
+		$$1 + 0 < min && $$2 !~ /\/examples\// { note = "  below " min; bad = 1 } \
+		{ printf "%6s%%  %s%s\n", $$1, $$2, note; note = "" } \
+		END { exit bad }'
+
+e2e: ## real pods on a real containerd that it installs and starts: root on Debian
+	$(GO) test -tags e2e -count=1 -timeout 15m -parallel 4 -v ./test/e2e
+
+run: ## run the example agent on an in-process runtime
+	$(GO) run ./examples/minimal-agent
+
+ci: ## everything a change must pass
+	.ci/run
+
+$(LINT):
+	GOBIN=$(CACHE) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)

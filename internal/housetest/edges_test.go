@@ -1,0 +1,153 @@
+package housetest
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// edges are the packages of this module and which others of it each may import.
+// What every package may import besides is in [mayImport]. A package that does
+// not exist yet may be in the table already.
+func edges() map[string][]string {
+	return map[string][]string{
+		"podcache":               {},
+		"pleg":                   {"podcache"},
+		"podmanager":             {"lifecycle/podspec"},
+		"podmanager/podsource":   {},
+		"lifecycle":              {"lifecycle/podspec"},
+		"lifecycle/podspec":      {},
+		"lifecycle/podworker":    {"lifecycle", "lifecycle/podspec", "podcache"},
+		"lifecycle/podrunner":    {"lifecycle", "lifecycle/podspec", "lifecycle/podworker", "podcache"},
+		"prober":                 {"lifecycle/podspec"},
+		"status":                 {"podcache", "lifecycle/podspec"},
+		"eviction":               {"lifecycle", "lifecycle/podspec"},
+		"eviction/nodestats":     {},
+		"imagegc":                {},
+		"containergc":            {},
+		"oomwatch":               {},
+		"fakecri":                {},
+		"internal/loop":          {},
+		"internal/crilabels":     {},
+		"internal/housetest":     {},
+		"examples/minimal-agent": {"*"},
+	}
+}
+
+// mayImport says whether a file in dir may import the package in target.
+func mayImport(dir, target string, test bool) bool {
+	allowed := edges()[dir]
+	switch {
+	case dir == target, within(dir, "test"), within(dir, "examples"):
+		return true
+	case target == "internal/housetest":
+		return false
+	case within(target, "internal"):
+		return true
+	case test && target == "fakecri":
+		return true
+	default:
+		return slices.Contains(allowed, target)
+	}
+}
+
+// checkEdges finds imports between our packages that the table does not allow,
+// and packages that it does not know.
+func checkEdges(m *module) (found []finding) {
+	table, reported := edges(), map[string]bool{}
+	for _, s := range m.sources {
+		dir := s.dir()
+		if _, ok := table[dir]; !ok && !reported[dir] && !within(dir, "test") && !s.isExample() {
+			reported[dir] = true
+			found = append(found, m.findingAt(s.file.Package,
+				"package %s is not in the table in edges_test.go: add it with its edges", dir))
+		}
+		for _, spec := range s.file.Imports {
+			target, ok := ours(importPath(spec.Path.Value))
+			if ok && !mayImport(dir, target, s.isTest()) {
+				found = append(found, m.findingAt(spec.Pos(),
+					"%s must not import %s: declare an interface here and join the two in examples", dir, target))
+			}
+		}
+	}
+	return found
+}
+
+// A denial keeps a dependency, and everything below it, out.
+type denial struct{ prefix, instead string }
+
+// deniedAlways are what nothing in this module may import, tests included.
+func deniedAlways() []denial {
+	return []denial{
+		{"k8s.io/client-go", "declare the narrow interface that you call"},
+		{"k8s.io/component-base", "no feature gates, no metrics globals"},
+		{"k8s.io/klog", "log through Config.Logger"},
+		{"k8s.io/kubernetes", "it is not a library"},
+		{"github.com/prometheus", "export through Observer"},
+		{"github.com/google/cadvisor", "statistics are injected"},
+	}
+}
+
+// deniedInCode are what only tests may import.
+func deniedInCode() []denial {
+	return []denial{
+		{"testing", "tests only"},
+		{"github.com/stretchr/testify", "tests only"},
+		{"github.com/cockroachdb/datadriven", "tests only"},
+		{"go.uber.org/mock", "tests only"},
+		{"go.uber.org/goleak", "tests only"},
+		{"k8s.io/utils/clock/testing", "tests only"},
+		{"k8s.io/cri-api/pkg/apis/testing", "tests only"},
+	}
+}
+
+// checkDenied finds imports that our own files must not have.
+func checkDenied(m *module) (found []finding) {
+	for _, s := range m.sources {
+		denied := deniedAlways()
+		if !s.isTest() {
+			denied = append(denied, deniedInCode()...)
+		}
+		for _, spec := range s.file.Imports {
+			for _, d := range denied {
+				if within(importPath(spec.Path.Value), d.prefix) {
+					found = append(found, m.findingAt(spec.Pos(), "import of %s: %s", d.prefix, d.instead))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// criFree are the packages whose users need not link the CRI messages.
+func criFree() []string {
+	return []string{
+		"eviction", "lifecycle", "lifecycle/podspec", "podmanager", "podmanager/podsource", "prober",
+	}
+}
+
+// checkCRIFree finds packages that link CRI messages, directly or through others,
+// and should not.
+func checkCRIFree(m *module) (found []finding) {
+	for _, p := range m.listed {
+		dir, ok := ours(p.ImportPath)
+		if !ok || !slices.Contains(criFree(), dir) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if strings.HasPrefix(dep, "k8s.io/cri-api/") {
+				found = append(found, finding{dir, 1, "links " + dep + ": take plain types instead"})
+			}
+		}
+	}
+	return found
+}
+
+// importPath strips the quotes of an import.
+func importPath(quoted string) string {
+	p, err := strconv.Unquote(quoted)
+	if err != nil {
+		return quoted // the parser refuses this
+	}
+	return p
+}

@@ -1,0 +1,173 @@
+package housetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// modulePath is the path of this module.
+const modulePath = "github.com/kubeparts/kubeparts"
+
+// A module is what the checks look at: every file of the tree, and what the go
+// command says about the packages.
+type module struct {
+	fset    *token.FileSet
+	sources []source // Go files of this module, for all systems and build tags
+	texts   []text   // all text files, those of nested modules too
+	listed  []listed // what is linked on linux/amd64, ours and everybody's
+}
+
+// A source is one Go file. Its path is relative to the module, with slashes.
+type source struct {
+	path  string
+	file  *ast.File
+	lines int
+}
+
+// A text is one file that people read.
+type text struct {
+	path string
+	data []byte
+}
+
+// listed is what `go list -deps -json` says about a package.
+type listed struct {
+	ImportPath string
+	Standard   bool
+	Deps       []string // transitive
+	Module     *struct{ Path string }
+}
+
+func (s source) dir() string { return path.Dir(s.path) }
+
+// isTest says whether s is never part of what users link.
+func (s source) isTest() bool {
+	return strings.HasSuffix(s.path, "_test.go") || within(s.dir(), "test")
+}
+
+// isExample says whether s is part of a program that shows the packages.
+func (s source) isExample() bool { return within(s.dir(), "examples") }
+
+// isPublic says whether users import the package in dir.
+func isPublic(dir string) bool {
+	return !within(dir, "internal") && !within(dir, "examples") && !within(dir, "test")
+}
+
+// within says whether dir is top or below it.
+func within(dir, top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") }
+
+// load reads the module at root.
+func load(root string) (*module, error) {
+	m := &module{fset: token.NewFileSet()}
+	if err := m.walk(root); err != nil {
+		return nil, err
+	}
+	listed, err := goList(root)
+	if err != nil {
+		return nil, err
+	}
+	m.listed = listed
+	return m, nil
+}
+
+func (m *module) walk(root string) error {
+	nested := []string(nil)
+	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		switch {
+		case rel == ".":
+			return nil
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".ci":
+			return fs.SkipDir // version control and editors
+		case entry.IsDir():
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil {
+				nested = append(nested, rel)
+			}
+			return nil
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		data, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // an editor's temporary file
+		}
+		if err != nil {
+			return err
+		}
+		return m.add(rel, data, nested)
+	})
+}
+
+// add takes in one file. Go files of nested modules and of test data are text
+// only: the go command does not build them here.
+func (m *module) add(name string, data []byte, nested []string) error {
+	if bytes.IndexByte(data, 0) >= 0 {
+		return nil
+	}
+	m.texts = append(m.texts, text{name, data})
+	if path.Ext(name) != ".go" || strings.Contains("/"+name, "/testdata/") {
+		return nil
+	}
+	for _, dir := range nested {
+		if within(name, dir) {
+			return nil
+		}
+	}
+	file, err := parser.ParseFile(m.fset, name, data, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	m.sources = append(m.sources, source{name, file, bytes.Count(data, []byte("\n"))})
+	return nil
+}
+
+// goList asks the go command once for all packages and all that they link. The
+// target is fixed, so that the answer is the same on every machine.
+func goList(root string) ([]listed, error) {
+	cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Standard,Deps,Module", "./...")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w: %s", err, stderr.String())
+	}
+	var all []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		all = append(all, p)
+	}
+}
+
+// ours returns the directory of one of this module's packages.
+func ours(importPath string) (dir string, ok bool) {
+	if importPath == modulePath {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, modulePath+"/")
+}

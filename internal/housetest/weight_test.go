@@ -1,0 +1,85 @@
+package housetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// The most that a package for users may link.
+const (
+	maxPackages = 180
+	maxModules  = 25
+)
+
+// A weight is what somebody links who imports one of our packages, outside the
+// standard library and this module.
+type weight struct {
+	dir               string
+	packages, modules int
+}
+
+// weigh returns the weights of all packages that users import or run, by name.
+func weigh(all []listed) (weights []weight) {
+	byPath := make(map[string]listed, len(all))
+	for _, p := range all {
+		byPath[p.ImportPath] = p
+	}
+	for _, p := range all {
+		dir, ok := ours(p.ImportPath)
+		if !ok || within(dir, "internal") || within(dir, "test") {
+			continue
+		}
+		w, modules := weight{dir: dir}, map[string]bool{}
+		for _, dep := range p.Deps {
+			d := byPath[dep]
+			if d.Module == nil || d.Standard || d.Module.Path == modulePath {
+				continue
+			}
+			w.packages++
+			modules[d.Module.Path] = true
+		}
+		w.modules = len(modules)
+		weights = append(weights, w)
+	}
+	slices.SortFunc(weights, func(a, b weight) int { return cmp.Compare(a.dir, b.dir) })
+	return weights
+}
+
+// checkCeiling finds packages for users that are too heavy to be parts.
+func checkCeiling(m *module) (found []finding) {
+	for _, w := range weigh(m.listed) {
+		if isPublic(w.dir) && (w.packages > maxPackages || w.modules > maxModules) {
+			found = append(found, finding{w.dir, 1, fmt.Sprintf(
+				"links %d packages of %d modules, at most %d and %d: `go mod why` tells through what",
+				w.packages, w.modules, maxPackages, maxModules)})
+		}
+	}
+	return found
+}
+
+// table prints weights as they are checked in.
+func table(weights []weight) string {
+	var b strings.Builder
+	for _, w := range weights {
+		fmt.Fprintf(&b, "%-28s %4d %3d\n", w.dir, w.packages, w.modules)
+	}
+	return b.String()
+}
+
+// compareWeights holds the weights against the checked-in table. Where a change
+// of them is meant, `make golden` writes it.
+func compareWeights(t *testing.T, m *module) {
+	t.Helper()
+	datadriven.RunTest(t, "testdata/weight.txt", func(t *testing.T, d *datadriven.TestData) string {
+		t.Helper()
+		if d.Cmd != "weight" {
+			d.Fatalf(t, "no such command")
+		}
+		return table(weigh(m.listed))
+	})
+}

@@ -1,0 +1,46 @@
+package housetest
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A word is something that no committed file says.
+type word struct {
+	pattern *regexp.Regexp
+	instead string
+}
+
+// words are written so that none of them matches itself.
+func words() []word {
+	return []word{
+		{regexp.MustCompile(`(?:^|[^.\w])TO(?:DO)\b(?:[:( ]|$)|\bFIX(?:ME)\b`), "unfinished: finish it, or file an issue"},
+		{regexp.MustCompile(`(?:^|[^\w.})*])/(?:work|farm|root)/`), "a path of one machine: take it from a flag or a variable"},
+		{
+			regexp.MustCompile(`https?://(?:proxy|registry|deb|ftp|security)\.|\b(?:proxy|sum|registry|deb|security)\.(?:golang|npmjs|debian)\.org`),
+			"a package registry's host: leave it to the configured client",
+		},
+		{regexp.MustCompile(`\bshared/(?:facts|testbed)|\.\./shared\b|\bfacts/[a-z-]+\.md`), "a file outside this repository: say it here"},
+	}
+}
+
+// checkWords finds text that must not be committed. The scripts that prove this
+// check are the one place where it may stand.
+func checkWords(m *module) (found []finding) {
+	rules := words()
+	for _, file := range m.texts {
+		if within(file.path, "internal/housetest/testdata/checks") {
+			continue
+		}
+		n := 0
+		for line := range strings.Lines(string(file.data)) {
+			n++
+			for _, w := range rules {
+				if hit := w.pattern.FindString(strings.TrimSpace(line)); hit != "" {
+					found = append(found, finding{file.path, n, strings.Trim(hit, ` :("'=`) + ": " + w.instead})
+				}
+			}
+		}
+	}
+	return found
+}
