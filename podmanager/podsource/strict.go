@@ -3,6 +3,7 @@ package podsource
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
@@ -113,9 +114,7 @@ func (c *checker) fieldsOf(t reflect.Type) map[string]reflect.Type {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Anonymous && name == "":
-			for name, inner := range c.fieldsOf(f.Type) {
-				fields[name] = inner
-			}
+			maps.Copy(fields, c.fieldsOf(f.Type))
 		case name != "" && name != "-":
 			fields[name] = f.Type
 		}

@@ -205,7 +205,7 @@ func (v *validator) probe(at *field.Path, p *corev1.Probe, once bool) {
 	if p == nil {
 		return
 	}
-	v.handler(at, p.Exec, p.HTTPGet, p.TCPSocket, p.GRPC, nil)
+	v.handler(at, &corev1.LifecycleHandler{Exec: p.Exec, HTTPGet: p.HTTPGet, TCPSocket: p.TCPSocket}, p.GRPC)
 	between(v, at.Child("initialDelaySeconds"), &p.InitialDelaySeconds, 0, math.MaxInt32)
 	between(v, at.Child("timeoutSeconds"), &p.TimeoutSeconds, 1, math.MaxInt32)
 	between(v, at.Child("periodSeconds"), &p.PeriodSeconds, 1, math.MaxInt32)
@@ -222,18 +222,17 @@ func (v *validator) hook(at *field.Path, h *corev1.LifecycleHandler) {
 	if h == nil {
 		return
 	}
-	v.handler(at, h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep)
+	v.handler(at, h, nil)
 	if h.Sleep != nil {
 		between(v, at.Child("sleep", "seconds"), &h.Sleep.Seconds, 0, *v.spec.TerminationGracePeriodSeconds)
 	}
 }
 
-// handler checks what a probe or a hook does, of which there must be one thing.
-func (v *validator) handler(at *field.Path, exec *corev1.ExecAction, get *corev1.HTTPGetAction,
-	tcp *corev1.TCPSocketAction, grpc *corev1.GRPCAction, sleep *corev1.SleepAction,
-) {
+// handler checks what a hook or a probe does, of which there must be one thing. Only
+// probes have gRPC.
+func (v *validator) handler(at *field.Path, h *corev1.LifecycleHandler, grpc *corev1.GRPCAction) {
 	handlers := 0
-	for _, given := range []bool{exec != nil, get != nil, tcp != nil, grpc != nil, sleep != nil} {
+	for _, given := range []bool{h.Exec != nil, h.HTTPGet != nil, h.TCPSocket != nil, h.Sleep != nil, grpc != nil} {
 		if given {
 			handlers++
 		}
@@ -245,18 +244,19 @@ func (v *validator) handler(at *field.Path, exec *corev1.ExecAction, get *corev1
 	default:
 		v.add(field.Forbidden(at, "may do one thing only"))
 	}
-	if exec != nil && len(exec.Command) == 0 {
+	if h.Exec != nil && len(h.Exec.Command) == 0 {
 		v.add(field.Required(at.Child("exec", "command"), ""))
 	}
-	if get != nil {
-		v.port(at.Child("httpGet", "port"), get.Port)
-		oneOf(v, at.Child("httpGet", "scheme"), get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)
-		for i, h := range get.HTTPHeaders {
-			v.invalid(at.Child("httpGet", "httpHeaders").Index(i).Child("name"), h.Name, validation.IsHTTPHeaderName(h.Name)...)
+	if get := h.HTTPGet; get != nil {
+		at := at.Child("httpGet")
+		v.port(at.Child("port"), get.Port)
+		oneOf(v, at.Child("scheme"), get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)
+		for i, header := range get.HTTPHeaders {
+			v.invalid(at.Child("httpHeaders").Index(i).Child("name"), header.Name, validation.IsHTTPHeaderName(header.Name)...)
 		}
 	}
-	if tcp != nil {
-		v.port(at.Child("tcpSocket", "port"), tcp.Port)
+	if h.TCPSocket != nil {
+		v.port(at.Child("tcpSocket", "port"), h.TCPSocket.Port)
 	}
 	if grpc != nil {
 		between(v, at.Child("grpc", "port"), &grpc.Port, 1, math.MaxUint16)

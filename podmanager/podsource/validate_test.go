@@ -1,0 +1,439 @@
+package podsource
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// requireBadField wants text to be refused with one line that contains want.
+func requireBadField(t *testing.T, text, want string) {
+	t.Helper()
+	got := decodeErr(t, "f.yaml", text)
+	require.Contains(t, got, want)
+	require.True(t, strings.HasPrefix(got, "f.yaml: document 1: "), got)
+	require.NotContains(t, got, "\n")
+}
+
+func TestEveryUnknownFieldAndWrongTypeIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown field": {
+			podWith("", "prots: []"),
+			"spec.containers[0].prots: Forbidden: unknown field",
+		},
+		"field in wrong case": {
+			podWith("HostNetwork: true", ""),
+			"spec.HostNetwork: Forbidden: unknown field",
+		},
+		"number for string": {
+			podWith("hostname: 5", ""),
+			"spec.hostname: Invalid value: 5: want a string, have a number",
+		},
+		"string for number": {
+			podWith("", "ports: [{containerPort: http}]"),
+			`spec.containers[0].ports[0].containerPort: Invalid value: "http": want an integer of 32 bits, have a string`,
+		},
+		"number too large": {
+			podWith("", "ports: [{containerPort: 9999999999}]"),
+			"spec.containers[0].ports[0].containerPort: Invalid value: 9999999999: want an integer of 32 bits, have a number",
+		},
+		"fraction": {
+			podWith("terminationGracePeriodSeconds: 1.5", ""),
+			"spec.terminationGracePeriodSeconds: Invalid value: 1.5: want an integer of 64 bits, have a number",
+		},
+		"string for bool": {
+			podWith(`hostPID: "true"`, ""),
+			`spec.hostPID: Invalid value: "true": want true or false, have a string`,
+		},
+		"object for list": {
+			podWith("", "ports: {a: b}"),
+			`spec.containers[0].ports: Invalid value: {"a":"b"}: want a list, have an object`,
+		},
+		"list for object": {
+			podWith("securityContext: [1]", ""),
+			"spec.securityContext: Invalid value: [1]: want an object, have a list",
+		},
+		"string for map": {
+			podWith("nodeSelector: a", ""),
+			`spec.nodeSelector: Invalid value: "a": want an object, have a string`,
+		},
+		"number in map": {
+			podWith("nodeSelector: {a: 1}", ""),
+			"spec.nodeSelector[a]: Invalid value: 1: want a string, have a number",
+		},
+		"bad quantity": {
+			podWith("", "resources: {limits: {cpu: lots}}"),
+			`spec.containers[0].resources.limits[cpu]: Invalid value: "lots": quantities must match`,
+		},
+		"bad port": {
+			podWith("", "livenessProbe: {tcpSocket: {port: true}}"),
+			"spec.containers[0].livenessProbe.tcpSocket.port: Invalid value: true: json: cannot unmarshal",
+		},
+		"bad time": {
+			"apiVersion: v1\nkind: Pod\nmetadata: {creationTimestamp: today}\n",
+			`metadata.creationTimestamp: Invalid value: "today"`,
+		},
+		"long value": {
+			podWith("hostNetwork: "+strings.Repeat("ä", 50), ""),
+			"want true or false",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requireBadField(t, c.text, c.want)
+		})
+	}
+}
+
+func TestEveryBadValueIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		// Metadata.
+		"no name": {
+			strings.Replace(podWith("", ""), "name: a", "labels: {}", 1),
+			"metadata.name: Required value",
+		},
+		"bad name": {
+			strings.Replace(podWith("", ""), "name: a", "name: A_b", 1),
+			`metadata.name: Invalid value: "A_b": a lowercase RFC 1123 subdomain`,
+		},
+		"long name": {
+			strings.Replace(podWith("", ""), "name: a", "name: "+strings.Repeat("a", 250), 1),
+			"with the name of the node, must be no more than 253",
+		},
+		"bad namespace": {
+			strings.Replace(podWith("", ""), "name: a", "name: a, namespace: a.b", 1),
+			`metadata.namespace: Invalid value: "a.b"`,
+		},
+		"UID as path": {
+			strings.Replace(podWith("", ""), "name: a", "name: a, uid: ../..", 1),
+			`metadata.uid: Invalid value: "../.."`,
+		},
+		"UID in two": {
+			strings.Replace(podWith("", ""), "name: a", "name: a, uid: a_b", 1),
+			"metadata.uid: Invalid value: \"a_b\": must not contain an underscore",
+		},
+		"bad label": {
+			strings.Replace(podWith("", ""), "name: a", `name: a, labels: {"a b": c}`, 1),
+			`metadata.labels: Invalid value: "a b"`,
+		},
+		"bad annotation": {
+			strings.Replace(podWith("", ""), "name: a", `name: a, annotations: {"a b": c}`, 1),
+			`metadata.annotations: Invalid value: "a b"`,
+		},
+		"a mirror": {
+			strings.Replace(podWith("", ""), "name: a", `name: a, annotations: {kubernetes.io/config.mirror: x}`, 1),
+			"metadata.annotations[kubernetes.io/config.mirror]: Forbidden",
+		},
+		"deleted already": {
+			strings.Replace(podWith("", ""), "name: a", `name: a, deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: 1`, 1),
+			"metadata.deletionTimestamp: Forbidden: remove the manifest instead; metadata.deletionGracePeriodSeconds: Forbidden",
+		},
+
+		// Pod.
+		"no spec": {
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: a}",
+			"spec.containers: Required value: a pod has at least one",
+		},
+		"restart policy": {
+			podWith("restartPolicy: Sometimes", ""),
+			`spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"`,
+		},
+		"DNS policy": {
+			podWith("dnsPolicy: Any", ""),
+			`spec.dnsPolicy: Unsupported value: "Any"`,
+		},
+		"DNS policy None": {
+			podWith("dnsPolicy: None", ""),
+			"spec.dnsConfig.nameservers: Required value: dnsPolicy is None",
+		},
+		"grace": {
+			podWith("terminationGracePeriodSeconds: -1", ""),
+			"spec.terminationGracePeriodSeconds: Invalid value: -1",
+		},
+		"deadline": {
+			podWith("activeDeadlineSeconds: 0", ""),
+			"spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647",
+		},
+		"hostname": {
+			podWith("hostname: a.b", ""),
+			`spec.hostname: Invalid value: "a.b"`,
+		},
+		"pod resources": {
+			podWith("resources: {requests: {cpu: 2}, limits: {cpu: 1}}", ""),
+			`spec.resources.requests[cpu]: Invalid value: "2": must not be more than the limit of 1`,
+		},
+		"ephemeral containers": {
+			podWith("ephemeralContainers: [{name: e, image: i}]", ""),
+			"spec.ephemeralContainers: Forbidden",
+		},
+
+		// Volumes.
+		"volume name": {
+			podWith("volumes: [{name: A}]", ""),
+			`spec.volumes[0].name: Invalid value: "A"`,
+		},
+		"volume twice": {
+			podWith("volumes: [{name: v}, {name: v}]", ""),
+			`spec.volumes[1].name: Duplicate value: "v"`,
+		},
+		"two sources": {
+			podWith("volumes: [{name: v, emptyDir: {}, hostPath: {path: /a}}]", ""),
+			"spec.volumes[0]: Forbidden: a volume has one source",
+		},
+		"host path missing": {
+			podWith("volumes: [{name: v, hostPath: {}}]", ""),
+			"spec.volumes[0].hostPath.path: Required value",
+		},
+		"host path up": {
+			podWith("volumes: [{name: v, hostPath: {path: /a/../b}}]", ""),
+			`spec.volumes[0].hostPath.path: Invalid value: "/a/../b": must not contain ".."`,
+		},
+		"size limit": {
+			podWith("volumes: [{name: v, emptyDir: {sizeLimit: -1}}]", ""),
+			`spec.volumes[0].emptyDir.sizeLimit: Invalid value: "-1": must not be negative`,
+		},
+		"secret item": {
+			podWith("volumes: [{name: v, secret: {items: [{key: k, path: ../x}]}}]", ""),
+			`spec.volumes[0].secret.items[0].path: Invalid value: "../x"`,
+		},
+		"config item": {
+			podWith("volumes: [{name: v, configMap: {items: [{key: k, path: /x}]}}]", ""),
+			`spec.volumes[0].configMap.items[0].path: Invalid value: "/x": must be a relative path`,
+		},
+		"downward item": {
+			podWith("volumes: [{name: v, downwardAPI: {items: [{fieldRef: {fieldPath: a}}]}}]", ""),
+			"spec.volumes[0].downwardAPI.items[0].path: Required value",
+		},
+		"projected secret": {
+			podWith("volumes: [{name: v, projected: {sources: [{secret: {items: [{key: k, path: ..}]}}]}}]", ""),
+			"spec.volumes[0].projected.sources[0].secret.items[0].path: Invalid value",
+		},
+		"projected config": {
+			podWith("volumes: [{name: v, projected: {sources: [{configMap: {items: [{key: k, path: ..}]}}]}}]", ""),
+			"spec.volumes[0].projected.sources[0].configMap.items[0].path: Invalid value",
+		},
+		"projected downward": {
+			podWith("volumes: [{name: v, projected: {sources: [{downwardAPI: {items: [{path: .., fieldRef: {fieldPath: a}}]}}]}}]", ""),
+			"spec.volumes[0].projected.sources[0].downwardAPI.items[0].path: Invalid value",
+		},
+		"projected token": {
+			podWith("volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: ..}}]}}]", ""),
+			"spec.volumes[0].projected.sources[0].serviceAccountToken.path: Invalid value",
+		},
+		"mount of nothing": {
+			podWith("", "volumeMounts: [{mountPath: /a}]"),
+			"spec.containers[0].volumeMounts[0].name: Required value",
+		},
+		"mount of unknown": {
+			podWith("", "volumeMounts: [{name: v, mountPath: /a}]"),
+			`spec.containers[0].volumeMounts[0].name: Not found: "v"`,
+		},
+		"mount nowhere": {
+			podWith("volumes: [{name: v}]", "volumeMounts: [{name: v}]"),
+			"spec.containers[0].volumeMounts[0].mountPath: Required value",
+		},
+		"mount twice": {
+			podWith("volumes: [{name: v}]", "volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /a}]"),
+			`spec.containers[0].volumeMounts[1].mountPath: Duplicate value: "/a"`,
+		},
+		"sub-path up": {
+			podWith("volumes: [{name: v}]", "volumeMounts: [{name: v, mountPath: /a, subPath: a/../../b}]"),
+			`spec.containers[0].volumeMounts[0].subPath: Invalid value`,
+		},
+		"two sub-paths": {
+			podWith("volumes: [{name: v}]", "volumeMounts: [{name: v, mountPath: /a, subPath: a, subPathExpr: b}]"),
+			"spec.containers[0].volumeMounts[0].subPathExpr: Forbidden",
+		},
+		"device of unknown": {
+			podWith("", "volumeDevices: [{name: v, devicePath: /dev/a}]"),
+			`spec.containers[0].volumeDevices[0].name: Not found: "v"`,
+		},
+		"list for string": {
+			podWith("", "env: [{name: A, value: [1]}]"),
+			"spec.containers[0].env[0].value: Invalid value: [1]: want a string, have a list",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requireBadField(t, c.text, c.want)
+		})
+	}
+}
+
+func TestEveryBadValueOfAContainerIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"no container": {
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}",
+			"spec.containers: Required value",
+		},
+		"null container": {
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [null]}",
+			"spec.containers[0].name: Required value; spec.containers[0].image: Required value",
+		},
+		"container name": {
+			podWith("initContainers: [{name: a.b, image: i}]", ""),
+			`spec.initContainers[0].name: Invalid value: "a.b"`,
+		},
+		"container twice": {
+			podWith("initContainers: [{name: c, image: i}]", ""),
+			`spec.containers[0].name: Duplicate value: "c"`,
+		},
+		"image in spaces": {
+			podWith("initContainers: [{name: i, image: \" i\"}]", ""),
+			`spec.initContainers[0].image: Invalid value: " i": must not begin or end with a space`,
+		},
+		"pull policy": {
+			podWith("", "imagePullPolicy: Maybe"),
+			`spec.containers[0].imagePullPolicy: Unsupported value: "Maybe"`,
+		},
+		"message policy": {
+			podWith("", "terminationMessagePolicy: Maybe"),
+			`spec.containers[0].terminationMessagePolicy: Unsupported value: "Maybe"`,
+		},
+		"container policy": {
+			podWith("", "restartPolicy: Maybe"),
+			`spec.containers[0].restartPolicy: Unsupported value: "Maybe"`,
+		},
+		"empty container policy": {
+			podWith("", `restartPolicy: ""`),
+			"spec.containers[0].restartPolicy: Required value",
+		},
+		"init container policy": {
+			podWith("initContainers: [{name: i, image: i, restartPolicy: Never}]", ""),
+			`spec.initContainers[0].restartPolicy: Unsupported value: "Never": supported values: "Always"`,
+		},
+		"init container probe": {
+			podWith("initContainers: [{name: i, image: i, livenessProbe: {exec: {command: [a]}}}]", ""),
+			"spec.initContainers[0].livenessProbe: Forbidden",
+		},
+		"rules without a policy": {
+			podWith("", "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]"),
+			"spec.containers[0].restartPolicy: Required value: there are restartPolicyRules",
+		},
+		"rule without an action": {
+			podWith("", "restartPolicy: Never\nrestartPolicyRules: [{exitCodes: {}}]"),
+			"spec.containers[0].restartPolicyRules[0].action: Required value; spec.containers[0].restartPolicyRules[0].exitCodes.operator: Required value",
+		},
+		"rule without exit codes": {
+			podWith("", "restartPolicy: Never\nrestartPolicyRules: [{action: Restart}]"),
+			"spec.containers[0].restartPolicyRules[0].exitCodes: Required value",
+		},
+		"rule of an unknown kind": {
+			podWith("", "restartPolicy: Never\nrestartPolicyRules: [{action: A, exitCodes: {operator: B}}]"),
+			`restartPolicyRules[0].exitCodes.operator: Unsupported value: "B"`,
+		},
+		"port out of range": {
+			podWith("", "ports: [{containerPort: 0}]"),
+			"spec.containers[0].ports[0].containerPort: Invalid value: 0",
+		},
+		"port name": {
+			podWith("", "ports: [{containerPort: 1, name: A}]"),
+			`spec.containers[0].ports[0].name: Invalid value: "A"`,
+		},
+		"port name twice": {
+			podWith("", "ports: [{containerPort: 1, name: a}, {containerPort: 2, name: a}]"),
+			`spec.containers[0].ports[1].name: Duplicate value: "a"`,
+		},
+		"protocol": {
+			podWith("", "ports: [{containerPort: 1, protocol: ICMP}]"),
+			`spec.containers[0].ports[0].protocol: Unsupported value: "ICMP"`,
+		},
+		"host port": {
+			podWith("", "ports: [{containerPort: 1, hostPort: -1}]"),
+			"spec.containers[0].ports[0].hostPort: Invalid value: -1",
+		},
+		"host port of host": {
+			podWith("hostNetwork: true", "ports: [{containerPort: 1, hostPort: 2}]"),
+			"spec.containers[0].ports[0].hostPort: Invalid value: 2: must be containerPort",
+		},
+		"host port twice": {
+			podWith("initContainers: [{name: s, image: i, restartPolicy: Always, ports: [{containerPort: 1, hostPort: 80}]}]", "ports: [{containerPort: 2, hostPort: 80}]"),
+			"spec.containers[0].ports[0].hostPort: Duplicate value: 80",
+		},
+		"env without a name": {
+			podWith("", "env: [{value: a}]"),
+			"spec.containers[0].env[0].name: Required value",
+		},
+		"env name": {
+			podWith("", "env: [{name: a=b}]"),
+			`spec.containers[0].env[0].name: Invalid value: "a=b"`,
+		},
+		"env of two values": {
+			podWith("", "env: [{name: A, value: a, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]"),
+			"spec.containers[0].env[0].valueFrom: Forbidden",
+		},
+		"env from nowhere": {
+			podWith("", "envFrom: [{prefix: a}]"),
+			"spec.containers[0].envFrom[0]: Forbidden",
+		},
+		"negative limit": {
+			podWith("", "resources: {limits: {cpu: -1}}"),
+			`spec.containers[0].resources.limits[cpu]: Invalid value: "-1": must not be negative`,
+		},
+		"negative request": {
+			podWith("", "resources: {requests: {cpu: -1}}"),
+			`spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must not be negative`,
+		},
+		"request above limit": {
+			podWith("", "resources: {requests: {memory: 2Gi}, limits: {memory: 1Gi}}"),
+			`spec.containers[0].resources.requests[memory]: Invalid value: "2Gi": must not be more than the limit of 1Gi`,
+		},
+		"probe of nothing": {
+			podWith("", "livenessProbe: {}"),
+			"spec.containers[0].livenessProbe: Required value",
+		},
+		"probe of two things": {
+			podWith("", "livenessProbe: {exec: {command: [a]}, tcpSocket: {port: 1}}"),
+			"spec.containers[0].livenessProbe: Forbidden: may do one thing only",
+		},
+		"probe without a command": {
+			podWith("", "startupProbe: {exec: {}}"),
+			"spec.containers[0].startupProbe.exec.command: Required value",
+		},
+		"probe of port 0": {
+			podWith("", "startupProbe: {httpGet: {port: 0}}"),
+			"spec.containers[0].startupProbe.httpGet.port: Invalid value: 0",
+		},
+		"probe of a bad port name": {
+			podWith("", "startupProbe: {tcpSocket: {port: A}}"),
+			`spec.containers[0].startupProbe.tcpSocket.port: Invalid value: "A"`,
+		},
+		"probe by a bad scheme": {
+			podWith("", "startupProbe: {httpGet: {port: 1, scheme: FTP}}"),
+			`spec.containers[0].startupProbe.httpGet.scheme: Unsupported value: "FTP"`,
+		},
+		"probe by a bad header": {
+			podWith("", "startupProbe: {httpGet: {port: 1, httpHeaders: [{name: a b}]}}"),
+			`spec.containers[0].startupProbe.httpGet.httpHeaders[0].name: Invalid value: "a b"`,
+		},
+		"probe by gRPC": {
+			podWith("", "startupProbe: {grpc: {port: 70000}}"),
+			"spec.containers[0].startupProbe.grpc.port: Invalid value: 70000",
+		},
+		"probe bounds": {
+			podWith("", "livenessProbe: {exec: {command: [a]}, initialDelaySeconds: -1, timeoutSeconds: -1, periodSeconds: -1, failureThreshold: -1, successThreshold: 2, terminationGracePeriodSeconds: 0}"),
+			"livenessProbe.initialDelaySeconds: Invalid value: -1: must be between 0 and 2147483647, inclusive; spec.containers[0].livenessProbe.timeoutSeconds: Invalid value: -1: must be between 1 and 2147483647, inclusive; spec.containers[0].livenessProbe.periodSeconds: Invalid value: -1: must be between 1 and 2147483647, inclusive; spec.containers[0].livenessProbe.failureThreshold: Invalid value: -1: must be between 1 and 2147483647, inclusive; spec.containers[0].livenessProbe.terminationGracePeriodSeconds: Invalid value: 0: must be between 1 and 9223372036854775807, inclusive; spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be between 1 and 1, inclusive",
+		},
+		"readiness that kills": {
+			podWith("", "readinessProbe: {exec: {command: [a]}, terminationGracePeriodSeconds: 5}"),
+			"spec.containers[0].readinessProbe.terminationGracePeriodSeconds: Forbidden",
+		},
+		"hook of nothing": {
+			podWith("", "lifecycle: {preStop: {}}"),
+			"spec.containers[0].lifecycle.preStop: Required value",
+		},
+		"hook that sleeps on": {
+			podWith("", "lifecycle: {postStart: {sleep: {seconds: 31}}}"),
+			"spec.containers[0].lifecycle.postStart.sleep.seconds: Invalid value: 31: must be between 0 and 30",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requireBadField(t, c.text, c.want)
+		})
+	}
+}
