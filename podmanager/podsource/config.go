@@ -20,6 +20,10 @@ type DirectoryConfig struct {
 	// NodeName is the node's name, a DNS subdomain in any case. Each pod's name
 	// ends in it, in lower case. Required.
 	NodeName string
+	// Owner says whose pods these are, and goes into the UIDs that are derived: two
+	// agents that share a runtime, a node's name and a manifest must not take each
+	// other's pod for theirs. Default: nobody's in particular.
+	Owner string
 	// Handler is told of the pods by Run: of the first set that could be read,
 	// empty or not, and then of each one that differs from the one before. It runs
 	// in Run's goroutine, and the next pass waits for it. The pods are shared and must

@@ -38,7 +38,7 @@ type document struct {
 
 // decodeFile returns the pods in data, which is the content of file, in order. If
 // anything is wrong with any of them, it returns nothing but the problems.
-func decodeFile(file string, data []byte, nodeName string) ([]manifest, []Problem) {
+func decodeFile(file string, data []byte, of origin) ([]manifest, []Problem) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	docs, toJSON := []document{{number: 1, text: data}}, checkJSON
 	if strings.ToLower(filepath.Ext(file)) != ".json" {
@@ -55,7 +55,7 @@ func decodeFile(file string, data []byte, nodeName string) ([]manifest, []Proble
 	var pods []manifest
 	var problems []Problem
 	for _, doc := range docs {
-		pod, err := decodePod(doc.text, toJSON, nodeName)
+		pod, err := decodePod(doc.text, toJSON, of)
 		if err != nil {
 			problems = append(problems, Problem{File: file, Document: doc.number, Err: err})
 			continue
@@ -70,7 +70,7 @@ func decodeFile(file string, data []byte, nodeName string) ([]manifest, []Proble
 
 // decodePod makes a pod of a document: strictly decoded, completed, checked, and
 // named for the node.
-func decodePod(text []byte, toJSON func([]byte) ([]byte, error), nodeName string) (*corev1.Pod, error) {
+func decodePod(text []byte, toJSON func([]byte) ([]byte, error), of origin) (*corev1.Pod, error) {
 	data, err := toJSON(text)
 	if err != nil {
 		return nil, err
@@ -86,12 +86,12 @@ func decodePod(text []byte, toJSON func([]byte) ([]byte, error), nodeName string
 		}
 		return nil, fieldErrors(errs) // which say more than err
 	}
-	hash := contentHash(pod, nodeName)
+	hash := contentHash(pod, of)
 	setDefaults(pod)
-	if errs = append(errs, validatePod(pod, nodeName)...); len(errs) > 0 {
+	if errs = append(errs, validatePod(pod, of.node)...); len(errs) > 0 {
 		return nil, fieldErrors(errs)
 	}
-	setIdentity(pod, nodeName, hash)
+	setIdentity(pod, of.node, hash)
 	return pod, nil
 }
 

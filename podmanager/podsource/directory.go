@@ -123,7 +123,7 @@ func (d *Directory) pass(ctx context.Context) (read int, err error) {
 		if err := ctx.Err(); err != nil {
 			return read, err
 		}
-		f, opened := look(filepath.Join(d.cfg.Path, name), d.files[name], d.cfg.NodeName, now)
+		f, opened := look(filepath.Join(d.cfg.Path, name), d.files[name], d.cfg.origin(), now)
 		if opened {
 			read++
 		}

@@ -220,6 +220,18 @@ func TestTheSameManifestIsAnotherPodOnAnotherNode(t *testing.T) {
 	require.NotEqual(t, b.load().Pods[0].UID, res.Pods[0].UID)
 }
 
+func TestTheSameManifestIsAnotherPodOfAnotherOwner(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.write("a.yaml", yamlOf("a", "i:1"))
+	other, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: b.path, NodeName: "Node1", Owner: "agent2"})
+	require.NoError(t, err)
+	res, err := other.Load(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, b.load().Pods[0].Name, res.Pods[0].Name)
+	require.NotEqual(t, b.load().Pods[0].UID, res.Pods[0].UID)
+}
+
 func TestABadEditKeepsTheLastGoodPod(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

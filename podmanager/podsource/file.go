@@ -69,7 +69,7 @@ func isManifestName(name string) bool {
 // look returns what the file at path is now, and whether it was opened. The result is
 // old itself if nothing has changed, and nil if there is no such file, or a folder in
 // its place.
-func look(path string, old *file, nodeName string, now time.Time) (f *file, opened bool) {
+func look(path string, old *file, of origin, now time.Time) (f *file, opened bool) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -99,17 +99,17 @@ func look(path string, old *file, nodeName string, now time.Time) (f *file, open
 		f.since = old.since
 		f.settled = now.Sub(old.since) >= settleTime
 	}
-	f.parse(path, data, old, nodeName)
+	f.parse(path, data, old, of)
 	return f, true
 }
 
 // parse fills in what the content of f is, which may be that of old.
-func (f *file) parse(path string, data []byte, old *file, nodeName string) {
+func (f *file) parse(path string, data []byte, old *file, of origin) {
 	if old != nil && old.info != nil && old.sum == f.sum {
 		f.manifests, f.problems = old.manifests, old.problems
 		return
 	}
-	f.manifests, f.problems = decodeFile(path, data, nodeName)
+	f.manifests, f.problems = decodeFile(path, data, of)
 	if f.problems != nil && old != nil {
 		f.manifests = old.manifests
 	}
@@ -151,7 +151,7 @@ func read(path string) ([]byte, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, nil, err

@@ -27,7 +27,7 @@ func FuzzDecodeFile(f *testing.F) {
 		if isJSON {
 			file = "f.json"
 		}
-		manifests, problems := decodeFile(file, data, "Node1")
+		manifests, problems := decodeFile(file, data, origin{node: "Node1"})
 		require.NotEqual(t, len(manifests) == 0, len(problems) == 0, "pods or problems, and never both")
 		for _, p := range problems {
 			require.Error(t, p.Err)
@@ -40,7 +40,7 @@ func FuzzDecodeFile(f *testing.F) {
 			require.NotEmpty(t, m.pod.Namespace)
 			require.NotEmpty(t, m.pod.Spec.Containers)
 		}
-		again, _ := decodeFile(file, data, "Node1")
+		again, _ := decodeFile(file, data, origin{node: "Node1"})
 		require.Equal(t, manifests, again)
 	})
 }

@@ -27,15 +27,21 @@ const (
 	SourceFile = "file"
 )
 
+// origin is what pods get from the folder that they come from.
+type origin struct{ node, owner string }
+
+func (c DirectoryConfig) origin() origin { return origin{node: c.NodeName, owner: c.Owner} }
+
 // contentHash returns 32 hexadecimal digits that depend on what a manifest says and
-// on the node, and not on how it is written or on the file's name. It is of the pod
+// on the origin, and not on how it is written or on the file's name. It is of the pod
 // without defaults, so that a new default does not restart every pod.
-func contentHash(pod *corev1.Pod, nodeName string) string {
+func contentHash(pod *corev1.Pod, of origin) string {
 	data, err := json.Marshal(struct {
 		Source, Node string
+		Owner        string `json:",omitempty"`
 		Metadata     metav1.ObjectMeta
 		Spec         corev1.PodSpec
-	}{SourceFile, strings.ToLower(nodeName), pod.ObjectMeta, pod.Spec})
+	}{SourceFile, strings.ToLower(of.node), of.owner, pod.ObjectMeta, pod.Spec})
 	if err != nil {
 		// What was decoded from JSON marshals; otherwise the pod never looks changed.
 		data = []byte(pod.Namespace + "/" + pod.Name)
