@@ -55,7 +55,8 @@
 // Relist and RelistPod wait for the inspections they set off, and deliver on the
 // goroutine of their caller; beside Run, either may deliver what the other found,
 // but never both at a time. One lock serialises the passes and is held while the
-// handler runs. Healthy and the two requests do not need it.
+// handler runs; Relist and RelistPod wait for their turn no longer than their context
+// lasts. Healthy and the two requests do not need it.
 //
 // No deadline is put on the lists, as the runtime client has one. InspectTimeout is
 // real time even on a fake clock.

@@ -28,9 +28,10 @@ type Generator struct {
 	// inspected, of capacity 1, says that the pool may have finished jobs.
 	inspected chan struct{}
 
-	// step serialises passes and is held while the handler runs; it guards the
-	// fields down to mu.
-	step    sync.Mutex
+	// step, of capacity 1, is full while a pass is under way, its handler included.
+	// It serialises them, guards the fields down to mu, and is a channel because
+	// those who wait for it have a context.
+	step    chan struct{}
 	listed  *listing // the last global one, or one like it in another order
 	spare   *listing // memory for the next one
 	counts  Result   // of listed
@@ -46,7 +47,7 @@ type Generator struct {
 	mu         sync.Mutex
 	relistedAt time.Time // start of the last relist whose lists succeeded
 	relistErr  error     // of the last relist
-	relists    map[types.UID]time.Time
+	relists    map[types.UID]struct{}
 	reinspects map[types.UID]struct{}
 }
 
@@ -78,11 +79,12 @@ func New(cfg Config) (*Generator, error) {
 		cfg:        cfg,
 		loop:       loop.New(cfg.Clock),
 		inspected:  make(chan struct{}, 1),
+		step:       make(chan struct{}, 1),
 		listed:     &listing{},
 		spare:      &listing{},
 		records:    map[types.UID]*record{},
 		dirty:      map[types.UID]*record{},
-		relists:    map[types.UID]time.Time{},
+		relists:    map[types.UID]struct{}{},
 		reinspects: map[types.UID]struct{}{},
 	}
 	g.pool = pool{max: cfg.MaxInspections, timeout: cfg.InspectTimeout, done: g.jobDone}
@@ -97,8 +99,8 @@ func (g *Generator) Run(ctx context.Context) error {
 	p := newPass(ctx)
 	first := true
 	err := g.loop.Run(ctx, func(context.Context) time.Duration {
-		g.step.Lock()
-		defer g.step.Unlock()
+		g.lock()
+		defer g.unlock()
 		g.collect()
 		if first || g.cfg.Clock.Now().Compare(g.dueAt) >= 0 {
 			first = false
@@ -119,20 +121,24 @@ func (g *Generator) Run(ctx context.Context) error {
 // ctx is done and that the next relist tells the rest.
 func (g *Generator) Relist(ctx context.Context) (Result, error) {
 	p := newPass(ctx)
-	g.step.Lock()
+	if err := g.tryLock(ctx); err != nil {
+		return Result{}, err
+	}
 	res, err := g.relist(p)
-	g.step.Unlock()
+	g.unlock()
 	return res, g.finishPass(p, err)
 }
 
 // RelistPod does the same for one pod, with lists filtered by its UID label: what
-// carries none stays as the last global relist saw it. It makes nothing but this pod fresh, and does not count for
-// [Generator.Healthy].
+// carries none stays as the last global relist saw it. It makes nothing but this
+// pod fresh, and does not count for [Generator.Healthy].
 func (g *Generator) RelistPod(ctx context.Context, uid types.UID) error {
 	p := newPass(ctx)
-	g.step.Lock()
+	if err := g.tryLock(ctx); err != nil {
+		return err
+	}
 	err := g.relistPod(p, uid)
-	g.step.Unlock()
+	g.unlock()
 	return g.finishPass(p, err)
 }
 
@@ -141,7 +147,7 @@ func (g *Generator) RelistPod(ctx context.Context, uid types.UID) error {
 // after it serves it as well.
 func (g *Generator) RequestRelist(uid types.UID) {
 	g.mu.Lock()
-	g.relists[uid] = g.cfg.Clock.Now()
+	g.relists[uid] = struct{}{}
 	g.mu.Unlock()
 	g.loop.Trigger()
 }
@@ -178,23 +184,47 @@ func withCause(err, cause error) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// serve relists the pods of the pending requests, one after the other. Those that
-// the last global relist has served were dropped by it.
-func (g *Generator) serve(p *pass) {
+// takeRelists takes the pending requests. Whoever lists all pods after that has
+// served them.
+func (g *Generator) takeRelists() []types.UID {
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.relists) == 0 {
+		return nil
+	}
 	uids := slices.Sorted(maps.Keys(g.relists))
 	clear(g.relists)
-	g.mu.Unlock()
-	for _, uid := range uids {
-		if p.ctx.Err() != nil {
+	return uids
+}
+
+// serve relists the pods of the pending requests, one after the other. The first
+// that fails ends it: a runtime that does not answer would keep us for as many
+// deadlines as there are requests from the next global relist, which serves all.
+func (g *Generator) serve(p *pass) {
+	for _, uid := range g.takeRelists() {
+		if err := g.relistPod(p, uid); err != nil {
+			if p.ctx.Err() == nil {
+				g.cfg.Logger.WarnContext(p.ctx, "pod relist failed", "podUID", uid, "err", err)
+			}
 			return
-		}
-		if err := g.relistPod(p, uid); err != nil && p.ctx.Err() == nil {
-			// The next global relist is at most a period away.
-			g.cfg.Logger.WarnContext(p.ctx, "pod relist failed", "podUID", uid, "err", err)
 		}
 	}
 }
+
+// lock waits for the end of the pass under way.
+func (g *Generator) lock() { g.step <- struct{}{} }
+
+// tryLock does the same for no longer than ctx lasts.
+func (g *Generator) tryLock(ctx context.Context) error {
+	select {
+	case g.step <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for another relist: %w", ctx.Err())
+	}
+}
+
+func (g *Generator) unlock() { <-g.step }
 
 // jobDone wakes whoever may collect the job.
 func (g *Generator) jobDone() {
@@ -220,10 +250,10 @@ func (g *Generator) collect() {
 // context, so that this need not look at it.
 func (g *Generator) await(p *pass) {
 	for {
-		g.step.Lock()
+		g.lock()
 		g.collect()
 		left := p.left
-		g.step.Unlock()
+		g.unlock()
 		if left == 0 {
 			return
 		}

@@ -16,6 +16,7 @@ import (
 // be done about that. All of this file needs step.
 func (g *Generator) relist(p *pass) (Result, error) {
 	g.cfg.Observer.RelistStart()
+	g.takeRelists()                      // this list serves them all, or if it fails, the next one
 	res := Result{At: g.cfg.Clock.Now()} // before the first call: nothing is older
 	err := g.spare.list(p.ctx, g.cfg.Runtime, g.cfg.LabelSelector, g.listed)
 	g.noteRelist(p.ctx, res.At, err)
@@ -43,7 +44,6 @@ func (g *Generator) noteRelist(ctx context.Context, at time.Time, err error) {
 	g.relistErr = err
 	if err == nil {
 		g.relistedAt = at
-		maps.DeleteFunc(g.relists, func(_ types.UID, asked time.Time) bool { return !asked.After(at) })
 	}
 	g.mu.Unlock()
 	switch {
