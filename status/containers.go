@@ -171,7 +171,7 @@ func (g *generator) present(
 	st.AllocatedResources = c.Resources.Requests.DeepCopy()
 	if before != nil {
 		// Only an end can be the last one; a runtime may show two that run.
-		st.LastTerminationState.Terminated = convert(before, g.RuntimeName, old).State.Terminated
+		st.LastTerminationState.Terminated = convert(before, g.RuntimeName, nil).State.Terminated
 	}
 	if old != nil {
 		carry(&st, old)

@@ -145,6 +145,8 @@ func TestContainerStatuses(t *testing.T) {
 		"exited":                                {seen: cs{container("a", "1", exited, 3)}, want: "exit3:"},
 		"unknown, never seen running":           {seen: cs{container("a", "1", unknown, 0)}, want: "waiting:"},
 		"unknown, was running":                  {old: was(t, "1", "running", "", 2), seen: cs{container("a", "1", unknown, 0)}, want: lost + " #3"},
+		"unknown, and was said to have ended":   {old: was(t, "1", "exit137", "", 3), seen: cs{container("a", "1", unknown, 0)}, want: "exit137: #3"},
+		"unknown before one that runs":          {old: was(t, "2", "running", "", 1), seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", unknown, 0)}, want: "running #1"},
 		"running again":                         {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", exited, 3)}, want: "running after exit3: #1"},
 		"only two are looked at":                {seen: cs{restarted(container("a", "3", running, 0), 2), restarted(container("a", "2", exited, 2), 1), container("a", "1", exited, 1)}, want: "running after exit2: #2"},
 		"two running":                           {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", running, 0)}, want: "running #1"},

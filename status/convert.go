@@ -14,7 +14,7 @@ import (
 
 // convert returns what c, which is not nil, says of itself. A runtime that does
 // not know the state of a container that was running has lost it: showing it as
-// waiting would let a pod that runs once run twice.
+// waiting, now or ever after, would let a pod that runs once run twice.
 func convert(c *runtimeapi.ContainerStatus, runtimeName string, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{
 		Name:         podcache.ContainerName(c),
@@ -39,6 +39,8 @@ func convert(c *runtimeapi.ContainerStatus, runtimeName string, old *corev1.Cont
 	case state == runtimeapi.ContainerState_CONTAINER_UNKNOWN && old != nil && old.State.Running != nil:
 		st.State.Terminated = lost(lostAtTermination)
 		st.RestartCount = old.RestartCount + 1
+	case state == runtimeapi.ContainerState_CONTAINER_UNKNOWN && old != nil && old.State.Terminated != nil && old.ContainerID == st.ContainerID:
+		st.State.Terminated = old.State.Terminated.DeepCopy()
 	default:
 		st.State.Waiting = &corev1.ContainerStateWaiting{}
 	}

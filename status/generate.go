@@ -18,8 +18,9 @@ type Input struct {
 	// API server shows.
 	Pod *corev1.Pod
 	// Runtime is what the runtime says of the pod. Nil means that nobody has
-	// looked yet, and what Previous says of the containers stands; a Status
-	// without containers means that there are none.
+	// looked yet, and what Previous says of the containers stands. A Status
+	// without some containers means that they do not exist, unless it is Stale:
+	// then what Previous says of those stands too.
 	Runtime *podcache.Status
 	// RuntimeName is the scheme of container IDs, as the runtime's Version call
 	// gives it, such as "containerd". If it is empty, IDs have no scheme.
@@ -122,13 +123,8 @@ func setPhase(s, old *corev1.PodStatus, in *Input) {
 // initialized says whether a regular container was made in the sandbox that is
 // in use.
 func initialized(in *Input, s *corev1.PodStatus) bool {
-	if in.carried() {
-		for i := range s.ContainerStatuses {
-			if s.ContainerStatuses[i].State.Running != nil {
-				return true
-			}
-		}
-		return false
+	if in.carried() && slices.ContainsFunc(s.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.State.Running != nil }) {
+		return true
 	}
 	if in.Runtime == nil || in.Runtime.ReadySandbox() == nil {
 		return false
@@ -138,9 +134,10 @@ func initialized(in *Input, s *corev1.PodStatus) bool {
 	})
 }
 
-// carried says whether what was last said of the containers stands, for want of
-// anything newer. Of a pod that has ended nothing runs, so there it does not.
-func (in *Input) carried() bool { return in.Runtime == nil && !in.Terminal }
+// carried says whether what was last said stands, for want of anything newer,
+// where the runtime says nothing. Of a pod that has ended nothing runs, so there
+// it does not.
+func (in *Input) carried() bool { return !in.Terminal && (in.Runtime == nil || in.Runtime.Stale) }
 
 // previous returns the status that in builds on.
 func (in *Input) previous() *corev1.PodStatus {

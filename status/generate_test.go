@@ -176,6 +176,23 @@ func TestARestartedAgentSaysWhatItSaidBefore(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
+// What could not be looked at is not known to be gone.
+func TestAStaleStatusProvesNoAbsence(t *testing.T) {
+	t.Parallel()
+	pod := newPod("Always", "a", "b")
+	in := status.Input{Pod: pod, Runtime: runningIn("a", "b"), RuntimeName: "containerd", Now: at(0)}
+	in.Runtime.IPs = []string{"10.0.0.1"}
+	before := status.Generate(in)
+	partly := *in.Runtime
+	partly.Stale, partly.Containers = true, partly.Containers[:1]
+	for name, stale := range map[string]*podcache.Status{"nothing known": {Stale: true}, "one of two known": &partly} {
+		in.Previous, in.Runtime = before, stale
+		require.Equal(t, before, status.Generate(in), name)
+	}
+	in.Terminal = true
+	require.Nil(t, status.Generate(in).ContainerStatuses[1].State.Running, "of a pod that has ended nothing runs")
+}
+
 func TestASandboxMadeAnewIsNotInitialized(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
@@ -246,6 +263,11 @@ func inputs() map[string]status.Input {
 		},
 	}
 	return map[string]status.Input{
+		"lost": {Pod: pod.DeepCopy(), Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{
+			container("a", "2", unknown, 0), container("a", "1", unknown, 0),
+		}}, Previous: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "a", ContainerID: "a2", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		}}},
 		"empty pod":         {Pod: &corev1.Pod{}},
 		"nobody has looked": {Pod: pod.DeepCopy(), Previous: *previous.DeepCopy(), Now: at(3)},
 		"terminal":          {Pod: pod.DeepCopy(), Previous: *previous.DeepCopy(), Terminal: true},

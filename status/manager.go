@@ -70,7 +70,7 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 // [Equal] to what is said already changes nothing. Neither pod nor status is
 // modified; pod is retained.
 func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored corev1.PodStatus, changed bool) {
-	if e := m.entry(pod.UID); e != nil && e.says(pod, status) {
+	if e := m.entry(pod.UID); e != nil && e.pod == pod && e.says(pod, status) {
 		return e.status, false
 	}
 	m.step.Lock()
@@ -171,14 +171,19 @@ func (m *Manager) store(e *entry, pod *corev1.Pod, next corev1.PodStatus, finish
 	if e != nil {
 		change.Old, change.Version, change.Finished = e.status, e.version+1, finished || e.finished
 		if change.Finished == e.finished && Equal(&e.status, &next) {
+			m.keep(&entry{pod: pod, status: e.status, version: e.version, finished: e.finished})
 			return e.status, false
 		}
 	}
-	m.mu.Lock()
-	m.pods[pod.UID] = &entry{pod: pod, status: next, version: change.Version, finished: change.Finished}
-	m.mu.Unlock()
+	m.keep(&entry{pod: pod, status: next, version: change.Version, finished: change.Finished})
 	m.cfg.Observer.StatusChanged(change)
 	return next, true
+}
+
+func (m *Manager) keep(e *entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pods[e.pod.UID] = e
 }
 
 // reconcile makes next follow old: what never goes back does not, what was there

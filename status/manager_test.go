@@ -92,6 +92,22 @@ func TestSetPodStatus(t *testing.T) {
 	require.Equal(t, third, w.changes[2].New)
 }
 
+func TestTheNewestPodIsKeptEvenIfItsStatusIsTheSame(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	s, _ := w.SetPodStatus(pod, simple("Running", "True"))
+	for _, status := range []corev1.PodStatus{s, simple("Running", "True")} {
+		edited := pod.DeepCopy()
+		edited.Labels = map[string]string{"edited": ""}
+		_, changed := w.SetPodStatus(edited, status)
+		require.False(t, changed)
+		w.Update(pod.UID, func(s *corev1.PodStatus) { s.Message += "." })
+		require.Same(t, edited, w.changes[len(w.changes)-1].Pod)
+		require.Equal(t, uint64(len(w.changes)), w.changes[len(w.changes)-1].Version)
+		w.Update(pod.UID, func(s *corev1.PodStatus) { s.Message = "" })
+	}
+}
+
 func TestWhatTheAPIServerShowsCountsUntilSomethingIsSaid(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")
