@@ -52,6 +52,7 @@ func manyPods(n int) []*corev1.Pod {
 	return pods
 }
 
+// kubelet 1.36, a trivial sync: 4.2 µs, 327 B, 6 allocations.
 func BenchmarkUpdateAndSync(b *testing.B) {
 	w, done := benchWorkers(b)
 	pod := newPod("a")
@@ -62,6 +63,7 @@ func BenchmarkUpdateAndSync(b *testing.B) {
 	}
 }
 
+// kubelet 1.36, as far as terminated: 22.7 µs, 5.4 KB, 67 allocations.
 func BenchmarkCreateToFinished(b *testing.B) {
 	w, done := benchWorkers(b)
 	pod := newPod("a")
@@ -79,6 +81,8 @@ func BenchmarkCreateToFinished(b *testing.B) {
 	}
 }
 
+// kubelet 1.36: 110 pods 96 µs, 500 pods 502 µs with 1,532 allocations, 5,000 pods
+// 6.2 ms with 15,094.
 func BenchmarkSyncKnownPods(b *testing.B) {
 	for _, n := range []int{110, 500, 5000} {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
@@ -96,7 +100,8 @@ func BenchmarkSyncKnownPods(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle reports what a pod costs that has nothing to do.
+// BenchmarkIdle reports what a pod costs that has nothing to do. kubelet 1.36:
+// 5.4 KB and a goroutine.
 func BenchmarkIdle(b *testing.B) {
 	const n = 5000
 	pods := manyPods(n)

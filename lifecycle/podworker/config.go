@@ -31,8 +31,9 @@ type Config struct {
 	// Cache says what the runtime knows of a pod. Required.
 	Cache Cache
 	// AfterSync is called after a turn in which the pod reached its next phase,
-	// or whose Syncer called [Turn.Acted]: what the cache holds of the pod is out
-	// of date, and the next turn needs it newer. It must not block. Optional.
+	// that was cut short, or whose Syncer called [Turn.Acted]: what the cache
+	// holds of the pod is out of date, and the next turn needs it newer. It must
+	// not block. Optional.
 	AfterSync func(uid types.UID)
 
 	// ResyncPeriod is the time between two turns of a pod that is well. Up to
@@ -71,7 +72,8 @@ type Observer struct {
 	// could not make one.
 	TurnEnd func(TurnInfo)
 	// Moved is called when a pod has reached another phase, which it never
-	// leaves backwards.
+	// leaves backwards: for one pod in order and one at a time, by any of the
+	// goroutines that have moved it.
 	Moved func(uid types.UID, pod *corev1.Pod, phase Phase)
 	// Ignored is called for an update that was not taken.
 	Ignored func(u Update, reason string)

@@ -22,7 +22,8 @@
 // killed and nothing else.
 //
 // Every turn gets a status of the pod that is as new as the end of the turn
-// before, so that no turn repeats what the last one did.
+// before, so that no turn repeats what the last one did. That holds across lives of
+// one UID too: a new one does not begin with what the last one has left behind.
 //
 // # What you supply
 //
@@ -46,7 +47,8 @@
 //     [Config.FreshTimeout].
 //  7. A failed turn is repeated: after 10 to 15 s, or when its error says, see
 //     [RetryError] and [TransientError].
-//  8. Of a forgotten pod nothing is left.
+//  8. Of a forgotten pod nothing is left but the time of its end, for two calls of
+//     SyncKnownPods.
 //
 // # Goroutines and locking
 //

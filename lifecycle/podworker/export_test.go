@@ -16,3 +16,10 @@ func (w *Workers) Pods() (pods, lines, due int) {
 	defer w.mu.Unlock()
 	return len(w.pods), len(w.gate.lines), len(w.queue.byDue)
 }
+
+// Past returns of how many forgotten pods the end is remembered.
+func (w *Workers) Past() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.past)
+}

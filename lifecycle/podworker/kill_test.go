@@ -14,6 +14,21 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
+// The turn after one that was cut short needs a status newer than its end, and
+// must not wait for one until the runtime is looked at anyway.
+func TestATurnCutShortHasTheRuntimeLookedAt(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.hang("sync")
+		b.sync.hang("terminating")
+		b.update(podworker.Create, newPod("a"))
+		require.Empty(t, b.after)
+		b.update(podworker.Kill, newPod("a"))
+		require.Equal(t, []types.UID{"a"}, b.after)
+		b.kill(newPod("a"), podworker.KillOptions{Grace: new(time.Second)})
+		require.Equal(t, []types.UID{"a", "a"}, b.after)
+	})
+}
+
 // R10: the kubelet's killPodNow waits 10 s for a pod that has finished.
 func TestKillOfAFinishedPodReportsAtOnce(t *testing.T) {
 	inBubble(t, func(b *bed) {

@@ -1,6 +1,8 @@
 package podworker
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,6 +33,7 @@ func (w *Workers) SyncKnownPods(desired []*corev1.Pod) map[types.UID]Known {
 	w.mu.Lock()
 	w.synced = true
 	w.sweep++
+	maps.DeleteFunc(w.past, func(_ types.UID, l life) bool { return l.sweep+1 < w.sweep })
 	for _, pod := range desired {
 		if p := w.pods[pod.UID]; p != nil {
 			if p.desired+1 != w.sweep {
@@ -39,7 +42,7 @@ func (w *Workers) SyncKnownPods(desired []*corev1.Pod) map[types.UID]Known {
 			p.desired = w.sweep
 		}
 	}
-	var moved []movement
+	var moved []*worker
 	for _, p := range w.pods {
 		orphan := p.desired != w.sweep
 		if orphan && p.desired+1 == w.sweep {
@@ -50,13 +53,13 @@ func (w *Workers) SyncKnownPods(desired []*corev1.Pod) map[types.UID]Known {
 			continue
 		}
 		if orphan && w.abandon(p) {
-			moved = append(moved, movement{p.uid, p.pod, p.phase})
+			moved = append(moved, p)
 		}
 	}
 	known := w.snapshot()
 	w.mu.Unlock()
-	for _, m := range moved {
-		w.cfg.Observer.Moved(m.uid, m.pod, m.phase)
+	for _, p := range moved {
+		w.tell(p)
 	}
 	return known
 }
@@ -77,13 +80,6 @@ func (w *Workers) snapshot() map[types.UID]Known {
 	return w.known
 }
 
-// movement is a call of Observer.Moved to be made without the lock.
-type movement struct {
-	uid   types.UID
-	pod   *corev1.Pod
-	phase Phase
-}
-
 // forgettable says whether nothing is left of a pod to care for. One that never
 // began leaves nothing behind if nobody wants it.
 func forgettable(s state, orphan bool) bool {
@@ -93,11 +89,19 @@ func forgettable(s state, orphan bool) bool {
 // forget drops p. Its goroutine, if it has one that did not begin yet, finds
 // nothing to do.
 func (w *Workers) forget(p *worker) {
-	delete(w.pods, p.uid)
-	w.known = nil
+	w.drop(p)
 	w.report(p.waiters, nil)
 	p.waiters, p.wanted = nil, false
 	w.leave(p)
+}
+
+// drop takes p out of what is known.
+func (w *Workers) drop(p *worker) {
+	delete(w.pods, p.uid)
+	w.known = nil
+	if !p.ended.IsZero() {
+		w.past[p.uid] = life{p.ended, w.sweep}
+	}
 }
 
 // abandon ends p because nobody wants it, and says whether it was not ending yet.

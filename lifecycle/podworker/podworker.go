@@ -40,6 +40,9 @@ type Workers struct {
 	// returned if nothing has changed since.
 	sweep uint64
 	known map[types.UID]Known
+	// past is when forgotten pods had ended, for two sweeps: one that begins anew
+	// must not take what is left of its last life for the beginning of this one.
+	past map[types.UID]life
 	// run is the context of Run, nil while it does not run, and stopped says
 	// that it has returned.
 	run     context.Context
@@ -63,6 +66,22 @@ type worker struct {
 	due     time.Time          // when it is to be looked at again
 	index   int                // its place in the queue, -1 if it is in none
 	desired uint64             // the last sweep that wanted it
+
+	moves   []movement // that the observer is still to be told of
+	telling bool       // somebody is at it
+}
+
+// movement is one step of a pod to another phase.
+type movement struct {
+	pod   *corev1.Pod
+	phase Phase
+}
+
+// life is the end of a forgotten pod's last turn, and the sweep that it was
+// forgotten in or after.
+type life struct {
+	ended time.Time
+	sweep uint64
 }
 
 // New returns Workers that know no pod and do nothing until [Workers.Run]. The
@@ -76,6 +95,7 @@ func New(cfg Config) (*Workers, error) {
 		cfg:  cfg,
 		loop: loop.New(cfg.Clock),
 		pods: map[types.UID]*worker{},
+		past: map[types.UID]life{},
 		gate: gate{lines: map[string][]types.UID{}},
 	}, nil
 }
@@ -144,7 +164,6 @@ func (w *Workers) start(p *worker) {
 	if !w.open() || p.working || !p.wanted || w.blocked(p) {
 		return
 	}
-	w.queue.remove(p)
 	p.working = true
 	w.turns.Go(func() { w.work(p) })
 }
@@ -241,7 +260,7 @@ func (w *Workers) update(u Update, done chan<- error) {
 	w.mu.Lock()
 	p, known := w.pods[uid]
 	if !known {
-		p = &worker{uid: uid, index: -1}
+		p = &worker{uid: uid, index: -1, ended: w.past[uid].ended}
 		if u.Pod != nil && podspec.IsStatic(u.Pod) {
 			p.name = podspec.FullName(u.Pod)
 		}
@@ -260,15 +279,12 @@ func (w *Workers) update(u Update, done chan<- error) {
 	} else {
 		w.report(e.report, nil)
 	}
-	phase, pod := p.phase, p.pod
 	w.mu.Unlock()
 
-	switch {
-	case e.ignored != "":
+	if e.ignored != "" {
 		w.cfg.Observer.Ignored(u, e.ignored)
-	case phase != before:
-		w.cfg.Observer.Moved(uid, pod, phase)
 	}
+	w.tell(p)
 }
 
 func (u Update) uid() types.UID {
@@ -293,7 +309,7 @@ func (w *Workers) add(p *worker) {
 // follow does what a decision about p asks for beside the new state.
 func (w *Workers) follow(p *worker, before Phase, e effects) {
 	if p.phase != before {
-		w.known = nil
+		w.moved(p)
 	}
 	if w.stopped {
 		w.report(p.waiters, ErrStopped)
@@ -308,6 +324,27 @@ func (w *Workers) follow(p *worker, before Phase, e effects) {
 		return
 	}
 	w.start(p)
+}
+
+// moved notes that p has reached its phase.
+func (w *Workers) moved(p *worker) {
+	w.known = nil
+	p.moves = append(p.moves, movement{p.pod, p.phase})
+}
+
+// tell has the observer told of what was noted. Without a lock held, only one
+// teller at a time keeps the order.
+func (w *Workers) tell(p *worker) {
+	w.mu.Lock()
+	for !p.telling && len(p.moves) > 0 {
+		m := p.moves[0]
+		p.moves, p.telling = p.moves[1:], true
+		w.mu.Unlock()
+		w.cfg.Observer.Moved(p.uid, m.pod, m.phase)
+		w.mu.Lock()
+		p.telling = false
+	}
+	w.mu.Unlock()
 }
 
 // leave takes p out of the queue and its place in line, and lets the next one in.

@@ -234,6 +234,7 @@ func TestPodsThatOnlyTheRuntimeKnows(t *testing.T) {
 		require.Equal(t, time.Second, b.sync.last().Grace)
 		known := b.SyncKnownPods(nil)
 		require.Equal(t, map[types.UID]podworker.Known{"a": {Phase: podworker.Terminating, Orphan: true}}, known)
+		synctest.Wait() // the sweep gave it another try
 
 		// Its spec turns up after all: then it ends like any other.
 		b.sync.set("runtime", nil)
@@ -287,6 +288,54 @@ func TestSameUIDAgain(t *testing.T) {
 	})
 }
 
+// Whoever kills a pod and its worker both tell the observer, without a lock.
+func TestMovesAreToldInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []podworker.Phase
+		w, err := podworker.New(podworker.Config{
+			Syncer: &syncer{}, Cache: &instant{}, Observer: podworker.Observer{Moved: func(_ types.UID, _ *corev1.Pod, p podworker.Phase) {
+				if p == podworker.Terminating {
+					time.Sleep(time.Second)
+				}
+				told = append(told, p)
+			}},
+		})
+		require.NoError(t, err)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		go w.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: newPod("a")})
+		require.NoError(t, w.Run(ctx))
+		require.Equal(t, []podworker.Phase{podworker.Terminating, podworker.Terminated, podworker.Finished}, told)
+	})
+}
+
+// A turn that is asked for between the end of the last one and the return of its
+// goroutine takes the place of the one that was due.
+func TestATurnReplacesTheOneThatWasDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &syncer{on: map[string]func(context.Context, podworker.Turn) (bool, error){}}
+		var w *podworker.Workers
+		w, err := podworker.New(podworker.Config{
+			Syncer: s, Cache: &instant{}, Observer: podworker.Observer{TurnEnd: func(i podworker.TurnInfo) {
+				if i.Type != podworker.Create {
+					return
+				}
+				w.UpdatePod(podworker.Update{Type: podworker.Change, Pod: i.Pod})
+				s.set("sync", func(context.Context, podworker.Turn) (bool, error) {
+					time.Sleep(10 * time.Minute)
+					return false, nil
+				})
+			}},
+		})
+		require.NoError(t, err)
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
+		defer stop()
+		w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: newPod("a")})
+		require.NoError(t, w.Run(ctx))
+		require.Len(t, s.log(), 2)
+	})
+}
+
 func TestAfterSyncFollowsWhatActed(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.update(podworker.Create, newPod("a"))
@@ -310,6 +359,30 @@ func TestEachTurnAsksForAStatusAsNewAsTheEndOfTheLast(t *testing.T) {
 		require.True(t, b.cache.asked[0].IsZero())
 		require.True(t, b.cache.asked[1].Equal(first))
 	})
+}
+
+// What an earlier life of the UID has left behind must not be taken for this one's.
+func TestANewLifeSeesTheEndOfTheOneBefore(t *testing.T) {
+	for name, first := range map[string]podworker.Update{
+		"a pod":                      {Type: podworker.Kill, Pod: newPod("a")},
+		"what only the runtime knew": {Type: podworker.Kill, Running: running("a")},
+	} {
+		inBubble(t, func(b *bed) {
+			b.UpdatePod(first)
+			synctest.Wait()
+			ended := time.Now()
+			time.Sleep(time.Second)
+			b.SyncKnownPods(nil)
+			b.update(podworker.Create, newPod("a"))
+			require.Equal(t, "sync a", b.sync.calls[len(b.sync.calls)-1], name)
+			require.Equal(t, ended, b.cache.asked[len(b.cache.asked)-1], name)
+			b.update(podworker.Kill, newPod("a"))
+			for range 3 {
+				b.SyncKnownPods(nil)
+			}
+			require.Zero(t, b.Past(), name)
+		})
+	}
 }
 
 func TestACacheErrorIsATurnThatFailed(t *testing.T) {

@@ -41,6 +41,7 @@ func (w *Workers) begin(p *worker) *job {
 		p.working = false
 		return nil
 	}
+	w.queue.remove(p)
 	p.wanted, p.started = false, true
 	p.stopping = p.stopping || p.phase >= Terminating
 	j := &job{
@@ -91,31 +92,28 @@ func (w *Workers) end(p *worker, j *job) {
 	next, moved, report := advance(p.state, verdict{phase: j.info.Phase, terminal: j.terminal, err: j.info.Err})
 	p.state = next
 	if moved {
-		w.known = nil
+		w.moved(p)
 	}
 	w.report(report, nil)
 	switch {
 	case p.phase == Finished:
 		w.leave(p)
 		if p.pod == nil {
-			delete(w.pods, p.uid) // nobody asks for what nobody described
+			w.drop(p) // nobody asks for what nobody described
 		}
 	case cancelled && j.info.Err != nil:
 		p.wanted = true // what cancelled it wants one, or the next Run does
 	case !p.wanted:
 		w.schedule(p, now.Add(w.cfg.periods().delay(j.info.Err, now, w.cfg.Jitter())))
 	}
-	phase, pod := p.phase, p.pod
 	w.mu.Unlock()
 
 	if j.info.Err != nil && !cancelled {
 		w.logFailure(j)
 	}
 	w.cfg.Observer.TurnEnd(j.info)
-	if moved {
-		w.cfg.Observer.Moved(p.uid, pod, phase)
-	}
-	if moved || j.acted {
+	w.tell(p)
+	if moved || j.acted || cancelled && j.synced {
 		w.cfg.AfterSync(p.uid)
 	}
 }
