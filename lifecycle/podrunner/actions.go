@@ -14,20 +14,21 @@ type Actions struct {
 	// StopPod stops every container and sandbox of the pod first. Reason is
 	// empty when that is not needed.
 	StopPod Reason
-	// CreateSandbox makes a new sandbox with SandboxAttempt. Reason is empty
-	// when the present one serves.
-	CreateSandbox  Reason
-	SandboxAttempt uint32
 	// Kill are the containers to stop while the pod goes on.
 	Kill []Kill
 	// Remove are dead containers and sandboxes that nothing needs any more.
 	Remove []Remove
+	// CreateSandbox makes a new sandbox with SandboxAttempt. Reason is empty
+	// when the present one serves.
+	CreateSandbox  Reason
+	SandboxAttempt uint32
 	// Start are the containers to start, in this order.
 	Start []Start
 	// Waiting says for each container that is not started now, although it is to
 	// run, why; as the pod's status shows it.
 	Waiting map[string]corev1.ContainerStateWaiting
-	// RetryAt is when the first of those that back off may start; zero if none does.
+	// RetryAt is when the first of those that back off may start, a sandbox among
+	// them; zero if none does.
 	RetryAt time.Time
 }
 
@@ -60,8 +61,8 @@ type Start struct {
 	Attempt uint32
 	// ID is set when the container was created already and only has to start.
 	ID string
-	// After is when its predecessor ended; zero if it had none. Starting it
-	// counts against the restart back-off from then.
+	// After is when its predecessor ended; zero if it had none, or one whose end
+	// nobody saw. Starting it counts against the restart back-off from then.
 	After  time.Time
 	Reason Reason
 }

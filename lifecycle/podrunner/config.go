@@ -59,7 +59,9 @@ type Config struct {
 	// checked. Required; pleg's RelistPod and podcache's GetNewerThan make it.
 	Refresh func(context.Context, types.UID) (*podcache.Status, error)
 	// LogRoot is the folder under which container logs go, one folder a pod, as
-	// the kubelet lays them out in /var/log/pods. Required, absolute.
+	// the kubelet lays them out in /var/log/pods. It is made if it is missing;
+	// it may be a symbolic link, but none below it is followed out of it.
+	// Required, absolute.
 	LogRoot string
 	// Agent is the name that marks what this Runner makes, as the label
 	// io.kubeparts.agent. Required.
@@ -75,7 +77,8 @@ type Config struct {
 	RestartBackoff, ImageBackoff *lifecycle.Backoff
 	// PullTimeout bounds one image pull. Default 15 min.
 	PullTimeout time.Duration
-	// Events takes the events that the kubelet would record. Optional.
+	// Events takes the events that the kubelet would record, from several
+	// goroutines. Optional.
 	Events EventRecorder
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock

@@ -54,6 +54,21 @@ func TestSandboxConfig(t *testing.T) {
 	require.Equal(t, int64(8), sc.GetRunAsGroup().GetValue())
 	require.Equal(t, []int64{9}, sc.GetSupplementalGroups())
 	require.Equal(t, runtimeapi.NamespaceMode_POD, sc.GetNamespaceOptions().GetNetwork())
+	require.Equal(t, runtimeapi.SecurityProfile_RuntimeDefault, sc.GetSeccomp().GetProfileType(), "though its containers have none")
+}
+
+func TestSandboxOfAPrivilegedInitContainer(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Spec.Containers = []corev1.Container{{Name: "app"}}
+	require.False(t, podrunner.SandboxConfig(pod, 0, testNode()).GetLinux().GetSecurityContext().GetPrivileged())
+	pod.Spec.InitContainers = []corev1.Container{{
+		Name: "tune", SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+		Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}},
+	}}
+	c := podrunner.SandboxConfig(pod, 0, testNode())
+	require.True(t, c.GetLinux().GetSecurityContext().GetPrivileged(), "or the runtime refuses the container")
+	require.Empty(t, c.GetPortMappings(), "as in the kubelet")
 }
 
 func TestSandboxConfigOfTheHostsNetwork(t *testing.T) {
@@ -73,6 +88,9 @@ func TestSandboxConfigOfTheHostsNetwork(t *testing.T) {
 func TestHostname(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 62)
+	override := testPod()
+	override.Spec.Hostname, override.Spec.HostnameOverride = "front", new("db.example.test")
+	require.Equal(t, "db.example.test", podrunner.SandboxConfig(override, 0, testNode()).GetHostname())
 	for name, c := range map[string]struct{ hostname, pod, want string }{
 		"the pod's name":                 {"", "web", "web"},
 		"its hostname":                   {"front", "web", "front"},
@@ -112,7 +130,7 @@ func TestContainerConfig(t *testing.T) {
 		},
 		TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 	}
-	got, err := podrunner.ContainerConfig(pod, &c, podrunner.Instance{Attempt: 4, Image: "sha256:1"}, testNode())
+	got, err := podrunner.ContainerConfig(pod, &c, podrunner.Instance{Attempt: 4, Image: &runtimeapi.Image{Id: "sha256:1"}}, testNode())
 	require.NoError(t, err)
 	require.Equal(t, &runtimeapi.ContainerMetadata{Name: "app", Attempt: 4}, got.GetMetadata())
 	require.Equal(t, "sha256:1", got.GetImage().GetImage())
@@ -249,6 +267,16 @@ func TestResources(t *testing.T) {
 			requests: list("1m", ""), limits: list("1m", ""),
 			want: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, CpuQuota: 1000, OomScoreAdj: 999},
 		},
+		"more than a cgroup takes": {
+			requests: list("300", ""), limits: list("300", ""),
+			want: &runtimeapi.LinuxContainerResources{CpuShares: 262144, CpuPeriod: 100000, CpuQuota: 30_000_000, OomScoreAdj: 999},
+		},
+		"more than can be counted": {
+			requests: list("9P", "8E"), limits: list("9P", "9E"),
+			want: &runtimeapi.LinuxContainerResources{
+				CpuShares: 262144, CpuPeriod: 100000, CpuQuota: 1 << 40 * 100, MemoryLimitInBytes: 9e18, OomScoreAdj: 3,
+			},
+		},
 		"node critical": {priority: 2_000_001_000, want: &runtimeapi.LinuxContainerResources{CpuShares: 2, OomScoreAdj: -997}},
 	} {
 		pod := testPod()
@@ -260,46 +288,6 @@ func TestResources(t *testing.T) {
 	}
 }
 
-func TestContainerSecurity(t *testing.T) {
-	t.Parallel()
-	pod := testPod()
-	pod.Spec.SecurityContext = &corev1.PodSecurityContext{
-		RunAsUser: new(int64(1)), RunAsGroup: new(int64(2)), FSGroup: new(int64(5)), SupplementalGroups: []int64{4},
-	}
-	pod.Spec.ShareProcessNamespace = new(true)
-	config := func(s *corev1.SecurityContext) *runtimeapi.LinuxContainerSecurityContext {
-		got, err := podrunner.ContainerConfig(pod, &corev1.Container{SecurityContext: s}, podrunner.Instance{}, testNode())
-		require.NoError(t, err)
-		return got.GetLinux().GetSecurityContext()
-	}
-	plain := config(nil)
-	require.Equal(t, int64(1), plain.GetRunAsUser().GetValue())
-	require.Equal(t, int64(2), plain.GetRunAsGroup().GetValue())
-	require.Equal(t, []int64{4, 5}, plain.GetSupplementalGroups())
-	require.Contains(t, plain.GetMaskedPaths(), "/proc/kcore")
-	require.Contains(t, plain.GetReadonlyPaths(), "/proc/sys")
-	require.Equal(t, runtimeapi.SecurityProfile_Unconfined, plain.GetSeccomp().GetProfileType())
-	require.Equal(t, runtimeapi.NamespaceMode_POD, plain.GetNamespaceOptions().GetPid())
-
-	own := config(&corev1.SecurityContext{
-		RunAsUser: new(int64(10)), RunAsGroup: new(int64(20)), ReadOnlyRootFilesystem: new(true), AllowPrivilegeEscalation: new(false),
-		Capabilities:   &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}, Drop: []corev1.Capability{"ALL"}},
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	})
-	require.Equal(t, int64(10), own.GetRunAsUser().GetValue())
-	require.Equal(t, int64(20), own.GetRunAsGroup().GetValue())
-	require.True(t, own.GetReadonlyRootfs())
-	require.True(t, own.GetNoNewPrivs())
-	require.Equal(t, []string{"NET_ADMIN"}, own.GetCapabilities().GetAddCapabilities())
-	require.Equal(t, []string{"ALL"}, own.GetCapabilities().GetDropCapabilities())
-	require.Equal(t, runtimeapi.SecurityProfile_RuntimeDefault, own.GetSeccomp().GetProfileType())
-
-	privileged := config(&corev1.SecurityContext{Privileged: new(true)})
-	require.True(t, privileged.GetPrivileged())
-	require.Empty(t, privileged.GetMaskedPaths())
-	require.Empty(t, privileged.GetReadonlyPaths())
-}
-
 func TestUnsupportedNamesEveryField(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
@@ -308,14 +296,19 @@ func TestUnsupportedNamesEveryField(t *testing.T) {
 
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
 	pod.Spec.RuntimeClassName = new("gvisor")
+	pod.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: []string{"example.test"}}
 	pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 	pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{}
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("1"), "hugepages-2Mi": resource.MustParse("4Mi"), "example.test/gpu": resource.MustParse("1"),
+	}
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "S", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}}}
-	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsNonRoot: new(true)}
 	require.EqualError(t, podrunner.Unsupported(pod), `spec.volumes: not supported
 spec.runtimeClassName: not supported
+spec.dnsConfig (without dnsPolicy None): not supported
 spec.initContainers[0].restartPolicy: not supported
 spec.containers[0].livenessProbe: not supported
-spec.containers[0].env[0].valueFrom (but fieldRef): not supported
-spec.containers[0].securityContext.runAsNonRoot (without runAsUser): not supported`)
+spec.containers[0].resources.limits[example.test/gpu]: not supported
+spec.containers[0].resources.limits[hugepages-2Mi]: not supported
+spec.containers[0].env[0].valueFrom (but fieldRef): not supported`)
 }

@@ -15,8 +15,10 @@ import (
 type Instance struct {
 	// Attempt is its restart count.
 	Attempt uint32
-	// Image is what the runtime calls its image.
-	Image string
+	// Image is its image as the runtime shows it: what it is called and, for
+	// runAsNonRoot and a group without a user, who runs in it. Nil is an image
+	// without a name in which root runs.
+	Image *runtimeapi.Image
 	// PodIPs are its sandbox's addresses, the primary one first.
 	PodIPs []string
 }
@@ -25,6 +27,9 @@ type Instance struct {
 // the pod. It is pure; nothing that it is given is changed or kept. The error
 // names the field that can't be met.
 func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.ContainerConfig, error) {
+	if err := checkNonRoot(pod, c, in.Image); err != nil {
+		return nil, err
+	}
 	env, err := environment(pod, c, in.PodIPs, node)
 	if err != nil {
 		return nil, err
@@ -37,7 +42,7 @@ func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Nod
 	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: in.Attempt},
-		Image:       &runtimeapi.ImageSpec{Image: in.Image, UserSpecifiedImage: c.Image},
+		Image:       &runtimeapi.ImageSpec{Image: in.Image.GetId(), UserSpecifiedImage: c.Image},
 		Command:     expandAll(c.Command, lookup),
 		Args:        expandAll(c.Args, lookup),
 		WorkingDir:  c.WorkingDir,
@@ -50,7 +55,7 @@ func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Nod
 		Tty:         c.TTY,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       linuxResources(pod, c, node.MemoryCapacityBytes),
-			SecurityContext: containerSecurity(pod, c),
+			SecurityContext: containerSecurity(pod, c, in.Image),
 		},
 	}, nil
 }
@@ -110,11 +115,11 @@ func environment(pod *corev1.Pod, c *corev1.Container, podIPs []string, node Nod
 }
 
 // linuxResources turns requests and limits into what a cgroup takes: shares of
-// 1024 a core, at least 2; a quota in each 100 ms period, at least 1 ms.
+// 1024 a core, from 2 to 262144; a quota in each 100 ms period, at least 1 ms.
 func linuxResources(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) *runtimeapi.LinuxContainerResources {
 	const (
-		minShares, sharesPerCore = 2, 1024
-		period, minQuota         = 100_000, 1000
+		minShares, maxShares, sharesPerCore = 2, 262_144, 1024
+		period, minQuota, maxMilli          = 100_000, 1000, 1 << 40 // more would overflow
 	)
 	requests, limits := c.Resources.Requests, c.Resources.Limits
 	res := &runtimeapi.LinuxContainerResources{
@@ -126,10 +131,10 @@ func linuxResources(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) 
 	if _, asked := requests[corev1.ResourceCPU]; !asked {
 		request = limits.Cpu().MilliValue()
 	}
-	res.CpuShares = max(minShares, request*sharesPerCore/1000)
+	res.CpuShares = min(max(minShares, min(request, maxMilli)*sharesPerCore/1000), maxShares)
 	if limit := limits.Cpu().MilliValue(); limit > 0 {
 		res.CpuPeriod = period
-		res.CpuQuota = max(minQuota, limit*period/1000)
+		res.CpuQuota = max(minQuota, min(limit, maxMilli)*period/1000)
 	}
 	return res
 }
@@ -152,6 +157,7 @@ func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int
 	if memoryCapacity <= 0 {
 		return bestEffort - 1
 	}
-	adj := bestEffort - bestEffort*c.Resources.Requests.Memory().Value()/memoryCapacity
+	asked := min(c.Resources.Requests.Memory().Value(), memoryCapacity)
+	adj := bestEffort - bestEffort*asked/memoryCapacity
 	return min(max(adj, lowest), bestEffort-1)
 }

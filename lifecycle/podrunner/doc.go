@@ -32,14 +32,19 @@
 //  3. A container's restart count is one more than the highest seen, and no
 //     container is started twice for one count. One that was created but not
 //     started is started, not made again.
-//  4. A changed container is replaced even where the policy says Never; an ended
-//     one comes again only as its policy and rules say, after its back-off.
+//  4. A changed container is replaced even where the policy says Never, once its
+//     image is there and its configuration is complete: until then the old one
+//     goes on. One that the spec does not name any more is stopped and removed. An
+//     ended one comes again only as its policy and rules say, after its back-off.
 //  5. Only objects in the given status are stopped or removed. Whose they are was
 //     decided where the status was made (pleg.Config.LabelSelector).
 //  6. A terminating turn succeeds only when a fresh look at the runtime shows that
 //     nothing runs; otherwise it is [ErrStillRunning].
 //  7. One container that can't be started holds up no other, and its reason is
 //     what the kubelet's status would show ([Runner.Waiting]).
+//  8. Nothing is done upon a stale status, and nothing is retried without a pause:
+//     containers and sandboxes that die young back off.
+//  9. No name in a manifest and no symbolic link leads log folders out of their root.
 //
 // # Goroutines and locking
 //
@@ -56,6 +61,14 @@
 //     written on its containers, not within one second.
 //   - The newest instance of a container is told by its restart count before its
 //     creation time, because clocks step back (kubernetes#134153).
+//   - A sandbox that dies soon after it was made is made again with the restart
+//     back-off, not as fast as its death is noticed. With Never a container that
+//     had not been made when the sandbox died still gets its run; the kubelet
+//     leaves the pod Pending for ever.
+//   - Containers that the spec names no more are stopped, as are second instances
+//     of one name; the kubelet looks only at the newest of each name in the spec. What
+//     a changed container needs is made ready before the old one is stopped.
+//   - The restart back-off grows with starts, not with attempts to start.
 //   - A cancelled pull is no failure of the image and starts no back-off.
 //   - Not yet: probes, hooks, volumes, sidecars, ephemeral containers, pull secrets,
 //     resize, pod cgroups, termination messages. [Unsupported] names those that a

@@ -1,6 +1,7 @@
 package podrunner
 
 import (
+	"strings"
 	"time"
 )
 
@@ -23,21 +24,29 @@ const (
 	RunContainerError = "RunContainerError"
 )
 
+// longestMessage is what a pod's status takes of a runtime's explanations, which
+// may hold a program's whole output; as much as of a termination message.
+const longestMessage = 4096
+
 // startError is why a container could not be started.
 type startError struct {
-	reason, message string
+	reason, message string    // a message may be missing
 	err             error     // the cause, may be nil
-	retryAt         time.Time // zero: whenever failed turns are tried again
+	retryAt         time.Time // when it only backs off; zero: whenever failed turns are tried again
 }
 
 func (e *startError) Error() string { return e.reason + ": " + e.text() }
 
 func (e *startError) Unwrap() error { return e.err }
 
-// text is the message with its cause.
+// text is the message with its cause, cut to what a status takes.
 func (e *startError) text() string {
-	if e.err == nil {
-		return e.message
+	text := e.message
+	if e.err != nil {
+		text = strings.TrimPrefix(text+": "+e.err.Error(), ": ")
 	}
-	return e.message + ": " + e.err.Error()
+	if len(text) > longestMessage {
+		text = text[:longestMessage] + "..."
+	}
+	return strings.ToValidUTF8(text, "")
 }

@@ -1,8 +1,8 @@
 package podrunner
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -12,26 +12,46 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// ensureImage makes the container's image present and returns what the runtime
-// calls it.
-func (r *Runner) ensureImage(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
+// ensureImage makes the container's image present and returns it as the runtime
+// shows it.
+func (r *Runner) ensureImage(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *runtimeapi.PodSandboxConfig) (*runtimeapi.Image, error) {
 	if c.Image == "" || strings.TrimSpace(c.Image) != c.Image {
-		return "", &startError{reason: InvalidImageName, message: fmt.Sprintf("Failed to apply default image tag %q", c.Image)}
+		return nil, &startError{reason: InvalidImageName, message: fmt.Sprintf("Failed to apply default image tag %q", c.Image)}
 	}
 	spec := &runtimeapi.ImageSpec{Image: c.Image, UserSpecifiedImage: c.Image}
+	image, err := r.inspect(ctx, pod, spec)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case image.GetId() != "" && c.ImagePullPolicy != corev1.PullAlways:
+		r.event(pod, corev1.EventTypeNormal, "Pulled", "Container image %q already present on machine", c.Image)
+		return image, nil
+	case c.ImagePullPolicy == corev1.PullNever:
+		message := fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)
+		r.event(pod, corev1.EventTypeWarning, ErrImageNeverPull, "%s", message)
+		return nil, &startError{reason: ErrImageNeverPull, message: message}
+	}
+	id, err := r.pull(ctx, pod, spec, sandbox)
+	if err != nil {
+		return nil, err
+	}
+	image, err = r.inspect(ctx, pod, &runtimeapi.ImageSpec{Image: cmp.Or(id, c.Image), UserSpecifiedImage: c.Image})
+	if err == nil && image.GetId() == "" {
+		err = &startError{reason: ImageInspectError, message: fmt.Sprintf("Image %q is gone after its pull", c.Image)}
+	}
+	return image, err
+}
+
+// inspect returns an image, or nil if it is not there.
+func (r *Runner) inspect(ctx context.Context, pod *corev1.Pod, spec *runtimeapi.ImageSpec) (*runtimeapi.Image, error) {
 	answer, err := r.cfg.Images.ImageStatus(ctx, spec, false)
 	if err != nil {
-		return "", &startError{reason: ImageInspectError, message: fmt.Sprintf("Failed to inspect image %q", c.Image), err: err}
+		message := fmt.Sprintf("Failed to inspect image %q", spec.GetUserSpecifiedImage())
+		r.event(pod, corev1.EventTypeWarning, "InspectFailed", "%s: %v", message, err)
+		return nil, &startError{reason: ImageInspectError, message: message, err: err}
 	}
-	id := answer.GetImage().GetId()
-	switch {
-	case id != "" && c.ImagePullPolicy != corev1.PullAlways:
-		r.event(pod, corev1.EventTypeNormal, "Pulled", "Container image %q already present on machine", c.Image)
-		return id, nil
-	case c.ImagePullPolicy == corev1.PullNever:
-		return "", &startError{reason: ErrImageNeverPull, message: fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)}
-	}
-	return r.pull(ctx, pod, spec, sandbox)
+	return answer.GetImage(), nil
 }
 
 // pull pulls the image unless its last pull for this pod failed a moment ago.
@@ -53,15 +73,14 @@ func (r *Runner) pull(ctx context.Context, pod *corev1.Pod, spec *runtimeapi.Ima
 	r.cfg.Observer.Pulled(spec.GetImage(), took, err)
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", fmt.Errorf("pull image %s: %w", spec.GetImage(), errors.Join(ctx.Err(), err)) // stopped by us: no failure of the image
+			return "", fmt.Errorf("pull image %s: %w", spec.GetImage(), ctx.Err()) // stopped by us: no failure of the image
 		}
 		now := r.cfg.Clock.Now()
 		r.cfg.ImageBackoff.Next(key.String(), now)
 		r.setPullFailure(key, &pullFailure{at: now, err: err})
 		message := fmt.Sprintf("Failed to pull image %q", spec.GetImage())
 		r.event(pod, corev1.EventTypeWarning, "Failed", "%s: %v", message, err)
-		until, _, _ := r.cfg.ImageBackoff.Until(key.String(), now)
-		return "", &startError{reason: ErrImagePull, message: message, err: err, retryAt: until}
+		return "", &startError{reason: ErrImagePull, message: message, err: err}
 	}
 	r.cfg.ImageBackoff.Reset(key.String())
 	r.setPullFailure(key, nil)

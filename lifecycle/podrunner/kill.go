@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"math"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	criapierrors "k8s.io/cri-api/pkg/errors"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
@@ -23,6 +22,10 @@ import (
 // ErrStillRunning says that something of a pod runs although the runtime said
 // that it was stopped.
 var ErrStillRunning = errors.New("detected running containers after a successful KillPod, CRI violation")
+
+// errStale says that what the runtime shows of a pod is not known well enough to
+// act on it: the container that is missing there may run already.
+var errStale = errors.New("its status is stale")
 
 // SyncTerminatingPod stops every container of the pod, each within the turn's
 // grace, then its sandboxes, and looks whether that is so.
@@ -51,19 +54,25 @@ func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn
 	return r.checkStopped(ctx, t)
 }
 
-// SyncTerminatedPod checks that nothing of the pod runs. What it leaves behind
-// is for [Runner.RemovePod].
+// SyncTerminatedPod checks that nothing of the pod runs and forgets it. What it
+// leaves behind in the runtime is for [Runner.RemovePod].
 func (r *Runner) SyncTerminatedPod(_ context.Context, t podworker.Turn) error {
 	if t.Status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
-	r.setWaiting(t.Status.UID, nil)
+	r.Forget(t.Status.UID)
+	for c := range podspec.Containers(&t.Pod.Spec) {
+		r.cfg.RestartBackoff.Reset(RestartKey(t.Pod, c)) // a static pod may come again with its UID
+	}
 	return nil
 }
 
 // checkStopped looks at the runtime instead of believing it.
 func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
 	status, err := r.cfg.Refresh(ctx, t.Status.UID)
+	if err == nil && (status == nil || status.Stale) {
+		err = errStale
+	}
 	if err != nil {
 		return fmt.Errorf("look at pod %s after killing it: %w", t.Status.UID, err)
 	}
@@ -102,9 +111,11 @@ func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.
 	})
 }
 
-// stopContainer stops a container; one that is gone is stopped.
+// stopContainer stops a container; one that is gone is stopped. Like the kubelet
+// it leaves no container less than two seconds to end by itself.
 func (r *Runner) stopContainer(ctx context.Context, name, id string, grace time.Duration) error {
-	err := r.cfg.Containers.StopContainer(ctx, id, int64(grace/time.Second))
+	const shortest = 2 * time.Second
+	err := r.cfg.Containers.StopContainer(ctx, id, int64(max(grace, shortest)/time.Second))
 	if err != nil && !criapierrors.IsNotFound(err) {
 		return fmt.Errorf("stop container %s (%s): %w", name, id, err)
 	}
@@ -127,10 +138,14 @@ func (r *Runner) remove(ctx context.Context, removes []Remove) error {
 }
 
 // RemovePod removes everything of a stopped pod from the runtime, its log folder,
-// and what is kept about it in memory. It refuses a pod of which something runs.
-// What is gone already is no error.
+// and what is kept about it in memory. It refuses a pod of which something runs,
+// or may run because the status is stale: runtimes kill what they are told to
+// remove. What is gone already is no error.
 func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
-	if status.Running() {
+	switch {
+	case status.Stale:
+		return fmt.Errorf("remove pod %s: %w", status.UID, errStale)
+	case status.Running():
 		return fmt.Errorf("remove pod %s: it runs", status.UID)
 	}
 	var removes []Remove
@@ -144,30 +159,14 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 		return err
 	}
 	r.Forget(status.UID)
-	return r.removeLogs(status)
-}
-
-// removeLogs removes the pod's log folder. Its name comes from the runtime, so
-// it is not trusted to be one folder under the root.
-func (r *Runner) removeLogs(status *podcache.Status) error {
-	if status.Name == "" || status.Namespace == "" || status.UID == "" {
-		return nil
-	}
-	dir := strings.Join([]string{status.Namespace, status.Name, string(status.UID)}, "_")
-	if filepath.Base(dir) != dir || !filepath.IsLocal(dir) {
-		return fmt.Errorf("remove logs: %q is not the name of a folder", dir)
-	}
-	if err := os.RemoveAll(filepath.Join(r.cfg.LogRoot, dir)); err != nil {
-		return fmt.Errorf("remove logs: %w", err)
-	}
-	return nil
+	return removeLogs(r.cfg.LogRoot, status.Namespace, status.Name, status.UID)
 }
 
 // specGrace is the grace period that the pod's spec gives, the API's default of
-// 30 s where it gives none.
+// 30 s where it gives none. More than CRI runtimes can count to is cut.
 func specGrace(pod *corev1.Pod) time.Duration {
 	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
-		return time.Duration(*g) * time.Second
+		return time.Duration(min(*g, math.MaxInt32)) * time.Second
 	}
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
@@ -184,3 +183,6 @@ func inParallel[T any](items []T, do func(T) error) error {
 }
 
 func podName(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+// podID names the pod as the kubelet's messages do.
+func podID(pod *corev1.Pod) string { return fmt.Sprintf("%s(%s)", podspec.FullName(pod), pod.UID) }

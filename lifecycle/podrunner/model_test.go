@@ -3,6 +3,7 @@ package podrunner_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,12 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/podcache"
 )
 
 // TestPlansConverge carries plans out on random pods while containers, sandboxes
 // and whole nodes die under them, and then leaves them in peace: the plan must
-// come to "nothing to do" in a few turns, and no container may ever be started
-// twice for one attempt (the node refuses the second of a name).
+// come to "nothing to do" in a few turns, nothing may run then that the spec does
+// not name, and no container may ever be started twice for one attempt (the node
+// refuses the second of a name).
 func TestPlansConverge(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -36,6 +39,10 @@ func TestPlansConverge(t *testing.T) {
 			}
 		}
 		require.True(t, settled, "seed %d: %v", seed, podrunner.Plan(podrunner.Input{Pod: pod, Status: b.look(pod.UID)}))
+		for _, c := range b.look(pod.UID).Containers {
+			isName := func(s corev1.Container) bool { return s.Name == podcache.ContainerName(c) }
+			require.True(t, !mayRun(c) || slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), isName), "seed %d: %s runs", seed, podcache.ContainerName(c))
+		}
 		started := map[string]bool{}
 		for _, c := range b.node.Calls() {
 			if c.Method == "StartContainer" {
@@ -75,7 +82,7 @@ func disturb(t *testing.T, random *rand.Rand, b *bed, pod *corev1.Pod) {
 		}
 		return status.Containers[random.IntN(len(status.Containers))].GetId()
 	}
-	switch random.IntN(7) {
+	switch random.IntN(8) {
 	case 0, 1:
 		b.clock.Step(time.Duration(random.IntN(30)) * time.Second)
 	case 2:
@@ -93,5 +100,10 @@ func disturb(t *testing.T, random *rand.Rand, b *bed, pod *corev1.Pod) {
 			b.node.Reboot(0)
 		}
 		pod.Spec.Containers[0].Args = []string{fmt.Sprint(random.IntN(3))}
+	case 7: // the last container of the spec goes, or another one comes
+		all := pod.Spec.Containers
+		if pod.Spec.Containers = slices.Clone(all[:len(all)-1]); len(all) == 1 || random.IntN(2) == 0 {
+			pod.Spec.Containers = append(all, corev1.Container{Name: fmt.Sprintf("app%d", len(all)), Image: "app"})
+		}
 	}
 }

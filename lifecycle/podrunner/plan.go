@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
@@ -39,17 +40,19 @@ type Input struct {
 func Plan(in Input) Actions {
 	p := planner{Input: in}
 	p.sandbox()
-	switch {
-	case p.over():
-		p.StopPod = p.idleReason()
-		p.CreateSandbox = ""
-	default:
-		if p.CreateSandbox != "" && (p.Status.Running() || len(p.live()) > 0) {
-			p.StopPod = p.CreateSandbox
+	if p.over() {
+		p.StopPod, p.CreateSandbox, p.SandboxAttempt = p.overReason(), "", 0
+	} else {
+		if len(p.Status.Sandboxes)+len(p.live()) > 0 {
+			p.StopPod = p.CreateSandbox // a dead sandbox, too, still holds its address
 		}
 		if p.initContainers() {
 			p.regularContainers()
 		}
+		p.holdSandbox()
+	}
+	if p.StopPod == "" {
+		p.strays()
 	}
 	p.leftovers()
 	return p.Actions
@@ -90,76 +93,111 @@ func (p *planner) sandbox() {
 	}
 }
 
+// holdSandbox puts a new sandbox off while the back-off says so. One that dies
+// at once would otherwise be made again as fast as its death is noticed.
+func (p *planner) holdSandbox() {
+	if p.CreateSandbox == "" || len(p.Status.Sandboxes) == 0 || p.Backoff == nil {
+		return
+	}
+	until, delay, waiting := p.Backoff(sandboxKey(p.Pod.UID), madeAt(p.Status.Sandboxes[0]))
+	if !waiting {
+		return
+	}
+	for _, s := range p.Start {
+		p.wait(s.Name, lifecycle.CrashLoopBackOff, fmt.Sprintf("back-off %s re-creating failed sandbox of pod=%s", delay, podID(p.Pod)))
+	}
+	p.retry(until)
+	p.CreateSandbox, p.SandboxAttempt, p.Start = "", 0, nil
+	if !p.runs() {
+		p.StopPod = ""
+	}
+}
+
 // over says whether the pod has run to its end: no container of it will start
 // again, and none runs in a usable sandbox.
 func (p *planner) over() bool {
-	if len(p.Status.Sandboxes) == 0 {
-		return false
+	if failed, _ := p.initFailed(); failed != nil {
+		return true
 	}
 	if p.CreateSandbox == "" && len(p.live()) > 0 {
 		return false
 	}
-	if p.initFailed() != nil {
-		return true
-	}
 	for i := range p.Pod.Spec.Containers {
 		c := &p.Pod.Spec.Containers[i]
-		if s := p.Status.Container(c.Name); s == nil || !exited(s) || podspec.ShouldRestart(p.Pod, c, s.GetExitCode()) {
-			// With Never, a container that was lost with its sandbox is not started
-			// a second time: it may have done its work.
-			if s == nil || !p.lost(s) || p.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
-				return false
-			}
+		if !p.done(c) {
+			return false
 		}
 	}
 	return true
 }
 
-// lost says whether s went down with its sandbox, so that nobody saw its end.
-func (p *planner) lost(s *runtimeapi.ContainerStatus) bool {
-	return p.CreateSandbox != "" && !dead(s)
-}
-
-// idleReason says why a pod that is over still has to be stopped, if it has.
-func (p *planner) idleReason() Reason {
-	if !p.Status.Running() {
+// overReason says why a pod that is over still has to be stopped, if it has.
+func (p *planner) overReason() Reason {
+	failed, code := p.initFailed()
+	switch {
+	case !p.runs():
 		return ""
+	case failed != nil:
+		return Reason(fmt.Sprintf("init container %s failed with exit code %d and is not restarted", failed.Name, code))
+	case p.CreateSandbox != "":
+		return p.CreateSandbox + " and no container is restarted"
+	default:
+		return "every container has ended and none is restarted"
 	}
-	if s := p.initFailed(); s != nil {
-		return Reason(fmt.Sprintf("init container %s failed with exit code %d and is not restarted", podcache.ContainerName(s), s.GetExitCode()))
-	}
-	return "every container has ended and none is restarted"
 }
 
-// initFailed returns the init container that failed for good, or nil.
-func (p *planner) initFailed() *runtimeapi.ContainerStatus {
+// done says whether a regular container has ended and is not to run again.
+func (p *planner) done(c *corev1.Container) bool {
+	code, ended := p.outcome(p.Status.Container(c.Name))
+	return ended && !podspec.ShouldRestart(p.Pod, c, code)
+}
+
+// outcome says whether s has ended, and with which exit code. Nobody sees the end
+// of a container that goes down with its sandbox; as in the pod's status it
+// counts as killed. With Never it is not started again: it may have done its work.
+func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended bool) {
+	switch {
+	case s == nil || s.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED:
+		return 0, false
+	case exited(s):
+		return s.GetExitCode(), true
+	default:
+		return killed, p.lost(s)
+	}
+}
+
+// lost says whether s is not in the sandbox that is in use.
+func (p *planner) lost(s *runtimeapi.ContainerStatus) bool {
+	return p.CreateSandbox != "" || p.Status.SandboxOf[s.GetId()] != p.Status.Sandboxes[0].GetId()
+}
+
+// killed is the exit code of what ended unseen: 128 and SIGKILL.
+const killed = 137
+
+// initFailed returns the init container that failed for good, and its exit code;
+// nil if none did. One in an unknown state has failed, as in the kubelet.
+func (p *planner) initFailed() (*corev1.Container, int32) {
 	if p.initialized() {
-		return nil
+		return nil, 0
 	}
 	for i := range p.Pod.Spec.InitContainers {
 		c := &p.Pod.Spec.InitContainers[i]
 		s := p.Status.Container(c.Name)
-		if s != nil && exited(s) && s.GetExitCode() != 0 && !restartsInit(p.Pod, c, s.GetExitCode()) {
-			return s
+		code, ended := p.outcome(s)
+		if s != nil && unknown(s) {
+			code, ended = killed, true
+		}
+		if ended && code != 0 && !podspec.ShouldRestart(p.Pod, c, code) {
+			return c, code
 		}
 	}
-	return nil
-}
-
-// restartsInit says whether an init container that failed is tried again. A pod
-// that always restarts its containers still runs init containers only until
-// they have ended well.
-func restartsInit(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
-	return exitCode != 0 && podspec.ShouldRestart(pod, c, exitCode)
+	return nil, 0
 }
 
 // initialized says whether a regular container was ever made in the sandbox
 // that is in use: that is only done when all init containers have ended well,
 // and they may have been removed since.
 func (p *planner) initialized() bool {
-	if p.CreateSandbox != "" {
-		return false
-	}
 	return slices.ContainsFunc(p.Pod.Spec.Containers, func(c corev1.Container) bool {
 		return p.here(c.Name) != nil
 	})
@@ -184,30 +222,40 @@ func (p *planner) live() []*runtimeapi.ContainerStatus {
 	return live
 }
 
+// runs says whether anything of the pod runs or may run.
+func (p *planner) runs() bool { return p.Status.Running() || len(p.live()) > 0 }
+
 // initContainers plans the next init container and says whether all are done.
+// Those before the last one that was made are done, even if the runtime has
+// forgotten them.
 func (p *planner) initContainers() bool {
 	if p.initialized() {
 		return true
 	}
-	for i := range p.Pod.Spec.InitContainers {
-		c := &p.Pod.Spec.InitContainers[i]
-		s := p.here(c.Name)
-		if s != nil && exited(s) && s.GetExitCode() == 0 {
-			continue
+	all := p.Pod.Spec.InitContainers
+	next := 0
+	for i := range all {
+		switch s := p.here(all[i].Name); {
+		case s == nil:
+		case exited(s) && s.GetExitCode() == 0:
+			next = i + 1
+		default:
+			next = i
 		}
-		p.container(c, true, s)
-		return false
 	}
-	return true
+	if next == len(all) {
+		return true
+	}
+	p.container(&all[next], true, p.here(all[next].Name))
+	return false
 }
 
 func (p *planner) regularContainers() {
 	for i := range p.Pod.Spec.Containers {
 		c := &p.Pod.Spec.Containers[i]
 		s := p.here(c.Name)
-		if last := p.Status.Container(c.Name); s == nil && last != nil && exited(last) &&
-			!podspec.ShouldRestart(p.Pod, c, last.GetExitCode()) {
-			continue // it ended for good in a sandbox that is gone
+		if s == nil && p.done(c) {
+			continue // in a sandbox that is gone
 		}
 		p.container(c, false, s)
 	}
@@ -221,6 +269,9 @@ func (p *planner) container(c *corev1.Container, init bool, s *runtimeapi.Contai
 	if last != nil {
 		start.Attempt = uint32(podcache.RestartCount(last)) + 1
 		start.Reason = "its sandbox is new"
+		if exited(last) {
+			start.After = time.Unix(0, last.GetFinishedAt())
+		}
 	}
 	switch {
 	case s == nil:
@@ -242,16 +293,22 @@ func (p *planner) container(c *corev1.Container, init bool, s *runtimeapi.Contai
 		if !podspec.ShouldRestart(p.Pod, c, s.GetExitCode()) {
 			return
 		}
-		start.After = time.Unix(0, s.GetFinishedAt())
 		start.Reason = Reason(fmt.Sprintf("it ended with exit code %d", s.GetExitCode()))
-		if p.backsOff(c, start.After) {
-			return
-		}
 	default:
 		start.Reason = "its state is unknown"
-		p.Kill = append(p.Kill, Kill{ID: s.GetId(), Name: c.Name, Reason: "Container is in unknown state, try killing it before restart"})
+		p.Kill = append(p.Kill, Kill{ID: s.GetId(), Name: c.Name, Reason: unknownReason(init)})
 	}
-	p.Start = append(p.Start, start)
+	if start.After.IsZero() || !p.backsOff(c, start.After) {
+		p.Start = append(p.Start, start)
+	}
+}
+
+// unknownReason is the kubelet's, word for word.
+func unknownReason(init bool) Reason {
+	if init {
+		return `Init container is in "unknown" state, try killing it before restart`
+	}
+	return `Container is in "unknown" state, try killing it before restart`
 }
 
 // backsOff records that c must wait, if it must.
@@ -264,10 +321,15 @@ func (p *planner) backsOff(c *corev1.Container, since time.Time) bool {
 		return false
 	}
 	p.wait(c.Name, lifecycle.CrashLoopBackOff, lifecycle.CrashLoopMessage(delay, c.Name, p.Pod))
-	if p.RetryAt.IsZero() || until.Before(p.RetryAt) {
-		p.RetryAt = until
-	}
+	p.retry(until)
 	return true
+}
+
+// retry asks for another plan at the given time.
+func (p *planner) retry(at time.Time) {
+	if p.RetryAt.IsZero() || at.Before(p.RetryAt) {
+		p.RetryAt = at
+	}
 }
 
 func (p *planner) wait(name, reason, message string) {
@@ -284,41 +346,17 @@ func (p *planner) changed(c *corev1.Container, s *runtimeapi.ContainerStatus) bo
 	return hash != "" && hash != podspec.ContainerHash(c)
 }
 
-// leftovers plans the removal of dead containers but the newest of each name,
-// which the status shows as the last state, and of sandboxes that are not ready
-// and hold none of those.
-func (p *planner) leftovers() {
-	seen, used := map[string]int{}, map[string]bool{}
-	for _, s := range p.Status.Containers {
-		name := podcache.ContainerName(s)
-		if seen[name]++; seen[name] > keptPerName(p.Start, name) && dead(s) {
-			p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: name, Reason: "newer ones of this name are kept"})
-			continue
-		}
-		used[p.Status.SandboxOf[s.GetId()]] = true
-	}
-	for i, s := range p.Status.Sandboxes {
-		// Ready ones are stopped by StopPod; the plan after that removes them.
-		if i > 0 && s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY && !used[s.GetId()] {
-			p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: s.GetMetadata().GetName(), Sandbox: true, Reason: "a newer sandbox replaced it"})
-		}
-	}
-}
-
-// keptPerName is how many instances of a name stay: the newest and the one
-// before it, whose end is the last state; one fewer when a new one comes now.
-func keptPerName(starts []Start, name string) int {
-	if slices.ContainsFunc(starts, func(s Start) bool { return s.Name == name && s.ID == "" }) {
-		return 1
-	}
-	return 2
-}
-
 // RestartKey is the key of a container's restart back-off. A change of the
 // container's spec starts afresh.
 func RestartKey(pod *corev1.Pod, c *corev1.Container) string {
 	return string(pod.UID) + "/" + c.Name + "/" + podspec.ContainerHash(c)
 }
+
+// sandboxKey is the key of the back-off of a pod's sandbox.
+func sandboxKey(uid types.UID) string { return string(uid) + "/sandbox" }
+
+// madeAt is when s was made; its end is not in the CRI.
+func madeAt(s *runtimeapi.PodSandboxStatus) time.Time { return time.Unix(0, s.GetCreatedAt()) }
 
 func exited(s *runtimeapi.ContainerStatus) bool {
 	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
@@ -327,6 +365,11 @@ func exited(s *runtimeapi.ContainerStatus) bool {
 // dead says that nothing of s runs: it has ended or was never started.
 func dead(s *runtimeapi.ContainerStatus) bool {
 	return exited(s) || s.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED
+}
+
+// unknown says that s is in a state that says nothing, or that no CRI has.
+func unknown(s *runtimeapi.ContainerStatus) bool {
+	return !dead(s) && s.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -23,11 +23,12 @@ import (
 //
 //	plan policy=Never [hostnetwork]
 //	spec init fetch                   an init container of the spec
-//	spec app [never|onfailure|always] a container, with a policy of its own
+//	spec app [never|onfailure|always] a container, with a policy of its own, and
+//	         [restart-on 42]          a rule for an exit code; the same for init ones
 //	sandbox 1 notready                newest first; "noip", "hostnetwork" as words
 //	app 2 exited 137 [in 0] [old]     restart count, state, code; in an older sandbox;
 //	                                  made from an older definition
-//	backoff app 20s                   what the back-off says of it
+//	backoff app 20s                   what the back-off says of it, or of "sandbox"
 func TestPlan(t *testing.T) {
 	datadriven.Walk(t, "testdata/plan", func(t *testing.T, path string) {
 		t.Helper()
@@ -87,9 +88,9 @@ func testPod() *corev1.Pod {
 }
 
 func (s *situation) addSpec(words []string) {
+	list := &s.pod.Spec.Containers
 	if words[0] == "init" {
-		s.pod.Spec.InitContainers = append(s.pod.Spec.InitContainers, corev1.Container{Name: words[1], Image: "image"})
-		return
+		list, words = &s.pod.Spec.InitContainers, words[1:]
 	}
 	c := corev1.Container{Name: words[0], Image: "image"}
 	policies := map[string]corev1.ContainerRestartPolicy{
@@ -98,7 +99,17 @@ func (s *situation) addSpec(words []string) {
 	if len(words) > 1 {
 		c.RestartPolicy = new(policies[words[1]])
 	}
-	s.pod.Spec.Containers = append(s.pod.Spec.Containers, c)
+	if len(words) > 3 && words[2] == "restart-on" {
+		var code int32
+		_, _ = fmt.Sscan(words[3], &code) // no code is code 0
+		c.RestartPolicyRules = []corev1.ContainerRestartRule{{
+			Action: corev1.ContainerRestartRuleActionRestart,
+			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
+				Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{code},
+			},
+		}}
+	}
+	*list = append(*list, c)
 }
 
 func (s *situation) addSandbox(t *testing.T, words []string) {
@@ -145,7 +156,10 @@ func (s *situation) addContainer(t *testing.T, words []string) {
 			c.Annotations[crilabels.Hash] = podspec.ContainerHash(spec)
 		}
 	}
-	box := s.status.Sandboxes[0].GetId()
+	box := "none"
+	if len(s.status.Sandboxes) > 0 {
+		box = s.status.Sandboxes[0].GetId()
+	}
 	for i := 2; i < len(words); i++ {
 		switch words[i] {
 		case "created":

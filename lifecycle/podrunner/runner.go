@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
@@ -98,14 +99,25 @@ func (r *Runner) Waiting(uid types.UID) map[string]corev1.ContainerStateWaiting 
 
 // SyncPod brings the pod to what its spec says, as far as one turn can. It never
 // says that the pod is terminal: that is for whoever computes its phase. The
-// error says when to try again if something backs off.
+// error says when to try again if something backs off. A stale status is an
+// error, because acting on it would make second containers of a name.
 func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
+	if t.Status.Stale {
+		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), errStale)
+	}
 	actions := Plan(Input{Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until})
 	if !actions.Empty() {
 		r.cfg.Observer.Planned(t.Pod, actions)
+		r.cfg.Logger.DebugContext(ctx, "acting on a pod", "pod", podName(t.Pod), "podUID", t.Pod.UID, "actions", actions.String())
 		t.Acted()
 	}
-	run := &turn{Runner: r, pod: t.Pod, status: t.Status, waiting: actions.Waiting, retryAt: actions.RetryAt}
+	run := &turn{
+		Runner: r, pod: t.Pod, status: t.Status, waiting: actions.Waiting, retryAt: actions.RetryAt,
+		prepared: map[string]*runtimeapi.ContainerConfig{},
+	}
+	for _, name := range sortedKeys(actions.Waiting) {
+		r.event(t.Pod, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s", name, podID(t.Pod))
+	}
 	err = run.do(ctx, actions)
 	r.setWaiting(t.Pod.UID, run.waiting)
 	if !run.retryAt.IsZero() {
@@ -114,12 +126,20 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	return false, err
 }
 
-// Forget drops what is kept about a pod in memory.
+// Forget drops what is kept about a pod in memory, but for the restart back-off
+// of its containers, which the back-off forgets by itself when it is quiet.
 func (r *Runner) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, uid)
-	maps.DeleteFunc(r.pulls, func(k pullKey, _ *pullFailure) bool { return k.uid == uid })
+	maps.DeleteFunc(r.pulls, func(k pullKey, _ *pullFailure) bool {
+		if k.uid != uid {
+			return false
+		}
+		r.cfg.ImageBackoff.Reset(k.String())
+		return true
+	})
+	r.cfg.RestartBackoff.Reset(sandboxKey(uid))
 }
 
 func (r *Runner) setWaiting(uid types.UID, waiting map[string]corev1.ContainerStateWaiting) {

@@ -1,9 +1,7 @@
 package podrunner
 
 import (
-	"fmt"
 	"maps"
-	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,12 +45,6 @@ func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSa
 	return config
 }
 
-// LogDirectory returns the folder of the pod's container logs under root, in
-// the kubelet's layout.
-func LogDirectory(root string, pod *corev1.Pod) string {
-	return filepath.Join(root, strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_"))
-}
-
 // podLabels returns the pod's own labels with the kubelet's and ours, which win.
 func podLabels(pod *corev1.Pod, agent string) map[string]string {
 	labels := map[string]string{}
@@ -66,6 +58,9 @@ func podLabels(pod *corev1.Pod, agent string) map[string]string {
 
 // hostname is the pod's hostname, or its name, cut to what a kernel takes.
 func hostname(pod *corev1.Pod) string {
+	if override := pod.Spec.HostnameOverride; override != nil {
+		return *override
+	}
 	if pod.Spec.Hostname != "" {
 		return pod.Spec.Hostname
 	}
@@ -94,6 +89,8 @@ func dnsConfig(pod *corev1.Pod) *runtimeapi.DNSConfig {
 	return config
 }
 
+// portMappings are the host ports of the regular containers, as in the kubelet:
+// an init container is gone when somebody calls.
 func portMappings(pod *corev1.Pod) []*runtimeapi.PortMapping {
 	if pod.Spec.HostNetwork {
 		return nil // its ports are the host's already
@@ -130,9 +127,4 @@ func networkMode(pod *corev1.Pod) runtimeapi.NamespaceMode {
 		return runtimeapi.NamespaceMode_NODE
 	}
 	return runtimeapi.NamespaceMode_POD
-}
-
-// containerLogPath is relative to the sandbox's log directory.
-func containerLogPath(name string, attempt uint32) string {
-	return filepath.Join(name, fmt.Sprintf("%d.log", attempt))
 }

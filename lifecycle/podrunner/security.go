@@ -1,18 +1,24 @@
 package podrunner
 
 import (
+	"cmp"
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // sandboxSecurity returns the pod-level security context.
 func sandboxSecurity(pod *corev1.Pod) *runtimeapi.LinuxSandboxSecurityContext {
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(pod),
-		Seccomp:          seccomp(pod.Spec.SecurityContext, nil),
+		// The sandbox runs nothing of the pod's: it needs no exception.
+		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
-	for i := range pod.Spec.Containers {
-		if s := pod.Spec.Containers[i].SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
+	for c := range podspec.Containers(&pod.Spec) {
+		if s := c.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
 			sc.Privileged = true
 		}
 	}
@@ -29,7 +35,7 @@ func sandboxSecurity(pod *corev1.Pod) *runtimeapi.LinuxSandboxSecurityContext {
 // containerSecurity returns the container's security context over the pod's.
 // The masked and read-only paths of /proc and /sys are the agent's to name:
 // containerd masks nothing by itself.
-func containerSecurity(pod *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerSecurityContext {
+func containerSecurity(pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image) *runtimeapi.LinuxContainerSecurityContext {
 	sc := &runtimeapi.LinuxContainerSecurityContext{
 		NamespaceOptions: namespaces(pod),
 		Seccomp:          seccomp(pod.Spec.SecurityContext, c.SecurityContext),
@@ -37,18 +43,19 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxCo
 		ReadonlyPaths:    readonlyPaths(),
 	}
 	if p := pod.Spec.SecurityContext; p != nil {
-		sc.RunAsUser, sc.RunAsGroup = value(p.RunAsUser), value(p.RunAsGroup)
 		sc.SupplementalGroups = groups(p)
+	}
+	user, group, _ := runAs(pod, c)
+	sc.RunAsUser, sc.RunAsGroup = value(user), value(group)
+	if user == nil && group != nil { // CRI takes a group only with a user: the image's
+		sc.RunAsUser, sc.RunAsUsername = image.GetUid(), image.GetUsername()
+		if sc.RunAsUser == nil && sc.RunAsUsername == "" {
+			sc.RunAsUser = &runtimeapi.Int64Value{} // root
+		}
 	}
 	s := c.SecurityContext
 	if s == nil {
 		return sc
-	}
-	if s.RunAsUser != nil {
-		sc.RunAsUser = value(s.RunAsUser)
-	}
-	if s.RunAsGroup != nil {
-		sc.RunAsGroup = value(s.RunAsGroup)
 	}
 	sc.ReadonlyRootfs = s.ReadOnlyRootFilesystem != nil && *s.ReadOnlyRootFilesystem
 	sc.NoNewPrivs = s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation
@@ -62,6 +69,38 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxCo
 		sc.MaskedPaths, sc.ReadonlyPaths = nil, nil
 	}
 	return sc
+}
+
+// runAs returns who runs in the container, and whether it may not be root: what
+// the container says, and where it says nothing the pod.
+func runAs(pod *corev1.Pod, c *corev1.Container) (user, group *int64, nonRoot bool) {
+	var mustNot *bool
+	if p := pod.Spec.SecurityContext; p != nil {
+		user, group, mustNot = p.RunAsUser, p.RunAsGroup, p.RunAsNonRoot
+	}
+	if s := c.SecurityContext; s != nil {
+		user, group, mustNot = cmp.Or(s.RunAsUser, user), cmp.Or(s.RunAsGroup, group), cmp.Or(s.RunAsNonRoot, mustNot)
+	}
+	return user, group, mustNot != nil && *mustNot
+}
+
+// checkNonRoot refuses a container that would run as root and may not, in the
+// kubelet's words.
+func checkNonRoot(pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image) error {
+	user, _, nonRoot := runAs(pod, c)
+	switch {
+	case !nonRoot, user != nil && *user != 0:
+		return nil
+	case user != nil:
+		return fmt.Errorf("container's runAsUser breaks non-root policy (pod: %q, container: %s)", podID(pod), c.Name)
+	case image.GetUid().GetValue() != 0:
+		return nil
+	case image.GetUid() == nil && image.GetUsername() != "":
+		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root (pod: %q, container: %s)",
+			image.GetUsername(), podID(pod), c.Name)
+	default:
+		return fmt.Errorf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)", podID(pod), c.Name)
+	}
 }
 
 func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
@@ -81,7 +120,7 @@ func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
 }
 
 // seccomp returns the profile that is asked for; without one, none, which is the
-// kubelet's default.
+// kubelet's default. One that is not supported becomes the stricter of the two.
 func seccomp(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) *runtimeapi.SecurityProfile {
 	var p *corev1.SeccompProfile
 	if pod != nil {
@@ -90,10 +129,10 @@ func seccomp(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) *runtime
 	if c != nil && c.SeccompProfile != nil {
 		p = c.SeccompProfile
 	}
-	if p != nil && p.Type == corev1.SeccompProfileTypeRuntimeDefault {
-		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
+	if p == nil || p.Type == corev1.SeccompProfileTypeUnconfined {
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
 	}
-	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
+	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
 }
 
 func groups(p *corev1.PodSecurityContext) []int64 {

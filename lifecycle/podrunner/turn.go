@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -22,6 +22,8 @@ type turn struct {
 	status  *podcache.Status
 	waiting map[string]corev1.ContainerStateWaiting
 	retryAt time.Time
+	// prepared are configurations that were made before their turn, by container.
+	prepared map[string]*runtimeapi.ContainerConfig
 }
 
 // errBackingOff is the cause of a retry that is nobody's failure.
@@ -32,25 +34,50 @@ var errBackingOff = errors.New("a container is backing off")
 func (t *turn) do(ctx context.Context, a Actions) error {
 	grace := specGrace(t.pod)
 	if a.StopPod != "" {
-		if t.status.ReadySandbox() != nil && a.CreateSandbox != "" {
+		if len(t.status.Sandboxes) > 0 && a.CreateSandbox != "" {
 			t.event(t.pod, corev1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 		}
 		if err := t.stopPod(ctx, t.pod, t.status, grace, a.StopPod); err != nil {
 			return err
 		}
 	}
+	unprepared := t.prepareReplacements(ctx, &a)
 	if err := t.kill(ctx, a.Kill, grace); err != nil {
-		return err
+		return errors.Join(unprepared, err)
 	}
-	removed := t.remove(ctx, a.Remove)
+	errs := errors.Join(unprepared, t.remove(ctx, a.Remove))
 	if len(a.Start) == 0 && a.CreateSandbox == "" {
-		return removed
+		return errs
 	}
 	box, err := t.sandbox(ctx, a)
 	if err != nil {
-		return errors.Join(err, removed)
+		return errors.Join(errs, err)
 	}
-	return errors.Join(t.startAll(ctx, a.Start, box), removed)
+	return errors.Join(errs, t.startAll(ctx, a.Start, box))
+}
+
+// prepareReplacements gets what it takes to replace running containers before
+// they are killed, the image above all, and takes out of the plan those for which
+// that fails: the old one is better than none, and with Never one that was killed
+// would not come again.
+func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
+	var errs []error
+	failed := map[string]bool{}
+	for _, k := range a.Kill {
+		i := slices.IndexFunc(a.Start, func(s Start) bool { return s.Name == k.Name })
+		if i < 0 {
+			continue
+		}
+		config, err := t.prepare(ctx, specContainer(t.pod, a.Start[i]), a.Start[i].Attempt, t.presentBox())
+		if err != nil {
+			errs, failed[k.Name] = append(errs, t.failed(k.Name, err)), true
+			continue
+		}
+		t.prepared[k.Name] = config
+	}
+	a.Kill = slices.DeleteFunc(slices.Clone(a.Kill), func(k Kill) bool { return failed[k.Name] })
+	a.Start = slices.DeleteFunc(slices.Clone(a.Start), func(s Start) bool { return failed[s.Name] })
+	return errors.Join(errs...)
 }
 
 // kill stops single containers, at the same time.
@@ -71,20 +98,19 @@ type box struct {
 // sandbox makes the sandbox that the plan wants, or returns the present one.
 func (t *turn) sandbox(ctx context.Context, a Actions) (*box, error) {
 	if a.CreateSandbox == "" {
-		newest := t.status.Sandboxes[0]
-		return &box{
-			id: newest.GetId(), ips: sandboxIPs(newest),
-			config: SandboxConfig(t.pod, newest.GetMetadata().GetAttempt(), t.node()),
-		}, nil
+		return t.presentBox(), nil
 	}
 	b := &box{config: SandboxConfig(t.pod, a.SandboxAttempt, t.node())}
-	if err := os.MkdirAll(b.config.GetLogDirectory(), 0o755); err != nil {
-		return nil, fmt.Errorf("make log directory: %w", err)
+	err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID))
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if b.id, err = t.cfg.Sandboxes.RunPodSandbox(ctx, b.config, ""); err != nil {
 		t.event(t.pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: %v", err)
 		return nil, fmt.Errorf("create sandbox of pod %s: %w", podName(t.pod), err)
+	}
+	if len(t.status.Sandboxes) > 0 {
+		t.cfg.RestartBackoff.Next(sandboxKey(t.pod.UID), madeAt(t.status.Sandboxes[0]))
 	}
 	answer, err := t.cfg.Sandboxes.PodSandboxStatus(ctx, b.id, false)
 	if err != nil {
@@ -92,6 +118,15 @@ func (t *turn) sandbox(ctx context.Context, a Actions) (*box, error) {
 	}
 	b.ips = sandboxIPs(answer.GetStatus())
 	return b, nil
+}
+
+// presentBox is the newest sandbox that there is.
+func (t *turn) presentBox() *box {
+	newest := t.status.Sandboxes[0]
+	return &box{
+		id: newest.GetId(), ips: sandboxIPs(newest),
+		config: SandboxConfig(t.pod, newest.GetMetadata().GetAttempt(), t.node()),
+	}
 }
 
 // startAll starts containers one after the other, in spec order. One that can't
@@ -107,40 +142,43 @@ func (t *turn) startAll(ctx context.Context, starts []Start, b *box) error {
 		if err == nil {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("start container %s of pod %s: %w", s.Name, podName(t.pod), err))
+		errs = append(errs, t.failed(s.Name, err))
 		if ctx.Err() != nil {
 			break
 		}
-		t.failed(s.Name, err)
 	}
 	return errors.Join(errs...)
 }
 
-// failed records why a container was not started, for the status and the retry.
-func (t *turn) failed(name string, err error) {
+// failed records why a container was not started, for the status, and returns
+// the error for the turn. One that only backs off asks for its time: as a failure
+// like others it would be tried, and logged, long before.
+func (t *turn) failed(name string, err error) error {
 	e, ok := errors.AsType[*startError](err)
+	err = fmt.Errorf("start container %s of pod %s: %w", name, podName(t.pod), err)
 	if !ok {
-		return
+		return err
 	}
 	if t.waiting == nil {
 		t.waiting = map[string]corev1.ContainerStateWaiting{}
 	}
 	t.waiting[name] = corev1.ContainerStateWaiting{Reason: e.reason, Message: e.text()}
-	if !e.retryAt.IsZero() && (t.retryAt.IsZero() || e.retryAt.Before(t.retryAt)) {
-		t.retryAt = e.retryAt
+	if !e.retryAt.IsZero() {
+		return &podworker.RetryError{At: e.retryAt, Err: err}
 	}
+	return err
 }
 
 func (t *turn) start(ctx context.Context, c *corev1.Container, s Start, b *box) error {
-	if !s.After.IsZero() {
-		t.cfg.RestartBackoff.Next(RestartKey(t.pod, c), s.After)
-	}
 	id := s.ID
 	if id == "" {
 		var err error
 		if id, err = t.create(ctx, c, s.Attempt, b); err != nil {
 			return err
 		}
+	}
+	if !s.After.IsZero() { // only now: what fails before costs no longer wait
+		t.cfg.RestartBackoff.Next(RestartKey(t.pod, c), s.After)
 	}
 	if err := t.cfg.Containers.StartContainer(ctx, id); err != nil {
 		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
@@ -150,18 +188,30 @@ func (t *turn) start(ctx context.Context, c *corev1.Container, s Start, b *box) 
 	return nil
 }
 
-func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32, b *box) (string, error) {
+// prepare does all that can be done for a container before it is created.
+func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32, b *box) (*runtimeapi.ContainerConfig, error) {
 	image, err := t.ensureImage(ctx, t.pod, c, b.config)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	config, err := ContainerConfig(t.pod, c, Instance{Attempt: attempt, Image: image, PodIPs: b.ips}, t.node())
 	if err != nil {
-		return "", &startError{reason: CreateContainerConfigError, message: "failed to generate the container's configuration", err: err}
+		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
+		return nil, &startError{reason: CreateContainerConfigError, err: err}
 	}
-	logs := filepath.Join(b.config.GetLogDirectory(), filepath.Dir(config.GetLogPath()))
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return "", &startError{reason: CreateContainerError, message: "failed to make the log directory", err: err}
+	if err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID), c.Name); err != nil {
+		return nil, &startError{reason: CreateContainerError, err: err}
+	}
+	return config, nil
+}
+
+func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32, b *box) (string, error) {
+	config := t.prepared[c.Name]
+	if config == nil {
+		var err error
+		if config, err = t.prepare(ctx, c, attempt, b); err != nil {
+			return "", err
+		}
 	}
 	id, err := t.cfg.Containers.CreateContainer(ctx, b.id, config, b.config)
 	if err != nil {

@@ -44,6 +44,7 @@ func (u *unsupported) pod(s *corev1.PodSpec) {
 	u.when(s.HostUsers != nil && !*s.HostUsers, "spec.hostUsers")
 	u.when(s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN, "spec.setHostnameAsFQDN")
 	u.when(s.ActiveDeadlineSeconds != nil, "spec.activeDeadlineSeconds")
+	u.when(s.DNSConfig != nil && s.DNSPolicy != corev1.DNSNone, "spec.dnsConfig (without dnsPolicy None)")
 	u.when(len(s.HostAliases) > 0, "spec.hostAliases")
 	u.when(len(s.ResourceClaims) > 0, "spec.resourceClaims")
 	u.when(s.Resources != nil, "spec.resources")
@@ -54,7 +55,6 @@ func (u *unsupported) pod(s *corev1.PodSpec) {
 		u.when(c.SELinuxOptions != nil, "spec.securityContext.seLinuxOptions")
 		u.when(c.AppArmorProfile != nil, "spec.securityContext.appArmorProfile")
 		u.when(c.WindowsOptions != nil, "spec.securityContext.windowsOptions")
-		u.when(c.RunAsNonRoot != nil && *c.RunAsNonRoot && c.RunAsUser == nil, "spec.securityContext.runAsNonRoot (without runAsUser)")
 		u.when(c.SupplementalGroupsPolicy != nil && *c.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyMerge,
 			"spec.securityContext.supplementalGroupsPolicy")
 		u.when(localhost(c.SeccompProfile), "spec.securityContext.seccompProfile.localhostProfile")
@@ -70,6 +70,8 @@ func (u *unsupported) container(path string, c *corev1.Container) {
 	u.when(c.StartupProbe != nil, path+".startupProbe")
 	u.when(c.Lifecycle != nil, path+".lifecycle")
 	u.when(len(c.Resources.Claims) > 0, path+".resources.claims")
+	u.resources(path+".resources.requests", c.Resources.Requests)
+	u.resources(path+".resources.limits", c.Resources.Limits)
 	for i, e := range c.Env {
 		u.when(e.ValueFrom != nil && e.ValueFrom.FieldRef == nil, fmt.Sprintf("%s.env[%d].valueFrom (but fieldRef)", path, i))
 	}
@@ -80,9 +82,20 @@ func (u *unsupported) container(path string, c *corev1.Container) {
 		u.when(s.SELinuxOptions != nil, path+".securityContext.seLinuxOptions")
 		u.when(s.AppArmorProfile != nil, path+".securityContext.appArmorProfile")
 		u.when(s.WindowsOptions != nil, path+".securityContext.windowsOptions")
-		u.when(s.RunAsNonRoot != nil && *s.RunAsNonRoot && s.RunAsUser == nil, path+".securityContext.runAsNonRoot (without runAsUser)")
 		u.when(s.ProcMount != nil && *s.ProcMount != corev1.DefaultProcMount, path+".securityContext.procMount")
 		u.when(localhost(s.SeccompProfile), path+".securityContext.seccompProfile.localhostProfile")
+	}
+}
+
+// resources names devices and huge pages: nobody here hands them out. Ephemeral
+// storage is for eviction.
+func (u *unsupported) resources(path string, list corev1.ResourceList) {
+	for _, name := range sortedKeys(list) {
+		switch name {
+		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		default:
+			u.when(true, fmt.Sprintf("%s[%s]", path, name))
+		}
 	}
 }
 

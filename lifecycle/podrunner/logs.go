@@ -1,0 +1,83 @@
+package podrunner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// LogDirectory returns the folder of the pod's container logs under root, in
+// the kubelet's layout.
+func LogDirectory(root string, pod *corev1.Pod) string {
+	return filepath.Join(root, logFolder(pod.Namespace, pod.Name, pod.UID))
+}
+
+func logFolder(namespace, name string, uid types.UID) string {
+	return strings.Join([]string{namespace, name, string(uid)}, "_")
+}
+
+// containerLogPath is relative to the sandbox's log directory.
+func containerLogPath(name string, attempt uint32) string {
+	return filepath.Join(name, fmt.Sprintf("%d.log", attempt))
+}
+
+// makeLogs makes a folder below the log root, one level a name. Names come from
+// manifests, so they are not trusted to be that; nor is what lies below the root,
+// which pods may be able to write to, trusted to hold no symbolic links.
+func makeLogs(root string, names ...string) (err error) {
+	if err := checkFolders(names...); err != nil {
+		return fmt.Errorf("make log directory: %w", err)
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return fmt.Errorf("make log directory: %w", err)
+	}
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return fmt.Errorf("make log directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := dir.MkdirAll(filepath.Join(names...), 0o755); err != nil {
+		return fmt.Errorf("make log directory: %w", err)
+	}
+	return nil
+}
+
+// removeLogs removes a pod's log folder, with the same caution. One whose names
+// the runtime does not tell has none that is known.
+func removeLogs(root, namespace, name string, uid types.UID) (err error) {
+	if namespace == "" || name == "" || uid == "" {
+		return nil
+	}
+	folder := logFolder(namespace, name, uid)
+	if err := checkFolders(folder); err != nil {
+		return fmt.Errorf("remove logs: %w", err)
+	}
+	dir, err := os.OpenRoot(root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("remove logs: %w", err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := dir.RemoveAll(folder); err != nil {
+		return fmt.Errorf("remove logs: %w", err)
+	}
+	return nil
+}
+
+// checkFolders refuses what is not the name of one folder.
+func checkFolders(names ...string) error {
+	for _, name := range names {
+		if name == "." || filepath.Base(name) != name || !filepath.IsLocal(name) {
+			return fmt.Errorf("%q is not the name of a folder", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,386 @@
+package podrunner_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// events records what is recorded.
+type events struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (e *events) Eventf(_ runtime.Object, kind, reason, format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen = append(e.seen, fmt.Sprintf("%s %s %s", kind, reason, fmt.Sprintf(format, args...)))
+}
+
+// take returns what was recorded since it was last asked.
+func (e *events) take() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	seen := e.seen
+	e.seen = nil
+	return seen
+}
+
+func newBedWithEvents(t *testing.T) (*bed, *events) {
+	t.Helper()
+	e := &events{}
+	return newBed(t, func(c *podrunner.Config) { c.Events = e }), e
+}
+
+func TestStaleStatusIsNotActedOn(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app")
+	stale := b.look(pod.UID)
+	stale.Stale = true
+	_, err := b.runner.SyncPod(t.Context(), podworker.Turn{Pod: pod, Status: stale})
+	require.EqualError(t, err, "sync pod ns/pod: its status is stale")
+	require.EqualError(t, b.runner.RemovePod(t.Context(), stale), "remove pod uid: its status is stale")
+	require.Empty(t, b.did())
+}
+
+func TestStopThatNobodySawIsNone(t *testing.T) {
+	t.Parallel()
+	for name, seen := range map[string]*podcache.Status{"nothing": nil, "stale": {UID: "uid", Stale: true}} {
+		b := newBed(t, func(c *podrunner.Config) {
+			c.Refresh = func(context.Context, types.UID) (*podcache.Status, error) { return seen, nil }
+		})
+		pod := podOf(nil, "app")
+		require.NoError(t, b.sync(pod))
+		err := b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: time.Second})
+		require.EqualError(t, err, "look at pod uid after killing it: its status is stale", name)
+	}
+}
+
+// slowCreate makes containers but answers too late; while it is at it, the
+// container's name is reserved.
+type slowCreate struct {
+	podrunner.Containers
+	answers []error
+}
+
+func (s *slowCreate) CreateContainer(ctx context.Context, box string, c *runtimeapi.ContainerConfig, b *runtimeapi.PodSandboxConfig) (string, error) {
+	if len(s.answers) == 0 {
+		return s.Containers.CreateContainer(ctx, box, c, b)
+	}
+	err := s.answers[0]
+	if s.answers = s.answers[1:]; len(s.answers) == 0 {
+		if _, err := s.Containers.CreateContainer(ctx, box, c, b); err != nil {
+			return "", err
+		}
+	}
+	return "", err
+}
+
+func TestContainerWhoseCreationWasAnsweredTooLateIsAdopted(t *testing.T) {
+	t.Parallel()
+	late := grpcstatus.Error(codes.DeadlineExceeded, "context deadline exceeded")
+	reserved := grpcstatus.Error(codes.FailedPrecondition, `failed to reserve container name "app_pod_ns_uid_0": name is reserved`)
+	b := newBed(t, func(c *podrunner.Config) {
+		c.Containers = &slowCreate{Containers: c.Containers, answers: []error{late, reserved, reserved}}
+	})
+	pod := podOf(nil, "app")
+	for _, want := range []error{late, reserved, reserved} {
+		require.ErrorIs(t, b.sync(pod), want)
+		require.Equal(t, "CreateContainerError", b.runner.Waiting(pod.UID)["app"].Reason)
+	}
+	require.NoError(t, b.sync(pod))
+	s := b.look(pod.UID)
+	require.Len(t, s.Containers, 1, "no second one of the name")
+	require.Equal(t, runtimeapi.ContainerState_CONTAINER_RUNNING, s.Containers[0].GetState())
+	require.Zero(t, podcache.RestartCount(s.Containers[0]))
+}
+
+func TestSandboxThatDiesAtOnceIsNotMadeForEver(t *testing.T) {
+	t.Parallel()
+	b, events := newBedWithEvents(t)
+	pod := podOf(nil, "app")
+	for range 600 { // a death is noticed within a second
+		_ = b.sync(pod)
+		if s := b.look(pod.UID).ReadySandbox(); s != nil {
+			require.NoError(t, b.node.KillSandbox(s.GetId()))
+		}
+		b.clock.Step(time.Second)
+	}
+	made := len(slices.DeleteFunc(b.did(), func(call string) bool { return call != "RunPodSandbox ns/pod" }))
+	require.Equal(t, 7, made, "the first two at once, then after 10 s, 20 s, 40 s, ... up to 5 min")
+	waiting := b.runner.Waiting(pod.UID)["app"]
+	require.Equal(t, lifecycle.CrashLoopBackOff, waiting.Reason)
+	require.Equal(t, "back-off 5m0s re-creating failed sandbox of pod=pod_ns(uid)", waiting.Message)
+	require.Contains(t, events.take(), "Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.")
+	require.LessOrEqual(t, len(b.look(pod.UID).Sandboxes), 3, "the dead are removed")
+
+	b.clock.Step(6 * time.Minute)
+	require.NoError(t, b.sync(pod))
+	require.NotNil(t, b.look(pod.UID).ReadySandbox())
+}
+
+func TestDeadSandboxGivesItsAddressBackBeforeTheNextOneTakesOne(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app")
+	require.NoError(t, b.sync(pod))
+	require.NoError(t, b.node.KillSandbox(b.look(pod.UID).Sandboxes[0].GetId()))
+	b.did()
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"StopPodSandbox ns/pod", "RunPodSandbox ns/pod"}, b.did()[:2])
+}
+
+func TestContainerTakenOutOfTheSpecIsStoppedAndRemoved(t *testing.T) {
+	t.Parallel()
+	b, events := newBedWithEvents(t)
+	pod := podOf(nil, "app", "stubborn")
+	require.NoError(t, b.sync(pod))
+	app := b.look(pod.UID).Container("app").GetId()
+	b.did()
+	less := pod.DeepCopy()
+	less.Spec.Containers = less.Spec.Containers[:1]
+	less.Spec.TerminationGracePeriodSeconds = new(int64(-7)) // as little as may be
+	done := make(chan error, 1)
+	turn := podworker.Turn{Pod: less, Status: b.look(pod.UID)}
+	go func() {
+		_, err := b.runner.SyncPod(t.Context(), turn)
+		done <- err
+	}()
+	for !b.clock.HasWaiters() {
+		require.Empty(t, done)
+	}
+	b.clock.Step(2 * time.Second) // no container gets less
+	require.NoError(t, <-done)
+	require.NoError(t, b.sync(less))
+	require.NoError(t, b.sync(less))
+	require.Equal(t, []string{"StopContainer ns/pod/stubborn", "RemoveContainer ns/pod/stubborn"}, b.did())
+	require.Equal(t, app, b.look(pod.UID).Containers[0].GetId(), "the other one is left alone")
+	require.Contains(t, events.take(), "Normal Killing Container stubborn is not in the pod's spec any more")
+}
+
+func TestContainerThatCannotBeReplacedGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*corev1.Container){
+		"ErrImagePull":               func(c *corev1.Container) { c.Image = "nowhere" },
+		"CreateContainerConfigError": func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{RunAsNonRoot: new(true)} },
+	} {
+		b, pod := newBed(t), podOf(nil, "app", "stubborn")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(2))
+		require.NoError(t, b.sync(pod))
+		b.did()
+		changed := pod.DeepCopy()
+		change(&changed.Spec.Containers[0])
+		require.ErrorContains(t, b.sync(changed), "start container app of pod ns/pod: "+name)
+		require.Equal(t, name, b.runner.Waiting(pod.UID)["app"].Reason)
+		require.NotContains(t, b.did(), "StopContainer ns/pod/app", name)
+		require.True(t, running(b.look(pod.UID).Container("app")), name)
+
+		changed.Spec.Containers[0] = corev1.Container{Name: "app", Image: "crash"} // this one can be pulled
+		require.NoError(t, b.sync(changed))
+		require.Equal(t, []string{
+			"PullImage crash", "StopContainer ns/pod/app", "CreateContainer ns/pod/app", "StartContainer ns/pod/app",
+		}, b.did(), "pulled once, and before the old one is stopped")
+		require.Equal(t, 1, podcache.RestartCount(b.look(pod.UID).Container("app")), name)
+	}
+}
+
+func TestEndlessGraceIsCutToWhatCanBeCounted(t *testing.T) {
+	t.Parallel()
+	var recorded *stops
+	b := newBed(t, func(c *podrunner.Config) {
+		recorded = &stops{Containers: c.Containers}
+		c.Containers = recorded
+	})
+	pod := podOf(nil, "app")
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(1 << 62))
+	require.NoError(t, b.sync(pod))
+	pod.Spec.Containers[0].Args = []string{"--new"}
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []int64{1<<31 - 1}, recorded.seconds)
+}
+
+func TestTurnThatIsCutShortIsFinishedByTheNext(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app", "job", "stubborn")
+	require.NoError(t, b.node.Fail("CreateContainer", fakecri.Fault{Object: "ns/pod/job", Hang: true}))
+	ctx, cancel := context.WithCancel(t.Context())
+	done, turn := make(chan error, 1), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}
+	go func() {
+		_, err := b.runner.SyncPod(ctx, turn)
+		done <- err
+	}()
+	for !slices.ContainsFunc(b.node.Calls(), func(c fakecri.Call) bool { return c.String() == "CreateContainer ns/pod/job" }) {
+		require.Empty(t, done)
+	}
+	cancel()
+	require.ErrorContains(t, <-done, "start container job of pod ns/pod")
+	require.Len(t, b.look(pod.UID).Containers, 1, "what came after it was not begun")
+	b.node.Heal("")
+	require.NoError(t, b.sync(pod))
+	require.Len(t, b.look(pod.UID).Containers, 3)
+	require.Empty(t, b.runner.Waiting(pod.UID))
+}
+
+func TestOnlyStartsProlongTheBackoff(t *testing.T) {
+	t.Parallel()
+	backoff, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	require.NoError(t, err)
+	b := newBed(t, func(c *podrunner.Config) { c.RestartBackoff = backoff })
+	pod := podOf(nil, "crash")
+	key := podrunner.RestartKey(pod, &pod.Spec.Containers[0])
+	require.NoError(t, b.sync(pod))
+	b.clock.Step(time.Second)
+	require.NoError(t, b.node.Fail("CreateContainer", fakecri.Fault{Err: grpcstatus.Error(codes.Internal, "no")}))
+	for range 5 {
+		require.Error(t, b.sync(pod))
+	}
+	require.Zero(t, backoff.Delay(key))
+	b.node.Heal("")
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, 10*time.Second, backoff.Delay(key))
+
+	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: time.Second}))
+	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}))
+	require.Zero(t, backoff.Len(), "a pod that has ended is forgotten")
+}
+
+func TestForgottenPodsLeaveNoBackoff(t *testing.T) {
+	t.Parallel()
+	images, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	require.NoError(t, err)
+	b := newBed(t, func(c *podrunner.Config) { c.ImageBackoff = images })
+	pod := podOf(nil, "nowhere")
+	require.Error(t, b.sync(pod))
+	require.Equal(t, 1, images.Len())
+	b.runner.Forget("another")
+	require.Equal(t, 1, images.Len())
+	b.runner.Forget(pod.UID)
+	require.Zero(t, images.Len())
+}
+
+func TestPullThatBacksOffIsNoFailureLikeOthers(t *testing.T) {
+	t.Parallel()
+	b, events := newBedWithEvents(t)
+	pod := podOf(nil, "nowhere")
+	require.False(t, allWait(b.sync(pod)), "that a pull failed is worth a line in the log")
+	err := b.sync(pod)
+	require.True(t, allWait(err), "%v", err)
+	require.ErrorContains(t, err, `start container nowhere of pod ns/pod: ImagePullBackOff: Back-off pulling image "nowhere": `)
+	seen := strings.Join(events.take(), "\n")
+	for _, want := range []string{"Normal Pulling", `Warning Failed Failed to pull image "nowhere": `, `Normal BackOff Back-off pulling image "nowhere"`} {
+		require.Contains(t, seen, want)
+	}
+}
+
+// allWait says whether all that is joined in err only asks for a time.
+func allWait(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		_, ok := any(err).(*podworker.RetryError) // itself, not what it wraps
+		return ok
+	}
+	return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !allWait(e) })
+}
+
+func TestEventsOfWhatWaits(t *testing.T) {
+	t.Parallel()
+	b, events := newBedWithEvents(t)
+	pod := podOf(nil, "crash", "nowhere")
+	pod.Spec.Containers[1].ImagePullPolicy = corev1.PullNever
+	require.Error(t, b.sync(pod))
+	require.Contains(t, events.take(), `Warning ErrImageNeverPull Container image "nowhere" is not present with pull policy of Never`)
+	b.clock.Step(time.Second)
+	require.Error(t, b.sync(pod))
+	b.clock.Step(time.Second)
+	events.take()
+	require.NoError(t, b.node.Fail("ImageStatus", fakecri.Fault{Err: grpcstatus.Error(codes.Internal, "no")}))
+	require.Error(t, b.sync(pod))
+	seen := events.take()
+	require.Contains(t, seen, "Warning BackOff Back-off restarting failed container crash in pod pod_ns(uid)")
+	require.Contains(t, seen, `Warning InspectFailed Failed to inspect image "nowhere": rpc error: code = Internal desc = no`)
+}
+
+func TestLongExplanationsAreCut(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app")
+	words := strings.Repeat("ä", 1<<20)
+	require.NoError(t, b.node.Fail("CreateContainer", fakecri.Fault{Err: grpcstatus.Error(codes.Internal, words)}))
+	require.Error(t, b.sync(pod))
+	message := b.runner.Waiting(pod.UID)["app"].Message
+	require.LessOrEqual(t, len(message), 4096+len("..."))
+	require.True(t, strings.HasSuffix(message, "ä..."), "not in the middle of a letter")
+}
+
+func TestImageThatVanishesAfterItsPull(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, func(c *podrunner.Config) { c.Images = absent{c.Images} })
+	pod := podOf(nil, "crash")
+	require.ErrorContains(t, b.sync(pod), `ImageInspectError: Image "crash" is gone after its pull`)
+}
+
+// absent has no image, and pulls without a word.
+type absent struct{ podrunner.Images }
+
+func (absent) ImageStatus(context.Context, *runtimeapi.ImageSpec, bool) (*runtimeapi.ImageStatusResponse, error) {
+	return &runtimeapi.ImageStatusResponse{}, nil
+}
+
+func (absent) PullImage(context.Context, *runtimeapi.ImageSpec, *runtimeapi.AuthConfig, *runtimeapi.PodSandboxConfig) (string, error) {
+	return "", nil
+}
+
+func TestLogsStayBelowTheirRoot(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	outside := filepath.Join(filepath.Dir(b.logs), "outside")
+	require.NoError(t, os.Mkdir(outside, 0o755))
+
+	for _, name := range []string{"../../outside", "a/b", "..", "."} {
+		pod := podOf(nil, "app")
+		pod.Spec.Containers[0].Name = name
+		require.ErrorContains(t, b.sync(pod), "is not the name of a folder", name)
+		require.Equal(t, "CreateContainerError", b.runner.Waiting(pod.UID)[name].Reason)
+	}
+	pod := podOf(nil, "app")
+	pod.UID, pod.Namespace = "u2", "../outside/ns"
+	require.ErrorContains(t, b.sync(pod), "is not the name of a folder")
+	require.Empty(t, b.look(pod.UID).Sandboxes, "refused before anything was made")
+
+	pod = podOf(nil, "app")
+	pod.UID = "u3"
+	require.NoError(t, os.Symlink(outside, filepath.Join(b.logs, "ns_pod_u3")))
+	require.ErrorContains(t, b.sync(pod), "make log directory", "a link that leads out")
+	entries, err := os.ReadDir(outside)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	require.NoError(t, b.runner.RemovePod(t.Context(), &podcache.Status{UID: "u3", Name: "pod", Namespace: "ns"}))
+	require.DirExists(t, outside, "the link goes, not what it leads to")
+	require.NoFileExists(t, filepath.Join(b.logs, "ns_pod_u3"))
+}
+
+func TestMissingLogRootIsNothingToRemove(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, func(c *podrunner.Config) { c.LogRoot = filepath.Join(c.LogRoot, "none") })
+	require.NoError(t, b.runner.RemovePod(t.Context(), &podcache.Status{UID: "u", Name: "n", Namespace: "ns"}))
+}
