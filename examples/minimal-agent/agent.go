@@ -41,7 +41,9 @@ type agent struct {
 	workers  *podworker.Workers
 	statuses *status.Manager
 	sweep    *loop.Loop // housekeeping
-	runtime  *lastError // what the runtime last said of itself
+	removals *removals
+	ask      *loop.Loop // asking the runtime how it is
+	runtime  *lastError // what it last said
 
 	// mu makes a change of the desired pods and a sweep exclude each other: a pod
 	// that has just come back must not look like an orphan.
@@ -59,9 +61,11 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		cache:    podcache.New(),
 		pods:     podmanager.New(),
 		sweep:    loop.New(clock.RealClock{}),
+		ask:      loop.New(clock.RealClock{}),
 		runtime:  newLastError(),
 		rejected: map[types.UID]bool{},
 	}
+	a.removals = newRemovals(a.sweep.Trigger)
 	return a, errors.Join(a.newSource(), a.newPLEG(), a.newRunner(), a.newWorkers(), a.newStatuses())
 }
 
@@ -83,8 +87,8 @@ func (a *agent) run(ctx context.Context) error {
 		"source":  a.source.Run,
 		"pleg":    a.pleg.Run,
 		"workers": a.workers.Run,
-		"sweep":   func(ctx context.Context) error { return a.sweep.Run(ctx, a.housekeep) },
-		"runtime": func(ctx context.Context) error { return loop.New(clock.RealClock{}).Run(ctx, a.askRuntime) },
+		"sweep":   a.runSweep,
+		"runtime": func(ctx context.Context) error { return a.ask.Run(ctx, a.askRuntime) },
 	} {
 		parts.Go(func() {
 			if err := part(working); err != nil {

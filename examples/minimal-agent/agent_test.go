@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"io"
 	"net"
 	"net/http"
@@ -133,6 +134,7 @@ func phases(pods map[string]corev1.Pod) map[string]corev1.PodPhase {
 }
 
 func TestSamplePodsRunOnTheEmbeddedRuntime(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	a := start(t)
 	want := map[string]corev1.PodPhase{"web-node1": "Running", "steps-node1": "Running", "flaky-node1": "Running"}
@@ -184,6 +186,7 @@ func manifest(t *testing.T, dir, file, text string) {
 }
 
 func TestManifestsComeChangeAndGo(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "a.yaml", strings.ReplaceAll(podManifest, "NAME", "a"))
 	a := start(t, "--manifests", dir, "--root-dir", t.TempDir())
@@ -211,6 +214,7 @@ func TestManifestsComeChangeAndGo(t *testing.T) {
 }
 
 func TestUnsupportedFieldsFailThePodAlone(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "good.yaml", strings.ReplaceAll(podManifest, "NAME", "good"))
 	manifest(t, dir, "probed.yaml", strings.ReplaceAll(podManifest, "NAME", "probed")+"    livenessProbe: {tcpSocket: {port: 80}}\n")
@@ -225,6 +229,7 @@ func TestUnsupportedFieldsFailThePodAlone(t *testing.T) {
 }
 
 func TestBadManifestsAreSaidOnceAndHarmNoOther(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "good.yaml", strings.ReplaceAll(podManifest, "NAME", "good"))
 	manifest(t, dir, "bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [], colour: red}\n")
@@ -240,6 +245,7 @@ func TestBadManifestsAreSaidOnceAndHarmNoOther(t *testing.T) {
 }
 
 func TestStopPodsTakesThemDown(t *testing.T) {
+	t.Parallel()
 	a := start(t, "--stop-pods")
 	await(t, "web runs", func() bool { return phases(a.pods(t))["web-node1"] == "Running" })
 	require.NoError(t, a.stop())
@@ -272,7 +278,8 @@ func TestStartupErrorsNameWhatIsWrong(t *testing.T) {
 		"bad names":            {[]string{"--node-name", "Bad_Name", "--agent-name", "-x"}, []string{`--node-name "Bad_Name"`, `--agent-name "-x"`}},
 		"root of another":      {[]string{"--root-dir", root}, []string{root, "another agent"}},
 		"root is a file":       {[]string{"--root-dir", file}, []string{"--root-dir", "not a directory"}},
-		"unknown flag":         {[]string{"--colour"}, []string{"colour"}},
+		"socket of nobody":     {[]string{"--cri-endpoint", "unix://" + file, "--root-dir", t.TempDir()}, []string{"unix://" + file, "refused"}},
+		"unknown flag":         {[]string{"--colour"}, []string{"-colour", "--help lists the flags"}},
 		"argument out of turn": {[]string{"status"}, []string{`unexpected argument "status"`}},
 	} {
 		err := run(t.Context(), c.args, io.Discard, io.Discard)
@@ -281,4 +288,14 @@ func TestStartupErrorsNameWhatIsWrong(t *testing.T) {
 			require.ErrorContains(t, err, want, name)
 		}
 	}
+}
+
+func TestHelpIsAskedForAndNoError(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr strings.Builder
+	require.ErrorIs(t, run(t.Context(), []string{"--help"}, &stdout, &stderr), flag.ErrHelp)
+	for _, name := range []string{"cri-endpoint", "manifests", "listen", "node-name", "agent-name", "root-dir", "stop-pods", "take-over"} {
+		require.Contains(t, stdout.String(), "-"+name)
+	}
+	require.Empty(t, stderr.String())
 }

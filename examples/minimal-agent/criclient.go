@@ -12,6 +12,8 @@ import (
 )
 
 const (
+	// connectTimeout is what a runtime may take to accept a connection.
+	connectTimeout = 5 * time.Second
 	// rpcTimeout bounds each call but pulls, as the kubelet's does.
 	rpcTimeout = 2 * time.Minute
 	// maxMessageBytes is the largest answer that is taken, as the kubelet's.
@@ -34,7 +36,8 @@ func dialCRI(endpoint string) (*criClient, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: connectTimeout, // or it would be the backoff's delay
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("cri endpoint %s: %w", endpoint, err)

@@ -49,8 +49,15 @@ func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
 // volumes or probes that it asks for would be another pod.
 func (a *agent) admit(pod *corev1.Pod, why podworker.UpdateType) {
 	err := podrunner.Unsupported(pod)
-	if err == nil {
+	if err == nil && a.rejected[pod.UID] {
 		delete(a.rejected, pod.UID)
+		why = podworker.Create
+	}
+	switch {
+	case err == nil && why == podworker.Create:
+		a.create(pod)
+		return
+	case err == nil:
 		a.workers.UpdatePod(podworker.Update{Type: why, Pod: pod})
 		return
 	}
@@ -66,6 +73,15 @@ func (a *agent) admit(pod *corev1.Pod, why podworker.UpdateType) {
 	}
 }
 
+// create begins a pod. What is there when the agent starts is adopted, running or
+// not. Later on a pod may come back while it still ends, and begins again after
+// that: its worker makes a note of it, and the sweep does the rest.
+func (a *agent) create(pod *corev1.Pod) {
+	if !a.ready || a.workers.IsPodTerminationRequested(pod.UID) {
+		a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+	}
+}
+
 // problems are the manifests' problems for /healthz?verbose. They make nobody
 // unhealthy: the other pods go on.
 func (a *agent) problems() []string {
@@ -76,12 +92,16 @@ func (a *agent) problems() []string {
 	return lines
 }
 
-// sourceReady says whether the manifests have been read.
+// sourceReady returns why the manifests have not been read, nil if they have.
 func (a *agent) sourceReady() error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.ready {
-		return errNotKnownYet
+	ready := a.ready
+	a.mu.Unlock()
+	if ready {
+		return nil
 	}
-	return nil
+	if problems := a.source.Problems(); len(problems) > 0 {
+		return problems[0] // the folder's
+	}
+	return errNotKnownYet
 }

@@ -1,6 +1,15 @@
 package main
 
-import "github.com/kubeparts/kubeparts/fakecri"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+)
 
 // demoNode is the embedded runtime: it has the sample pods' images, makes up any
 // other that is asked for, and writes logs where a runtime does.
@@ -11,4 +20,39 @@ func demoNode() fakecri.Config {
 		PullAny:   true,
 		WriteLogs: true,
 	}
+}
+
+// serveEmbedded starts a CRI node in memory and returns its address.
+func (n *node) serveEmbedded(ctx context.Context) (string, error) {
+	fake, err := fakecri.New(demoNode())
+	if err != nil {
+		return "", err
+	}
+	listener, remove, err := listenTemporary()
+	if err != nil {
+		return "", fmt.Errorf("embedded runtime: %w", err)
+	}
+	n.closers = append(n.closers, remove)
+	// It serves on while the agent, whose context this is, takes pods down.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- fake.Serve(serving, listener) }()
+	n.closers = append(n.closers, func() error { stop(); return <-served })
+	return "unix://" + listener.Addr().String(), nil
+}
+
+// listenTemporary listens on a unix socket in a temporary folder, which remove
+// removes. The folder is one of its own because the path of a socket must be
+// short, and other folders' may not be.
+func listenTemporary() (_ net.Listener, remove func() error, err error) {
+	dir, err := os.MkdirTemp("", "cri-")
+	if err != nil {
+		return nil, nil, err
+	}
+	remove = func() error { return os.RemoveAll(dir) }
+	listener, err := net.Listen("unix", filepath.Join(dir, "cri.sock"))
+	if err != nil {
+		return nil, nil, errors.Join(err, remove())
+	}
+	return listener, remove, nil
 }

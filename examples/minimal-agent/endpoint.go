@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"net"
 	"strings"
-	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -20,17 +19,18 @@ var wellKnownEndpoints = []string{
 
 // connect returns a client of a runtime that has answered, and what it said.
 func connect(ctx context.Context, endpoint string) (*criClient, *runtimeapi.VersionResponse, error) {
-	if path, isUnix := strings.CutPrefix(endpoint, "unix://"); isUnix {
-		if _, err := os.Stat(path); err != nil {
-			return nil, nil, fmt.Errorf("cri endpoint %s: %w", endpoint, err)
-		}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	// The plain error of a socket that nobody serves says more than a client's.
+	probe, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(endpoint, "unix://"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("cri endpoint %s: %w", endpoint, err)
 	}
+	_ = probe.Close()
 	client, err := dialCRI(endpoint)
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	version, err := client.Version(ctx, "v1")
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("cri endpoint %s: %w", endpoint, err), client.close())

@@ -16,11 +16,11 @@ import (
 // serveHTTP answers on the listener until ctx is done.
 func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    16 << 10,
+		Handler:        handler,
+		ReadTimeout:    10 * time.Second, // of a body too, that nobody here wants
+		WriteTimeout:   30 * time.Second,
+		IdleTimeout:    time.Minute,
+		MaxHeaderBytes: 16 << 10,
 	}
 	stopped := make(chan error, 1)
 	go func() {

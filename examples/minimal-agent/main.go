@@ -16,9 +16,17 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		stop()
+		<-signals
+		fmt.Fprintln(os.Stderr, "minimal-agent: stopped at once, with everything left as it is")
+		os.Exit(1)
+	}()
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
@@ -30,14 +38,17 @@ func main() {
 // run is the whole program but for the process around it: it returns when ctx is
 // done and everything that it started has ended.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	o, err := parseOptions(args, stderr)
+	o, err := parseOptions(args, stdout)
 	if err != nil {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 
 	node, err := openNode(ctx, o, stdout)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // asked to stop before it had begun
+	case err != nil:
 		return err
 	}
 	defer func() { err = errors.Join(err, node.close()) }()

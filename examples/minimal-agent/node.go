@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/kubeparts/kubeparts/fakecri"
 )
 
 // node is what the agent runs on: a runtime, and a folder of its own.
@@ -92,29 +89,4 @@ func (n *node) openRoot() error {
 	}
 	n.closers = append(n.closers, unlock)
 	return nil
-}
-
-// serveEmbedded starts a CRI node in memory on a socket in a temporary folder of
-// its own: a socket's path must be short, and the root's may not be.
-func (n *node) serveEmbedded(ctx context.Context) (string, error) {
-	dir, err := os.MkdirTemp("", "cri-")
-	if err != nil {
-		return "", err
-	}
-	n.closers = append(n.closers, func() error { return os.RemoveAll(dir) })
-	fake, err := fakecri.New(demoNode())
-	if err != nil {
-		return "", err
-	}
-	socket := filepath.Join(dir, "cri.sock")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		return "", fmt.Errorf("embedded runtime: %w", err)
-	}
-	// It serves on while the agent, whose context this is, takes pods down.
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	served := make(chan error, 1)
-	go func() { served <- fake.Serve(serving, listener) }()
-	n.closers = append(n.closers, func() error { stop(); return <-served })
-	return "unix://" + socket, nil
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/pleg"
@@ -14,8 +16,13 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// runtimePeriod is how often the runtime is asked how it is, as the kubelet does.
-const runtimePeriod = 5 * time.Second
+const (
+	// runtimePeriod is how often the runtime is asked how it is, as the kubelet does.
+	runtimePeriod = 5 * time.Second
+	// runtimePatience is how long it may take to answer that before it counts as
+	// hung: the kubelet waits two minutes.
+	runtimePatience = 3 * time.Second
+)
 
 // plegEvent wakes the worker of a pod in which something changed.
 func (a *agent) plegEvent(_ context.Context, e pleg.Event) {
@@ -29,35 +36,49 @@ func (a *agent) plegEvent(_ context.Context, e pleg.Event) {
 	}
 }
 
-// relisted notes at once when the runtime stops answering, or answers again.
+// refresh looks at one pod in the runtime now.
+func (a *agent) refresh(ctx context.Context, uid types.UID) (*podcache.Status, error) {
+	now := time.Now()
+	if err := a.pleg.RelistPod(ctx, uid); err != nil {
+		return nil, err
+	}
+	return a.cache.GetNewerThan(ctx, uid, now)
+}
+
+// relisted has the runtime asked at once when a relist, which comes more often,
+// shows that it has stopped answering or answers again.
 func (a *agent) relisted(err error) {
-	switch known := a.runtime.get(); {
-	case err != nil && !errors.Is(err, context.Canceled):
-		a.runtime.set(err)
-	case err == nil && known != nil && !errors.Is(known, errRuntimeNotReady):
-		a.runtime.set(nil)
+	if (err == nil) != (a.runtime.get() == nil) {
+		a.ask.Trigger()
 	}
 }
 
-// errRuntimeNotReady is what a runtime says of itself.
-var errRuntimeNotReady = errors.New("the runtime is not ready")
-
 // askRuntime asks the runtime whether it and its network are ready.
 func (a *agent) askRuntime(ctx context.Context) time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, runtimePeriod)
+	ctx, cancel := context.WithTimeout(ctx, runtimePatience)
 	defer cancel()
 	answer, err := a.node.cri.Status(ctx, false)
-	if err == nil {
-		for _, c := range answer.GetStatus().GetConditions() {
-			if (c.GetType() == "RuntimeReady" || c.GetType() == "NetworkReady") && !c.GetStatus() {
-				err = errors.Join(err, fmt.Errorf("%w: %s: %s: %s", errRuntimeNotReady, c.GetType(), c.GetReason(), c.GetMessage()))
-			}
-		}
-	}
-	if ctx.Err() != context.Canceled {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled): // the agent stops
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		a.runtime.set(fmt.Errorf("no answer within %v", runtimePatience))
+	case err != nil:
 		a.runtime.set(err)
+	default:
+		a.runtime.set(notReady(answer.GetStatus()))
 	}
 	return runtimePeriod
+}
+
+// notReady returns why the runtime says that it can't run pods, nil if it can.
+func notReady(s *runtimeapi.RuntimeStatus) error {
+	var errs []error
+	for _, c := range s.GetConditions() {
+		if (c.GetType() == runtimeapi.RuntimeReady || c.GetType() == runtimeapi.NetworkReady) && !c.GetStatus() {
+			errs = append(errs, fmt.Errorf("%s is false: %s: %s", c.GetType(), c.GetReason(), c.GetMessage()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // generate computes a pod's status from what is known now.

@@ -33,11 +33,12 @@ type options struct {
 	takeOver  bool
 }
 
-// parseOptions reads the command line and names every problem with it at once.
+// parseOptions reads the command line and names every problem with its values at
+// once. What --help asks for goes to usage.
 func parseOptions(args []string, usage io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("minimal-agent", flag.ContinueOnError)
-	flags.SetOutput(usage)
+	flags.SetOutput(io.Discard) // main says what is wrong, once
 	flags.StringVar(&o.endpoint, "cri-endpoint", embeddedEndpoint, "the runtime: embedded (in memory, nothing real runs), auto (the first live well-known socket), or a unix:// address")
 	flags.StringVar(&o.manifests, "manifests", "", "folder of pod manifests (default: a small sample set)")
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:10255", "address of the HTTP server")
@@ -45,9 +46,15 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.agentName, "agent-name", "minimal-agent", "marks what this agent makes on the runtime; it touches nothing else")
 	flags.StringVar(&o.rootDir, "root-dir", "", "folder of the agent's files and logs (default: /var/lib/minimal-agent, a temporary one with the embedded runtime)")
 	flags.BoolVar(&o.stopPods, "stop-pods", false, "take the pods down when the agent stops, instead of leaving them running")
-	flags.BoolVar(&o.takeOver, "take-over", false, "treat every pod on the runtime as this agent's, and remove those that no manifest asks for")
-	if err := flags.Parse(args); err != nil {
+	flags.BoolVar(&o.takeOver, "take-over", false, "treat every pod on the runtime that carries a kubelet's labels as this agent's, and remove those that no manifest asks for")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		flags.SetOutput(usage)
+		fmt.Fprintln(usage, "minimal-agent runs the pods of a folder of manifests on a CRI runtime. Its flags:")
+		flags.PrintDefaults()
 		return o, err
+	case err != nil:
+		return o, fmt.Errorf("%w (--help lists the flags)", err)
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"context"
 	"path/filepath"
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/pleg"
-	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/kubeparts/kubeparts/status"
 )
@@ -27,6 +22,7 @@ func (a *agent) newSource() (err error) {
 	a.source, err = podsource.NewDirectory(podsource.DirectoryConfig{
 		Path:     dir,
 		NodeName: a.opts.nodeName,
+		Owner:    a.opts.agentName,
 		Handler:  a.desired,
 		Logger:   a.log,
 	})
@@ -81,13 +77,4 @@ func (a *agent) newStatuses() (err error) {
 		Observer: status.Observer{StatusChanged: a.console.changed},
 	})
 	return err
-}
-
-// refresh looks at one pod in the runtime now.
-func (a *agent) refresh(ctx context.Context, uid types.UID) (*podcache.Status, error) {
-	now := time.Now()
-	if err := a.pleg.RelistPod(ctx, uid); err != nil {
-		return nil, err
-	}
-	return a.cache.GetNewerThan(ctx, uid, now)
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+const (
+	// drainMargin is what the runtime may take to stop and remove all pods, on top
+	// of the longest grace period among them.
+	drainMargin = time.Minute
+	// drainPeriod is how often drain looks whether something is left.
+	drainPeriod = 100 * time.Millisecond
+)
+
+// drain kills every pod of this agent and returns when nothing is left of any, or
+// with an error when that takes too long.
+func (a *agent) drain(ctx context.Context) error {
+	a.mu.Lock()
+	pods := a.pods.GetPods()
+	a.pods.SetPods(nil)
+	a.draining = true
+	a.ready = true // whatever the manifests would have said: no pod is desired now
+	a.mu.Unlock()
+	fmt.Fprintln(a.console.out, "taking the pods down; another signal leaves them as they are")
+
+	ctx, cancel := context.WithTimeoutCause(ctx, longestGrace(pods)+drainMargin, errors.New("it takes too long"))
+	defer cancel()
+	errs := make([]error, len(pods))
+	var kills sync.WaitGroup
+	for i, p := range pods {
+		kills.Go(func() { errs[i] = a.workers.KillPod(ctx, p, podworker.KillOptions{}) })
+	}
+	kills.Wait()
+	return errors.Join(append(errs, a.awaitNothing(ctx))...)
+}
+
+// awaitNothing returns when the sweeps have left no pod on the runtime.
+func (a *agent) awaitNothing(ctx context.Context) error {
+	tick := time.NewTicker(drainPeriod)
+	defer tick.Stop()
+	for {
+		listed, err := a.pleg.Relist(ctx)
+		left := len(a.found())
+		// What is listed shows among the found when it has been inspected.
+		if err == nil && listed.Inspecting+listed.SetAside+left == 0 {
+			return nil
+		}
+		a.sweep.Trigger()
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("%d pods are left: %w", left, context.Cause(ctx)), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// longestGrace is the longest time that one of the pods may take to end.
+func longestGrace(pods []*corev1.Pod) time.Duration {
+	var seconds int64
+	for _, p := range pods {
+		seconds = max(seconds, ptr.Deref(p.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
+	}
+	return time.Duration(seconds) * time.Second
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+)
+
+// serveRuntime returns a runtime that outlives agents and can be made to
+// misbehave, and its address.
+func serveRuntime(t *testing.T) (*fakecri.Node, string) {
+	t.Helper()
+	n, err := fakecri.New(demoNode())
+	require.NoError(t, err)
+	listener, remove, err := listenTemporary()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- n.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-served)
+		require.NoError(t, remove())
+	})
+	return n, "unix://" + listener.Addr().String()
+}
+
+// podYAML is a manifest of one container, with more lines for the container.
+func podYAML(name, image string, more ...string) string {
+	text := strings.NewReplacer("NAME", name, "demo/web:1", image).Replace(podManifest)
+	return text + strings.Join(more, "")
+}
+
+func (r *running) phase(t *testing.T, name string) corev1.PodPhase {
+	t.Helper()
+	return phases(r.pods(t))[name+"-node1"]
+}
+
+func (r *running) removed(name string) int {
+	stdout, _ := r.printed()
+	return strings.Count(strings.Join(stdout, "\n"), "default/"+name+"-node1 removed")
+}
+
+func TestHungRemovalHoldsUpNothingElse(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	dir, root := t.TempDir(), t.TempDir()
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	manifest(t, dir, "b.yaml", podYAML("b", "demo/web:1"))
+	a := start(t, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root)
+	await(t, "a and b run", func() bool { return a.phase(t, "a") == "Running" && a.phase(t, "b") == "Running" })
+	uid := a.pods(t)["a-node1"].UID
+
+	require.NoError(t, node.Fail("RemovePodSandbox", fakecri.Fault{Object: "default/a-node1", Hang: true}))
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	require.NoError(t, os.Remove(filepath.Join(dir, "b.yaml")))
+	manifest(t, dir, "c.yaml", podYAML("c", "demo/web:1"))
+	await(t, "b is gone and c runs", func() bool { return a.removed("b") == 1 && a.phase(t, "c") == "Running" })
+	code, body := a.get(t, "/healthz")
+	require.Equal(t, http.StatusOK, code, body)
+
+	// It comes back while its remains are being removed, and must not lose its new
+	// log folder with them.
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	await(t, "a is desired again", func() bool { _, ok := a.pods(t)["a-node1"]; return ok })
+	require.NotEqual(t, corev1.PodRunning, a.phase(t, "a"))
+	node.Heal("")
+	await(t, "a runs again", func() bool { return a.phase(t, "a") == "Running" })
+	require.Equal(t, 1, a.removed("a"))
+	require.FileExists(t, filepath.Join(root, "logs", "pods", "default_a-node1_"+string(uid), "app", "0.log"))
+	require.NoError(t, a.stop())
+}
+
+func TestHungRuntimeTurnsHealthRedAndBack(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	a := start(t, "--cri-endpoint", endpoint, "--manifests", t.TempDir(), "--root-dir", t.TempDir())
+	health := func(want int) func() bool {
+		return func() bool {
+			asked := time.Now()
+			code, body := a.get(t, "/healthz")
+			require.Less(t, time.Since(asked), time.Second, "health must not wait for the runtime")
+			return code == want && (want == http.StatusOK || strings.Contains(body, "runtime failed: no answer within 3s"))
+		}
+	}
+	await(t, "healthy", health(http.StatusOK))
+	require.NoError(t, node.Fail("", fakecri.Fault{Hang: true}))
+	await(t, "not healthy", health(http.StatusServiceUnavailable))
+	node.Heal("")
+	await(t, "healthy again", health(http.StatusOK))
+	require.NoError(t, a.stop())
+}
+
+func TestRuntimeThatIsNotReadySaysWhy(t *testing.T) {
+	t.Parallel()
+	condition := func(kind string, status bool) *runtimeapi.RuntimeCondition {
+		return &runtimeapi.RuntimeCondition{Type: kind, Status: status, Reason: "Why", Message: "because"}
+	}
+	require.NoError(t, notReady(nil))
+	require.NoError(t, notReady(&runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		nil, condition(runtimeapi.RuntimeReady, true), condition("SomethingElse", false),
+	}}))
+	err := notReady(&runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		condition(runtimeapi.RuntimeReady, false), condition(runtimeapi.NetworkReady, false),
+	}})
+	require.EqualError(t, err, "RuntimeReady is false: Why: because\nNetworkReady is false: Why: because")
+}
+
+func TestStopWhileTheRuntimeDoesNotAnswerYet(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	require.NoError(t, node.Fail("Version", fakecri.Fault{Hang: true}))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer time.AfterFunc(200*time.Millisecond, cancel).Stop()
+	began := time.Now()
+	require.NoError(t, run(ctx, []string{"--cri-endpoint", endpoint, "--root-dir", t.TempDir()}, io.Discard, io.Discard))
+	require.Less(t, time.Since(began), 3*time.Second)
+}
+
+func TestStopWhileAnImageIsPulled(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{nil, {"--stop-pods"}} {
+		node, endpoint := serveRuntime(t)
+		require.NoError(t, node.Fail("PullImage", fakecri.Fault{Hang: true}))
+		dir := t.TempDir()
+		manifest(t, dir, "a.yaml", podYAML("a", "example.com/not/here:1"))
+		a := start(t, append(flags, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir())...)
+		await(t, "a has its sandbox", func() bool {
+			boxes, err := node.ListPodSandbox(t.Context(), nil)
+			return err == nil && len(boxes) == 1
+		})
+		asked := time.Now()
+		require.NoError(t, a.stop())
+		require.Less(t, time.Since(asked), 5*time.Second, flags)
+		boxes, err := node.ListPodSandbox(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, len(flags) == 0, len(boxes) == 1, flags)
+	}
+}
+
+func TestStopPodsTakesDownWhatAnEarlierAgentLeft(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	dir, root := filepath.Join(t.TempDir(), "manifests"), t.TempDir()
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root}
+	first := start(t, args...)
+	await(t, "a runs", func() bool { return first.phase(t, "a") == "Running" })
+	require.NoError(t, first.stop())
+
+	require.NoError(t, os.RemoveAll(dir))
+	second := start(t, append(args, "--stop-pods")...)
+	_, body := second.get(t, "/healthz")
+	require.Contains(t, body, "folder cannot be read", "it does not know what is desired")
+	require.NoError(t, second.stop())
+	left, err := node.ListPodSandbox(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestPodsStayWhenTheFolderOfManifestsGoes(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "later")
+	a := start(t, "--manifests", dir)
+	await(t, "the folder is missed", func() bool {
+		code, body := a.get(t, "/healthz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, dir)
+	})
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
+
+	require.NoError(t, os.RemoveAll(dir))
+	await(t, "the folder is missed again", func() bool {
+		_, body := a.get(t, "/healthz?verbose")
+		return strings.Contains(body, "folder cannot be read")
+	})
+	require.Equal(t, corev1.PodRunning, a.phase(t, "a"))
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	await(t, "a is gone", func() bool { return a.removed("a") == 1 })
+}
+
+func TestRefusedPodThatIsMendedWhileItEndsRunsAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	good := strings.Replace(podYAML("a", "demo/slow:1"), "{name: a}", "{name: a, uid: 6f1de7a3-0d0f-4c0c-9a2b-5b1f0a7c2d11}", 1)
+	manifest(t, dir, "a.yaml", good)
+	a := start(t, "--manifests", dir)
+	await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
+	manifest(t, dir, "a.yaml", good+"    livenessProbe: {tcpSocket: {port: 80}}\n")
+	await(t, "a is refused", func() bool { return a.pods(t)["a-node1"].Status.Reason == "UnsupportedFields" })
+	manifest(t, dir, "a.yaml", good)
+	await(t, "a runs again", func() bool {
+		s := a.pods(t)["a-node1"].Status
+		return s.Reason == "" && len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].State.Running != nil
+	})
+	require.NoError(t, a.stop())
+}
+
+func TestPodThatComesBackWhileItEndsBeginsAgain(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"Always", "Never"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			text := podYAML("a", "demo/slow:1") + "  restartPolicy: " + policy + "\n"
+			manifest(t, dir, "a.yaml", text)
+			a := start(t, "--manifests", dir)
+			await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
+			first := a.pods(t)["a-node1"]
+			require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+			await(t, "a is not desired", func() bool { return len(a.pods(t)) == 0 })
+			manifest(t, dir, "a.yaml", text)
+			await(t, "a runs again", func() bool {
+				s := a.pods(t)["a-node1"].Status
+				return len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].State.Running != nil &&
+					s.ContainerStatuses[0].ContainerID != first.Status.ContainerStatuses[0].ContainerID
+			})
+			require.Zero(t, a.pods(t)["a-node1"].Status.ContainerStatuses[0].RestartCount, "it is a new life")
+			require.Equal(t, 1, a.removed("a"))
+			require.NoError(t, a.stop())
+		})
+	}
+}
+
+func TestTakeOverRemovesAKubeletsPodsAndNoStrangers(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	foreign := func(name string, labels map[string]string) string {
+		id, err := node.RunPodSandbox(t.Context(), &runtimeapi.PodSandboxConfig{
+			Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name}, Labels: labels,
+		}, "")
+		require.NoError(t, err)
+		return id
+	}
+	kubelets := foreign("of-a-kubelet", map[string]string{
+		"io.kubernetes.pod.name": "of-a-kubelet", "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": "of-a-kubelet",
+	})
+	strangers := foreign("of-a-stranger", nil)
+	a := start(t, "--cri-endpoint", endpoint, "--manifests", t.TempDir(), "--root-dir", t.TempDir(), "--take-over")
+	await(t, "the kubelet's pod is gone", func() bool {
+		stdout, _ := a.printed()
+		return strings.Contains(strings.Join(stdout, "\n"), "default/of-a-kubelet removed")
+	})
+	require.NoError(t, a.stop())
+	_, err := node.PodSandboxStatus(t.Context(), kubelets, false)
+	require.Error(t, err)
+	left, err := node.PodSandboxStatus(t.Context(), strangers, false)
+	require.NoError(t, err)
+	require.Equal(t, runtimeapi.PodSandboxState_SANDBOX_READY, left.GetStatus().GetState())
+}
