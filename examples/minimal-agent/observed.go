@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -60,7 +62,7 @@ func (a *agent) askRuntime(ctx context.Context) time.Duration {
 	answer, err := a.node.cri.Status(ctx, false)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled): // the agent stops
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case grpcstatus.Code(err) == codes.DeadlineExceeded: // by our clock or by the runtime's
 		a.runtime.set(fmt.Errorf("no answer within %v", runtimePatience))
 	case err != nil:
 		a.runtime.set(err)

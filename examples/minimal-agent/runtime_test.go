@@ -162,12 +162,40 @@ func TestStopPodsTakesDownWhatAnEarlierAgentLeft(t *testing.T) {
 
 	require.NoError(t, os.RemoveAll(dir))
 	second := start(t, append(args, "--stop-pods")...)
-	_, body := second.get(t, "/healthz")
-	require.Contains(t, body, "folder cannot be read", "it does not know what is desired")
+	await(t, "the folder is missed: it does not know what is desired", func() bool {
+		_, body := second.get(t, "/healthz")
+		return strings.Contains(body, "folder cannot be read")
+	})
 	require.NoError(t, second.stop())
 	left, err := node.ListPodSandbox(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+func TestPodEditedWhileNoAgentIsThereWaitsForItsPredecessor(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	dir := t.TempDir()
+	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir()}
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/slow:1")) // it takes a second to end
+	first := start(t, args...)
+	await(t, "a runs", func() bool { return first.phase(t, "a") == "Running" })
+	before := first.pods(t)["a-node1"].UID
+	require.NoError(t, first.stop())
+
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	second := start(t, args...)
+	most := 0
+	await(t, "the new a runs and the old one is gone", func() bool {
+		running, err := node.ListContainers(t.Context(), &runtimeapi.ContainerFilter{
+			State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		})
+		require.NoError(t, err)
+		most = max(most, len(running))
+		now := second.pods(t)["a-node1"]
+		return now.UID != before && now.Status.Phase == "Running" && second.removed("a") == 1
+	})
+	require.Equal(t, 1, most, "two of one name ran at once")
 }
 
 func TestPodsStayWhenTheFolderOfManifestsGoes(t *testing.T) {

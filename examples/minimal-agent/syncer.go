@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
@@ -20,6 +23,9 @@ var _ podworker.Syncer = syncer{}
 func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
 	if podspec.IsTerminal(s.publish(t, false).Phase) {
 		return true, nil
+	}
+	if err := s.awaitNamesake(ctx, t); err != nil {
+		return false, err
 	}
 	_, err = s.runner.SyncPod(ctx, t)
 	if len(s.runner.Waiting(t.Pod.UID)) > 0 {
@@ -60,4 +66,29 @@ func (s syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
 // publish computes the pod's status and keeps it; it returns what was kept.
 func (s syncer) publish(t podworker.Turn, terminal bool) corev1.PodStatus {
 	return s.setStatus(t.Pod, s.generate(t.Pod, t.Status, terminal))
+}
+
+// awaitNamesake is an error as long as another pod of the same name runs, if this
+// one has not begun. Workers let no two of a name run at once, but they don't know
+// a pod whose manifest changed while no agent was there; nor does the cache, until
+// it was inspected.
+func (s syncer) awaitNamesake(ctx context.Context, t podworker.Turn) error {
+	if len(t.Status.Sandboxes) > 0 {
+		return nil
+	}
+	labels := s.ownLabels()
+	labels[crilabels.PodName], labels[crilabels.PodNamespace] = t.Pod.Name, t.Pod.Namespace
+	ready, err := s.node.cri.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{
+		LabelSelector: labels,
+		State:         &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+	})
+	if err != nil {
+		return fmt.Errorf("look for another pod of the same name: %w", err)
+	}
+	for _, box := range ready {
+		if uid := crilabels.UID(box.GetLabels()); uid != t.Pod.UID {
+			return &podworker.TransientError{Err: fmt.Errorf("pod %s of the same name still runs", uid)}
+		}
+	}
+	return nil
 }

@@ -30,15 +30,11 @@ func (a *agent) newSource() (err error) {
 }
 
 func (a *agent) newPLEG() (err error) {
-	labels := map[string]string{crilabels.Agent: a.opts.agentName}
-	if a.opts.takeOver {
-		labels = nil
-	}
 	a.pleg, err = pleg.New(pleg.Config{
 		Runtime:       a.node.cri,
 		Cache:         a.cache,
 		Handler:       a.plegEvent,
-		LabelSelector: labels,
+		LabelSelector: a.ownLabels(),
 		Logger:        a.log,
 		Observer:      pleg.Observer{RelistEnd: func(_ pleg.Result, err error) { a.relisted(err) }},
 	})
@@ -77,4 +73,12 @@ func (a *agent) newStatuses() (err error) {
 		Observer: status.Observer{StatusChanged: a.console.changed},
 	})
 	return err
+}
+
+// ownLabels are on everything that is this agent's. With --take-over all is.
+func (a *agent) ownLabels() map[string]string {
+	if a.opts.takeOver {
+		return map[string]string{}
+	}
+	return map[string]string{crilabels.Agent: a.opts.agentName}
 }

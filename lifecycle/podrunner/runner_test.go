@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -235,6 +237,49 @@ func TestPullThatWeCancelledIsNobodysFailure(t *testing.T) {
 	require.Empty(t, b.runner.Waiting(pod.UID))
 	b.node.Heal("PullImage")
 	require.NoError(t, b.sync(pod))
+}
+
+// TestStartThatHasBegunIsFinished: an agent that stops while a container starts
+// must not make a dead container of it, but a runtime that hangs must not keep
+// the agent from stopping either.
+func TestStartThatHasBegunIsFinished(t *testing.T) {
+	t.Parallel()
+	for name, hangs := range map[string]bool{"the runtime answers late": false, "the runtime hangs": true} {
+		b, pod := newBed(t), podOf(nil, "app")
+		ctx, cancel := context.WithCancel(t.Context())
+		fault := fakecri.Fault{Delay: time.Second}
+		if hangs {
+			fault = fakecri.Fault{Hang: true}
+		}
+		require.NoError(t, b.node.Fail("StartContainer", fault))
+		done, turn := make(chan error, 1), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}
+		go func() {
+			_, err := b.runner.SyncPod(ctx, turn)
+			done <- err
+		}()
+		for !slices.Contains(b.did(), "StartContainer ns/pod/app") {
+			runtime.Gosched()
+		}
+		cancel()
+		err := b.stepUntil(done)
+		require.Equal(t, hangs, err != nil, "%s: %v", name, err)
+		require.Equal(t, !hangs, b.look(pod.UID).Container("app").GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING, name)
+	}
+}
+
+// stepUntil lets time go on, a second at a time, until done says how it ended.
+func (b *bed) stepUntil(done <-chan error) error {
+	for {
+		select {
+		case err := <-done:
+			return err
+		default:
+		}
+		if b.clock.HasWaiters() {
+			b.clock.Step(time.Second)
+		}
+		runtime.Gosched()
+	}
 }
 
 func TestRuntimeErrorsNameThePodAndTheStep(t *testing.T) {

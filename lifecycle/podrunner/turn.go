@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
@@ -180,7 +181,9 @@ func (t *turn) start(ctx context.Context, c *corev1.Container, s Start, b *box) 
 	if !s.After.IsZero() { // only now: what fails before costs no longer wait
 		t.cfg.RestartBackoff.Next(RestartKey(t.pod, c), s.After)
 	}
-	if err := t.cfg.Containers.StartContainer(ctx, id); err != nil {
+	starting, done := lingering(ctx, t.cfg.Clock, startLinger)
+	defer done()
+	if err := t.cfg.Containers.StartContainer(starting, id); err != nil {
 		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
 		return &startError{reason: RunContainerError, message: fmt.Sprintf("failed to start container %q", c.Name), err: err}
 	}
@@ -240,4 +243,28 @@ func sandboxIPs(s *runtimeapi.PodSandboxStatus) []string {
 		ips = append(ips, a.GetIp())
 	}
 	return ips
+}
+
+// startLinger is how long a start that has begun may go on after its turn was
+// cancelled.
+const startLinger = 5 * time.Second
+
+// lingering returns a context that is done d after ctx is. A runtime that is left
+// in the middle of a start makes a dead container of it (containerd: exit code 128,
+// StartError), which would count as a restart.
+func lingering(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := c.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+			cancel()
+		case <-longer.Done():
+		}
+	})
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }
