@@ -1,6 +1,7 @@
 package fakecri
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +13,7 @@ import (
 const usableAddresses = 1<<16 - 3
 
 func TestAddressesAreUniqueAndRunOut(t *testing.T) {
-	var a addresses
+	a := newAddresses(netip.MustParsePrefix("10.88.0.0/16"))
 	seen := map[string]bool{}
 	for range usableAddresses {
 		ip, err := a.take()
@@ -34,7 +35,7 @@ func TestAddressesAreUniqueAndRunOut(t *testing.T) {
 }
 
 func TestAddressIsUsedAgainAsLateAsPossible(t *testing.T) {
-	var a addresses
+	a := newAddresses(netip.MustParsePrefix("10.88.0.0/16"))
 	first, err := a.take()
 	require.NoError(t, err)
 	require.Equal(t, "10.88.0.2", first)

@@ -6,25 +6,26 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
 const (
-	benchPods       = 1000
+	benchPods       = 10000
 	benchContainers = 3
 )
 
 // fill makes pods of three running containers each.
-func fill(b *testing.B) *bed {
-	b.Helper()
-	n := newBed(b, func(c *fakecri.Config) { c.Record = false })
-	for i := range benchPods {
+func fill(tb testing.TB, pods int) *bed {
+	tb.Helper()
+	n := newBed(tb, func(c *fakecri.Config) { c.Record = false })
+	for i := range pods {
 		name := fmt.Sprint("pod", i)
 		sandbox := n.pod(name)
 		for j := range benchContainers {
 			id := n.make(sandbox, name, fmt.Sprint("c", j), "demo/web:1")
-			require.NoError(b, n.StartContainer(b.Context(), id))
+			require.NoError(tb, n.StartContainer(tb.Context(), id))
 		}
 	}
 	return n
@@ -33,22 +34,20 @@ func fill(b *testing.B) *bed {
 func BenchmarkCreate(b *testing.B) {
 	b.Run(fmt.Sprintf("pods=%d,containers=%d", benchPods, benchContainers), func(b *testing.B) {
 		b.ReportAllocs()
-		var before, after runtime.MemStats
+		var used uint64
 		for b.Loop() {
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			n := fill(b)
-			runtime.GC()
-			runtime.ReadMemStats(&after)
+			before := heap()
+			n := fill(b, benchPods)
+			used = heap() - before
 			runtime.KeepAlive(n)
 		}
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(benchPods*benchContainers), "heap-B/container")
+		b.ReportMetric(float64(used)/(benchPods*benchContainers), "heap-B/container")
 	})
 }
 
 func BenchmarkListContainers(b *testing.B) {
 	b.Run(fmt.Sprintf("containers=%d", benchPods*benchContainers), func(b *testing.B) {
-		n := fill(b)
+		n := fill(b, benchPods)
 		b.ReportAllocs()
 		for b.Loop() {
 			list, err := n.ListContainers(b.Context(), nil)
@@ -60,7 +59,7 @@ func BenchmarkListContainers(b *testing.B) {
 
 func BenchmarkContainerStatus(b *testing.B) {
 	b.Run(fmt.Sprintf("containers=%d", benchPods*benchContainers), func(b *testing.B) {
-		n := fill(b)
+		n := fill(b, benchPods)
 		list, err := n.ListContainers(b.Context(), nil)
 		require.NoError(b, err)
 		b.ReportAllocs()
@@ -68,6 +67,23 @@ func BenchmarkContainerStatus(b *testing.B) {
 		for b.Loop() {
 			_, err := n.ContainerStatus(b.Context(), list[i%len(list)].GetId(), false)
 			require.NoError(b, err)
+			i++
+		}
+	})
+}
+
+// BenchmarkListPod is what an agent asks for when one pod has changed.
+func BenchmarkListPod(b *testing.B) {
+	b.Run(fmt.Sprintf("containers=%d", benchPods*benchContainers), func(b *testing.B) {
+		n := fill(b, benchPods)
+		pods, err := n.ListPodSandbox(b.Context(), nil)
+		require.NoError(b, err)
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			list, err := n.ListContainers(b.Context(), &runtimeapi.ContainerFilter{PodSandboxId: pods[i%len(pods)].GetId()})
+			require.NoError(b, err)
+			require.Len(b, list, benchContainers)
 			i++
 		}
 	})

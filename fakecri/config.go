@@ -1,10 +1,12 @@
 package fakecri
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"net"
+	"net/netip"
 	"slices"
 
 	"k8s.io/utils/clock"
@@ -23,9 +25,26 @@ type Config struct {
 	// neither Images nor Registry knows is made up.
 	PullAny bool
 	// Programs says what containers do, by image name as a manifest has it
-	// ("demo/web:1" and "docker.io/demo/web:1" are the same). An image without
-	// a program runs for ever and ends at SIGTERM: the zero [Program].
+	// ("demo/web:1" and "docker.io/demo/web:1" are the same). After a space a
+	// name may have a command with its arguments, their words joined by single
+	// spaces: that program is for containers with this command alone. An image
+	// without a program runs for ever and ends at SIGTERM: the zero [Program].
 	Programs map[string]Program
+	// Disk is the filesystem that holds the images and what containers write.
+	Disk Disk
+	// PodNetwork is where pods get their addresses: an IPv4 network of at most
+	// 30 bits. Default 10.88.0.0/16, or 127.88.0.0/16 if Listen is set. Give two
+	// nodes that listen at the same time different ones.
+	PodNetwork netip.Prefix
+	// Listen, if set, makes programs listen on their ports, so that probes can
+	// be made; net.Listen is meant, or a function of a test that opens no
+	// sockets. On Linux every address of 127.0.0.0/8 can be listened on;
+	// elsewhere it must be added to an interface first. Call [Node.Shutdown]
+	// when done. Listen is called with the node locked.
+	Listen func(network, address string) (net.Listener, error)
+	// Streamer makes what answers Exec, Attach and PortForward; New calls it
+	// last, with the node. Without it they are Unimplemented. See [Streamer].
+	Streamer func(*Node) (Streamer, error)
 	// RuntimeHandlers are the names that RunPodSandbox accepts besides the
 	// empty one. Default: "runc".
 	RuntimeHandlers []string
@@ -51,7 +70,9 @@ func (c Config) Validate() error {
 	return errors.Join(
 		validateImages("Images", c.Images),
 		validateImages("Registry", c.Registry),
-		validatePrograms(c.Programs),
+		validateLayers(c.Images, c.Registry),
+		validatePrograms(c.Programs, c.knows),
+		c.validateNetwork(),
 	)
 }
 
@@ -70,29 +91,19 @@ func validateImages(field string, images []Image) error {
 			}
 			seen[ref.String()] = true
 		}
+		if err := img.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("field %s[%d]: %w", field, i, err))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-func validatePrograms(programs map[string]Program) error {
-	var errs []error
-	seen := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		ref, err := parseRef(name)
-		other, taken := seen[ref.String()]
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("field Programs: image name %q: %w", name, err))
-		case taken:
-			errs = append(errs, fmt.Errorf("field Programs: %q and %q are the same image", other, name))
-		default:
-			seen[ref.String()] = name
-		}
-		if err := programs[name].Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("field Programs[%q]: %w", name, err))
-		}
+func (c Config) validateNetwork() error {
+	p := c.PodNetwork
+	if p.IsValid() && (!p.Addr().Is4() || p.Bits() > maxNetworkBits || p.Masked() != p) {
+		return fmt.Errorf("field PodNetwork: %v is no IPv4 network with room for pods", p)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func (c Config) withDefaults() Config {
@@ -105,6 +116,14 @@ func (c Config) withDefaults() Config {
 	if len(c.RuntimeHandlers) == 0 {
 		c.RuntimeHandlers = []string{"runc"}
 	}
+	if !c.PodNetwork.IsValid() {
+		c.PodNetwork = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 88}), 16)
+		if c.Listen != nil {
+			c.PodNetwork = netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 88}), 16)
+		}
+	}
+	c.Disk.CapacityBytes = cmp.Or(c.Disk.CapacityBytes, defaultDiskBytes)
+	c.Disk.Inodes = cmp.Or(c.Disk.Inodes, defaultDiskInodes)
 	c.RuntimeHandlers = slices.Clone(c.RuntimeHandlers)
 	return c
 }

@@ -38,6 +38,7 @@ func TestZeroConfigIsAnEmptyNode(t *testing.T) {
 
 func TestValidateNamesEveryProblem(t *testing.T) {
 	cfg := fakecri.Config{
+		PullAny:  true,
 		Images:   []fakecri.Image{{Name: "A"}, {Name: "a"}, {Name: "b", Tags: []string{"docker.io/library/a:latest"}}},
 		Registry: []fakecri.Image{{Tags: []string{"a"}}},
 		Programs: map[string]fakecri.Program{

@@ -23,8 +23,13 @@ type container struct {
 	program          *Program
 	createdAt        int64
 	life
-	end      *timer // when the program ends, as far as that is known
-	termSent bool   // it has had its one SIGTERM
+	end      *timer    // when the program ends, as far as that is known
+	oom      *timer    // when it is killed for memory
+	writes   *timer    // when it logs again
+	began    time.Time // startedAt, whatever the wall clock says
+	ran      time.Duration
+	health   *bool // what SetHealthy said
+	termSent bool  // it has had its one SIGTERM
 }
 
 // life is what changes of a container; events hold copies of it.
@@ -44,8 +49,8 @@ func (c *container) running() bool {
 	return c.state == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
-// CreateContainer makes a container in a sandbox, of an image that is in the
-// store. Its name and attempt must be free in the pod that sandboxConfig names.
+// CreateContainer makes a container in a sandbox that is ready, of an image that
+// is in the store. Its name and attempt must be free in the pod that sandboxConfig names.
 func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
 	object := podName(sandboxConfig) + "/" + config.GetMetadata().GetName()
 	if err := n.enter(ctx, "CreateContainer", "", object); err != nil {
@@ -55,6 +60,9 @@ func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config 
 	s, ok := n.sandboxes.byID[podSandboxID]
 	if !ok {
 		return "", errNotFound("failed to find sandbox id %q: not found", podSandboxID)
+	}
+	if !s.ready {
+		return "", errUnknown("sandbox container %q is not running", podSandboxID)
 	}
 	meta, podMeta := config.GetMetadata(), sandboxConfig.GetMetadata()
 	if meta == nil {
@@ -75,7 +83,7 @@ func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config 
 	}
 	c := &container{
 		id: id, seq: seq, name: name, object: object, pod: s, config: proto.CloneOf(config),
-		imageID: img.id, program: n.program(config.GetImage(), img), createdAt: n.stamp(),
+		imageID: img.id, program: n.program(config, img), createdAt: n.stamp(),
 	}
 	if dir := sandboxConfig.GetLogDirectory(); dir != "" && config.GetLogPath() != "" {
 		c.logPath = filepath.Join(dir, config.GetLogPath())
@@ -87,21 +95,6 @@ func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config 
 	s.containers = append(s.containers, c)
 	n.emit(c.id, s, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, c.createdAt)
 	return id, nil
-}
-
-// program returns what a container of the image does: the program of the name
-// the user gave, of the reference in the config, or of any of the image's tags.
-func (n *Node) program(spec *runtimeapi.ImageSpec, img *image) *Program {
-	for _, name := range append([]string{spec.GetUserSpecifiedImage(), spec.GetImage()}, img.tags...) {
-		ref, err := parseRef(name)
-		if err != nil {
-			continue
-		}
-		if p, ok := n.programs[ref.String()]; ok {
-			return p
-		}
-	}
-	return &Program{}
 }
 
 // StartContainer starts a container that was created and never started, in a
@@ -119,7 +112,7 @@ func (n *Node) StartContainer(ctx context.Context, containerID string) error {
 	if c.state != runtimeapi.ContainerState_CONTAINER_CREATED {
 		return errUnknown("failed to set starting state for container %q: container is in %v state", containerID, c.state)
 	}
-	if err := n.launch(c); err != nil {
+	if err := n.launch(ctx, c); err != nil {
 		c.state, c.exitCode = runtimeapi.ContainerState_CONTAINER_EXITED, exitStartError
 		c.reason, c.message = reasonStartError, grpcstatus.Convert(err).Message()
 		c.finishedAt = n.stamp()
@@ -129,17 +122,22 @@ func (n *Node) StartContainer(ctx context.Context, containerID string) error {
 	return nil
 }
 
-func (n *Node) launch(c *container) error {
+func (n *Node) launch(ctx context.Context, c *container) error {
 	if !c.pod.ready {
 		return errUnknown("sandbox container %q is not running", c.pod.id)
 	}
 	if c.program.StartError != "" {
-		return errUnknown("failed to start containerd task %q: %s", c.id, c.program.StartError)
+		return errUnknown("failed to create containerd task: failed to create shim task: OCI runtime create failed: "+
+			"runc create failed: unable to start container process: %s", c.program.StartError)
 	}
 	if err := n.writeLog(c); err != nil {
 		return errUnknown("failed to create containerd task: failed to create container loggers: %v", err)
 	}
-	c.state, c.startedAt = runtimeapi.ContainerState_CONTAINER_RUNNING, n.stamp()
+	if err := n.serveProgram(ctx, c); err != nil {
+		return errUnknown("failed to start containerd task %q: %v", c.id, err)
+	}
+	c.state, c.startedAt, c.began = runtimeapi.ContainerState_CONTAINER_RUNNING, n.stamp(), n.now
+	n.planLife(c)
 	if e, ok := c.program.ownEnd(c.config.GetMetadata().GetAttempt()); ok {
 		n.endAt(c, n.now.Add(e.after), e)
 	}
@@ -161,6 +159,10 @@ func (n *Node) endAt(c *container, at time.Time, e ending) {
 // exit ends a container that runs, or that the runtime had lost track of.
 func (n *Node) exit(c *container, code int32) {
 	n.timers.remove(c.end)
+	n.timers.remove(c.oom)
+	n.timers.remove(c.writes)
+	n.hangUp(c)
+	c.ran = n.age(c)
 	c.state, c.finishedAt, c.exitCode = runtimeapi.ContainerState_CONTAINER_EXITED, n.stamp(), code
 	n.cfg.Logger.Debug("container exited", "container", c.object, "containerID", c.id, "exitCode", code)
 	n.emit(c.id, c.pod, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.finishedAt)
@@ -239,6 +241,9 @@ func (n *Node) removeContainer(c *container) {
 
 func (n *Node) forgetContainer(c *container) {
 	n.timers.remove(c.end)
+	n.timers.remove(c.oom)
+	n.timers.remove(c.writes)
+	n.hangUp(c)
 	n.containers.remove(c)
 	delete(n.reserved, c.name)
 	if i := slices.Index(c.pod.containers, c); i >= 0 {
@@ -248,24 +253,15 @@ func (n *Node) forgetContainer(c *container) {
 
 // ListContainers returns containers in the order of their making.
 func (n *Node) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
-	if err := n.enter(ctx, "ListContainers", "", ""); err != nil {
+	return n.listContainers(ctx, "ListContainers", filter)
+}
+
+func (n *Node) listContainers(ctx context.Context, method string, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	if err := n.enter(ctx, method, "", ""); err != nil {
 		return nil, err
 	}
 	defer n.mu.Unlock()
-	candidates := n.containers.only(filter.GetId())
-	out := make([]*runtimeapi.Container, 0, len(candidates))
-	for _, c := range candidates {
-		if want := filter.GetState(); want != nil && want.GetState() != c.state {
-			continue
-		}
-		if want := filter.GetPodSandboxId(); want != "" && want != c.pod.id {
-			continue
-		}
-		if selects(filter.GetLabelSelector(), c.config.GetLabels()) {
-			out = append(out, c.item())
-		}
-	}
-	return out, nil
+	return n.answerContainers(filter, n.selectContainers(filter)), nil
 }
 
 // ContainerStatus says in its verbose form nothing more.
@@ -278,7 +274,7 @@ func (n *Node) ContainerStatus(ctx context.Context, containerID string, _ bool) 
 	if !ok {
 		return nil, errNotFound("an error occurred when try to find container %q: not found", containerID)
 	}
-	return &runtimeapi.ContainerStatusResponse{Status: n.status(c, c.life)}, nil
+	return answerStatus(n, &runtimeapi.ContainerStatusResponse{Status: n.status(c, c.life)}), nil
 }
 
 // UpdateContainerResources replaces the Linux resources that are given; zero
@@ -301,5 +297,6 @@ func (n *Node) UpdateContainerResources(ctx context.Context, containerID string,
 	}
 	proto.Merge(updated, resources)
 	c.resources = updated
+	n.planOOM(c)
 	return nil
 }

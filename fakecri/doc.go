@@ -6,17 +6,23 @@
 // A [Node] implements the RuntimeService and ImageManagerService interfaces of
 // k8s.io/cri-api, and [Node.Serve] offers the same node over gRPC, so an agent
 // can be tested in its own process or as a program of its own. What containers
-// do is said by a [Program] per image: run for ever, end after a while, ignore
-// SIGTERM, be killed for memory. Hooks such as [Node.Kill] and [Node.Reboot]
-// make happen what needs no CRI call, [Node.Fail] makes calls fail, take time
-// or hang, and [Node.Calls] tells what an agent asked for.
+// do is said by a [Program] per image, or per image and command: run for ever,
+// end after a while, ignore SIGTERM, become healthy, serve HTTP, gRPC health or
+// TCP, use CPU, memory and disk, log. Stats and metrics follow the programs, and
+// a program that passes its container's memory limit is killed. Images have
+// layers, which they may share, on a disk that fills ([Node.FillDisk]); a [Pull]
+// takes time, wants credentials or fails. Hooks such as [Node.Kill] and [Node.Reboot]
+// make happen what needs no CRI call, [Node.Fail] makes calls fail, take time,
+// hang or answer wrongly, [Node.FailEvents] spoils the event stream,
+// [Node.StepClock] the wall clock, and [Node.Calls] tells what an agent asked
+// for. Package conformance holds the node and real runtimes to the same rules.
 //
 // # What you supply
 //
 // Nothing: the zero [Config] is an empty node. Usually it has images and
 // programs; [DemoImages] and [DemoPrograms] are a set of each kind. A
 // deterministic test also gives it a fake clock, or runs in a bubble of
-// testing/synctest.
+// testing/synctest. Package fakeyaml reads the rest from a file.
 //
 // # What it guarantees
 //
@@ -41,7 +47,8 @@
 //
 // # Goroutines and locking
 //
-// A node has no goroutine. What is to happen by itself, such as the end of a
+// A node has no goroutine, unless Config.Listen is set: then its listening
+// programs have some, until they end or [Node.Shutdown]. What is to happen by itself, such as the end of a
 // program, happens when the node is next looked at, in the right order and with
 // the time at which it was due; who waits for it, in StopContainer, in ExecSync
 // or for an event, sets a timer on the clock. Serve's goroutines have ended when
@@ -54,13 +61,18 @@
 //     in full.
 //   - An event reader that is slow holds up nobody; what it has not read waits
 //     for it without bound. What the last reader leaves is kept for the next.
-//   - Exec, Attach, PortForward, CheckpointContainer, the stats and metrics
-//     calls and the streamed lists answer Unimplemented. The verbose forms of
-//     statuses say nothing more than the others.
+//   - CheckpointContainer answers Unimplemented, and so do Exec, Attach and
+//     PortForward unless there is a [Streamer]. The verbose forms of statuses
+//     say nothing more than the others.
 //   - Nothing runs: mounts, commands, environment, resources and security
-//     settings are stored and shown, and have no effect. A program logs when it
-//     starts, to the file that is there then.
-//   - Pods have IPv4 addresses of 10.88.0.0/16 at which nothing listens.
+//     settings are stored and shown. The memory limit has an effect, and the
+//     command where a program is given for it. A log is opened for every line.
+//   - Stats are what the programs say: CPU limits slow nobody down, usage,
+//     working set and RSS are one, the network moves no bytes, pressure is not
+//     told, and metrics are a few.
+//   - A full disk refuses pulls and nothing else; what containers would write
+//     beyond its end is not there.
+//   - Pods have IPv4 addresses at which nothing listens without Config.Listen.
 //
 // Node has every method of the RuntimeService of cri-api v0.36. Version v0.37
 // adds CheckpointPod and RestorePod to that interface, with types that v0.36

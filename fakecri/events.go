@@ -22,6 +22,7 @@ type event struct {
 	podGone   bool
 	condition condition
 	lives     []pastLife
+	bare, cut bool // see EventFault; a cut is no event, but the end of the stream
 }
 
 // pastLife is a container as it was when something happened in its pod.
@@ -35,6 +36,8 @@ type pastLife struct {
 type eventQueue struct {
 	subscribers []*subscriber
 	backlog     []event
+	faults      []*eventFault
+	held        []event // wait for the next event, to come after it
 }
 
 type subscriber struct{ pending []event }
@@ -48,14 +51,20 @@ func (n *Node) emit(id string, pod *sandbox, kind runtimeapi.ContainerEventType,
 	}
 	_, there := n.sandboxes.byID[pod.id]
 	e := event{
-		id: id, kind: kind, createdAt: at, queuedAt: n.now,
+		id: id, kind: kind, createdAt: at,
 		pod: pod, podGone: !there, condition: pod.condition,
 		lives: make([]pastLife, len(pod.containers)),
 	}
 	for i, c := range pod.containers {
 		e.lives[i] = pastLife{c, c.life}
 	}
+	n.emitFaulty(e)
+}
+
+// enqueue gives an event to all who read, or keeps it for the next one who does.
+func (n *Node) enqueue(e event) {
 	q := &n.events
+	e.queuedAt = n.now
 	if len(q.subscribers) == 0 {
 		q.backlog = append(q.backlog, e)
 		n.expireEvents()
@@ -116,6 +125,10 @@ func (n *Node) subscribe(ctx context.Context, established func(), deliver func(*
 		if err := n.await(ctx, func() bool { return len(sub.pending) > 0 }); err != nil {
 			return err
 		}
+		if sub.pending[0].cut {
+			sub.pending = sub.pending[1:]
+			return errUnavailable()
+		}
 		message := n.write(sub.pending[0])
 		n.mu.Unlock()
 		err := deliver(message)
@@ -153,6 +166,9 @@ func (n *Node) removeSubscriber(sub *subscriber) {
 
 // write makes the message of an event.
 func (n *Node) write(e event) *runtimeapi.ContainerEventResponse {
+	if e.bare {
+		return &runtimeapi.ContainerEventResponse{ContainerId: e.id, ContainerEventType: e.kind, CreatedAt: e.createdAt}
+	}
 	out := &runtimeapi.ContainerEventResponse{
 		ContainerId: e.id, ContainerEventType: e.kind, CreatedAt: e.createdAt,
 		ContainersStatuses: make([]*runtimeapi.ContainerStatus, len(e.lives)),

@@ -43,6 +43,9 @@ func (n *Node) runExec(ctx context.Context, containerID string, cmd []string, ti
 		return Exec{}, errUnknown("failed to exec in container: container is in %v state", c.state)
 	}
 	answer, ok := c.program.exec(cmd)
+	if answer.Health && !n.healthy(c) {
+		answer.ExitCode = 1
+	}
 	if !ok {
 		return Exec{}, errUnknown("failed to exec in container: failed to start exec: %q: executable file not found in $PATH", cmd)
 	}

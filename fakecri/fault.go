@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -42,8 +44,8 @@ func (n *Node) Calls() []Call {
 	return slices.Clone(n.calls)
 }
 
-// Fault is something that goes wrong with calls. It takes effect before the
-// call does: a call that fails has changed nothing.
+// Fault is something that goes wrong with calls, as plain data. But for Answer
+// it takes effect before the call does: a call that fails has changed nothing.
 type Fault struct {
 	// Object limits the fault to calls about one object, given by its id or as
 	// in Call.Object. Empty: all calls of the method.
@@ -58,6 +60,12 @@ type Fault struct {
 	// Hang keeps the call until its context ends, the runtime restarts, or
 	// [Node.Heal], after which it goes on as if nothing had been.
 	Hang bool
+	// IgnoreContext makes Delay and Hang go on when the call's context has
+	// ended, as in a client that does not look at it. Over gRPC it changes
+	// nothing, because there the client ends the call.
+	IgnoreContext bool
+	// Answer is what becomes of the answer of a call that succeeds.
+	Answer Answer
 }
 
 // fault is a Fault in force.
@@ -66,46 +74,86 @@ type fault struct {
 	method string
 	left   int
 	healed bool
+	stale  snapshot
 }
 
-// methods returns the methods that a fault can hit: all that can be called on
-// the node, which are all of the CRI but the streamed lists.
+// methods returns the methods that a fault can hit: all of the CRI.
 func methods() map[string]bool {
-	known := map[string]bool{"GetContainerEvents": true}
-	for _, m := range slices.Concat(runtimeapi.RuntimeService_ServiceDesc.Methods, runtimeapi.ImageService_ServiceDesc.Methods) {
-		known[m.MethodName] = true
+	known := map[string]bool{}
+	for _, service := range []grpc.ServiceDesc{runtimeapi.RuntimeService_ServiceDesc, runtimeapi.ImageService_ServiceDesc} {
+		for _, m := range service.Methods {
+			known[m.MethodName] = true
+		}
+		for _, s := range service.Streams {
+			known[s.StreamName] = true
+		}
 	}
 	return known
 }
 
-// Fail makes calls of a method fail, take time or hang; the empty method stands
-// for all. Of several faults that fit a call the first one hits it. A fault
-// that can never hit anything or does nothing is refused.
-func (n *Node) Fail(method string, f Fault) error {
+// aboutObjects says whether calls of a method are about one object.
+func aboutObjects(method string) bool {
+	switch method {
+	case "Version", "Status", "RuntimeConfig", "UpdateRuntimeConfig", "ImageFsInfo", "GetContainerEvents":
+		return false
+	}
+	return !strings.HasPrefix(method, "List") && !strings.HasPrefix(method, "Stream")
+}
+
+// Fail makes calls of a method fail, take time, hang or answer wrongly; the
+// empty method stands for all. Of several faults that fit a call the first one
+// hits it: a list of faults with Times is what becomes of one call after the
+// other. A fault that can never hit anything or does nothing is refused, and
+// with it all others of the list.
+func (n *Node) Fail(method string, faults ...Fault) error {
 	var errs []error
 	if method != "" && !n.methods[method] {
 		errs = append(errs, fmt.Errorf("there is no method %q", method))
 	}
-	if f.Times < 0 || f.Delay < 0 {
-		errs = append(errs, errors.New("fields Times and Delay must not be negative"))
-	}
-	if f.Err == nil && f.Delay == 0 && !f.Hang {
-		errs = append(errs, errors.New("one of the fields Err, Delay and Hang is required"))
-	}
-	if f.Hang && (f.Delay != 0 || f.Err != nil) {
-		errs = append(errs, errors.New("field Hang excludes Delay and Err"))
+	for _, f := range faults {
+		errs = append(errs, f.validate(method))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("fakecri: invalid fault: %w", err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.faults = append(n.faults, &fault{Fault: f, method: method, left: f.Times})
+	n.settle()
+	for _, f := range faults {
+		f.Answer = f.Answer.clone()
+		in := &fault{Fault: f, method: method, left: f.Times}
+		if f.Answer.Stale {
+			in.stale = n.snapshot(method)
+		}
+		n.faults = append(n.faults, in)
+	}
 	return nil
 }
 
+// validate reports what is wrong with f for a method that is there.
+func (f Fault) validate(method string) error {
+	var errs []error
+	refuse := func(bad bool, text string) {
+		if bad {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	spoils := !f.Answer.isZero()
+	refuse(f.Times < 0 || f.Delay < 0, "fields Times and Delay must not be negative")
+	refuse(f.Err == nil && f.Delay == 0 && !f.Hang && !spoils, "one of the fields Err, Delay, Hang and Answer is required")
+	refuse(f.Hang && (f.Delay != 0 || f.Err != nil || spoils), "field Hang excludes Delay, Err and Answer")
+	refuse(f.Err != nil && spoils, "field Err excludes Answer: there is none")
+	refuse(f.IgnoreContext && f.Delay == 0 && !f.Hang, "field IgnoreContext needs Delay or Hang")
+	refuse(f.Object != "" && method != "" && !aboutObjects(method), "field Object: calls of "+method+" are about no object")
+	if spoils {
+		errs = append(errs, f.Answer.validate(method))
+	}
+	return errors.Join(errs...)
+}
+
 // Heal takes away the faults that were given for a method, or all of them for
-// the empty method. Calls that are held up by them go on.
+// the empty method; those of [Node.FailEvents] belong to GetContainerEvents.
+// Calls and events that are held up by them go on.
 func (n *Node) Heal(method string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,6 +163,10 @@ func (n *Node) Heal(method string) {
 		}
 		return f.healed
 	})
+	if method == "" || method == "GetContainerEvents" {
+		n.events.faults = nil
+		n.release()
+	}
 	n.broadcast()
 }
 
@@ -134,8 +186,10 @@ func (n *Node) hit(call Call) *fault {
 	return nil
 }
 
-// suffer lets a call suffer its fault, if there is one.
+// suffer lets a call suffer its fault, if there is one. What becomes of its
+// answer is in n.answer until the lock is given up.
 func (n *Node) suffer(ctx context.Context, call Call) error {
+	n.answer = nil
 	f := n.hit(call)
 	if f == nil {
 		return nil
@@ -145,11 +199,18 @@ func (n *Node) suffer(ctx context.Context, call Call) error {
 		alarm := n.plan(n.now.Add(f.Delay), func() { over = true })
 		defer n.timers.remove(alarm)
 	}
+	if f.IgnoreContext && !isRemote(ctx) {
+		ctx = context.WithoutCancel(ctx)
+	}
 	if err := n.await(ctx, func() bool { return over || f.healed }); err != nil {
 		return err
 	}
+	n.answer = nil // of a call that came in meanwhile
 	if f.healed {
 		return nil
+	}
+	if !f.Answer.isZero() {
+		n.answer = f
 	}
 	return f.Err
 }

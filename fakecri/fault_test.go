@@ -25,11 +25,23 @@ func TestFailRefusesFaultsThatCannotBe(t *testing.T) {
 		want   string
 	}{
 		"no such method":     {"ListContainer", fakecri.Fault{Err: errBroken}, `there is no method "ListContainer"`},
-		"a streamed list":    {"StreamContainers", fakecri.Fault{Err: errBroken}, `there is no method "StreamContainers"`},
-		"nothing goes wrong": {"ListContainers", fakecri.Fault{Times: 1}, "one of the fields Err, Delay and Hang"},
+		"a version of one":   {"Version", fakecri.Fault{Object: "x", Err: errBroken}, "are about no object"},
+		"a stream of one":    {"StreamContainers", fakecri.Fault{Object: "x", Err: errBroken}, "are about no object"},
+		"a padded stream":    {"StreamImages", fakecri.Fault{Answer: fakecri.Answer{PadBytes: 1}}, "images have no annotations"},
+		"nothing goes wrong": {"ListContainers", fakecri.Fault{Times: 1}, "one of the fields Err, Delay, Hang and Answer"},
 		"negative times":     {"ListContainers", fakecri.Fault{Err: errBroken, Times: -1}, "must not be negative"},
 		"negative delay":     {"ListContainers", fakecri.Fault{Delay: -1}, "must not be negative"},
 		"late and never":     {"", fakecri.Fault{Hang: true, Delay: 1}, "field Hang excludes"},
+		"hung answer":        {"ListImages", fakecri.Fault{Hang: true, Answer: fakecri.Answer{Nil: true}}, "field Hang excludes"},
+		"failed answer":      {"ListImages", fakecri.Fault{Err: errBroken, Answer: fakecri.Answer{Nil: true}}, "field Err excludes Answer"},
+		"deaf to nothing":    {"ListImages", fakecri.Fault{Err: errBroken, IgnoreContext: true}, "field IgnoreContext needs"},
+		"a list of one":      {"ListImages", fakecri.Fault{Object: "x", Err: errBroken}, "are about no object"},
+		"no answer":          {"StopContainer", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}, `there is none of method "StopContainer"`},
+		"answers of all":     {"", fakecri.Fault{Answer: fakecri.Answer{Nil: true}}, `there is none of method ""`},
+		"a stale status":     {"ContainerStatus", fakecri.Fault{Answer: fakecri.Answer{Stale: true}}, "it can be Bare or Nil only"},
+		"fewer than none":    {"ListImages", fakecri.Fault{Answer: fakecri.Answer{Keep: new(-1)}}, "must not be negative"},
+		"a padded image":     {"ListImages", fakecri.Fault{Answer: fakecri.Answer{PadBytes: 1}}, "images have no annotations"},
+		"nothing, but bare":  {"ListImages", fakecri.Fault{Answer: fakecri.Answer{Nil: true, Bare: true}}, "field Answer.Nil excludes"},
 		"all of it":          {"x", fakecri.Fault{Hang: true, Err: errBroken, Times: -1}, "no method"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,6 +73,62 @@ func TestFaultHitsAsOftenAsItSays(t *testing.T) {
 	require.ErrorIs(t, list(), errBroken)
 	b.Heal("ListContainers")
 	require.NoError(t, list())
+}
+
+func TestFaultsOfAListHitOneAfterTheOther(t *testing.T) {
+	b := newBed(t)
+	version := func() error {
+		_, err := b.Version(t.Context(), "")
+		return err
+	}
+	// One that cannot be spoils the list, and nothing of it is applied.
+	require.Error(t, b.Fail("Version", fakecri.Fault{Err: errBroken}, fakecri.Fault{}))
+	require.NoError(t, version())
+	other := errors.New("other")
+	require.NoError(t, b.Fail("Version", fakecri.Fault{Err: errBroken, Times: 2}, fakecri.Fault{Err: other, Times: 1}))
+	require.ErrorIs(t, version(), errBroken)
+	require.ErrorIs(t, version(), errBroken)
+	require.ErrorIs(t, version(), other)
+	require.NoError(t, version())
+}
+
+func TestFaultThatIgnoresTheContext(t *testing.T) {
+	for name, fault := range map[string]fakecri.Fault{
+		"a delay": {Delay: time.Hour, IgnoreContext: true},
+		"a hang":  {Hang: true, IgnoreContext: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, realTime)
+				require.NoError(t, b.Fail("Version", fault))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start, done := time.Now(), make(chan error, 1)
+				go func() {
+					_, err := b.Version(ctx, "")
+					done <- err
+				}()
+				time.Sleep(time.Minute)
+				require.Empty(t, done)
+				time.Sleep(time.Hour)
+				b.Heal("Version")
+				require.NoError(t, <-done)
+				require.Greater(t, time.Since(start), time.Hour)
+			})
+		})
+	}
+}
+
+func TestServerWithADeafCallStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, realTime)
+		require.NoError(t, b.Fail("Version", fakecri.Fault{Hang: true, IgnoreContext: true}))
+		rt, _ := serve(t, b.Node)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := rt.Version(ctx, &runtimeapi.VersionRequest{})
+		requireCode(t, codes.DeadlineExceeded, err)
+	})
 }
 
 func TestFaultOfOneObject(t *testing.T) {

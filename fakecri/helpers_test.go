@@ -66,9 +66,24 @@ func newBed(tb testing.TB, change ...func(*fakecri.Config)) *bed {
 	for _, c := range change {
 		c(&cfg)
 	}
+	dropUnused(cfg)
 	n, err := fakecri.New(cfg)
 	require.NoError(tb, err)
 	return &bed{Node: n, t: tb, clock: clock}
+}
+
+// dropUnused takes the demo programs out of cfg that a test with images of its
+// own has no image for.
+func dropUnused(cfg fakecri.Config) {
+	demo := fakecri.DemoPrograms()
+	for _, img := range slices.Concat(cfg.Images, cfg.Registry) {
+		for _, name := range append(slices.Clone(img.Tags), img.Name) {
+			delete(demo, name)
+		}
+	}
+	for name := range demo {
+		delete(cfg.Programs, name)
+	}
 }
 
 func podConfig(name string, attempt uint32) *runtimeapi.PodSandboxConfig {

@@ -93,10 +93,20 @@ func (n *Node) Vanish(ref string) error {
 	return fmt.Errorf("fakecri: no container or sandbox %q", ref)
 }
 
+// StepClock steps the node's wall clock, forward or back, as a time server
+// does: what gets a timestamp from then on gets another, and what has one keeps
+// it. Nothing happens earlier or later by it.
+func (n *Node) StepClock(by time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.settle()
+	n.skew += by
+}
+
 // Restart takes the runtime down and up again: calls that are under way and
 // those of the given time fail with Unavailable, connections are cut, events
 // that nobody has read are lost. Containers run on meanwhile; an end in that
-// time is in the state afterwards, and in no event.
+// time is in the state afterwards, and in no event. A negative time is none.
 func (n *Node) Restart(down time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,8 +138,8 @@ func (n *Node) Reboot(down time.Duration) {
 // goDown ends all calls under way and all connections.
 func (n *Node) goDown(down time.Duration) {
 	n.epoch++
-	n.upAt = n.now.Add(down)
-	n.events = eventQueue{} // what nobody has read is lost
+	n.upAt = n.now.Add(max(down, 0))
+	n.events = eventQueue{faults: n.events.faults} // what nobody has read is lost
 	for c := range n.conns {
 		// The client sees that it is gone; whether closing worked is no matter.
 		_ = c.Conn.Close()

@@ -188,3 +188,31 @@ func TestReboot(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, b.sandbox(next).GetNetwork().GetIp())
 }
+
+func TestWallClockSteps(t *testing.T) {
+	b := newBed(t)
+	_, job := b.start("pod", "demo/job:1")
+	before := b.status(job)
+	b.StepClock(-time.Hour)
+	require.Equal(t, before.String(), b.status(job).String()) // what has a time keeps it
+	_, late := b.start("late", "demo/web:1")
+	require.Equal(t, -time.Hour, time.Duration(b.status(late).GetCreatedAt()-before.GetCreatedAt()).Round(time.Microsecond))
+
+	b.clock.Step(time.Second) // and it ended half a second after its start, by no clock's mercy
+	ended := b.status(job)
+	require.Equal(t, exited, ended.GetState())
+	require.Equal(t, 500*time.Millisecond-time.Hour, time.Duration(ended.GetFinishedAt()-ended.GetStartedAt()).Round(time.Microsecond))
+
+	b.StepClock(2 * time.Hour)
+	_, later := b.start("later", "demo/web:1")
+	require.Equal(t, time.Hour+time.Second, time.Duration(b.status(later).GetCreatedAt()-before.GetCreatedAt()).Round(time.Microsecond))
+}
+
+func TestANegativeDownTimeIsNone(t *testing.T) {
+	b := newBed(t)
+	_, id := b.start("pod", "demo/web:1")
+	b.Restart(-time.Hour)
+	require.Equal(t, running, b.status(id).GetState())
+	b.Reboot(-time.Hour)
+	b.requireEnded(id, 255, "Unknown", 0)
+}

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -17,14 +16,28 @@ type Image struct {
 	Name string
 	// Tags are further references.
 	Tags []string
-	// SizeBytes is its size.
+	// SizeBytes is its size. Default the sum of its layers.
 	SizeBytes uint64
+	// Layers are what it is made of. An image without any is one layer that no
+	// other image has.
+	Layers []Layer
 	// User is the user in the image's config: a number, a name, or either with
 	// a group after a colon.
 	User string
 	// Pinned marks an image that must not be collected as garbage. Removing it
 	// works all the same.
 	Pinned bool
+	// Pull says how it is pulled.
+	Pull Pull
+}
+
+// Layer is a part of an image. Images that have a layer of the same name share
+// it: it takes its place on the disk once and is pulled once.
+type Layer struct {
+	// Name stands for the layer's digest. Required.
+	Name string
+	// SizeBytes is its size, which is the same wherever the layer is named.
+	SizeBytes uint64
 }
 
 func (i Image) names() []string { return append([]string{i.Name}, i.Tags...) }
@@ -46,7 +59,7 @@ type imageStore struct {
 func newImageStore(cfg Config) imageStore {
 	s := imageStore{refs: map[string]*image{}, remote: map[string]Image{}}
 	for _, img := range slices.Concat(cfg.Images, cfg.Registry) {
-		img.Tags = slices.Clone(img.Tags)
+		img = img.complete()
 		for _, name := range img.names() {
 			if ref, err := parseRef(name); err == nil {
 				s.remote[ref.String()] = img
@@ -57,7 +70,7 @@ func newImageStore(cfg Config) imageStore {
 	for _, img := range cfg.Images {
 		for _, name := range img.names() {
 			if ref, err := parseRef(name); err == nil {
-				s.add(img, ref)
+				s.add(img.complete(), ref)
 			}
 		}
 	}
@@ -144,7 +157,11 @@ func (i *image) message() *runtimeapi.Image {
 
 // ListImages ignores the filter, as containerd does.
 func (n *Node) ListImages(ctx context.Context, _ *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
-	if err := n.enter(ctx, "ListImages", "", ""); err != nil {
+	return n.listImages(ctx, "ListImages")
+}
+
+func (n *Node) listImages(ctx context.Context, method string) ([]*runtimeapi.Image, error) {
+	if err := n.enter(ctx, method, "", ""); err != nil {
 		return nil, err
 	}
 	defer n.mu.Unlock()
@@ -152,7 +169,7 @@ func (n *Node) ListImages(ctx context.Context, _ *runtimeapi.ImageFilter) ([]*ru
 	for i, img := range n.images.order {
 		out[i] = img.message()
 	}
-	return out, nil
+	return n.answerImages(out), nil
 }
 
 // ImageStatus answers without an image, and without an error, for one that is
@@ -166,30 +183,7 @@ func (n *Node) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, _ b
 	if !ok {
 		return &runtimeapi.ImageStatusResponse{}, nil
 	}
-	return &runtimeapi.ImageStatusResponse{Image: img.message()}, nil
-}
-
-// PullImage puts an image into the store under the reference given and returns
-// its id. It takes no time: give it some with a [Fault].
-func (n *Node) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
-	name := image.GetImage()
-	if err := n.enter(ctx, "PullImage", "", name); err != nil {
-		return "", err
-	}
-	defer n.mu.Unlock()
-	ref, err := parseRef(name)
-	if err != nil {
-		return "", errUnknown("failed to parse image reference %q: %v", name, err)
-	}
-	img, ok := n.images.remote[ref.String()]
-	switch {
-	case ok:
-	case n.cfg.PullAny:
-		img = Image{Name: ref.String(), SizeBytes: 1 << 20}
-	default:
-		return "", errNotFound("failed to pull and unpack image %q: failed to resolve image: %s: not found", ref, ref)
-	}
-	return n.images.add(img, ref).id, nil
+	return answerStatus(n, &runtimeapi.ImageStatusResponse{Image: img.message()}), nil
 }
 
 // RemoveImage removes an image with all its references, in use or not.
@@ -202,27 +196,4 @@ func (n *Node) RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) err
 		n.images.remove(img)
 	}
 	return nil
-}
-
-// ImageFsInfo shows one filesystem, for images and containers alike, on which
-// the images take their size and one inode for every 16 KiB.
-func (n *Node) ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
-	if err := n.enter(ctx, "ImageFsInfo", "", ""); err != nil {
-		return nil, err
-	}
-	defer n.mu.Unlock()
-	var bytes uint64
-	for _, img := range n.images.order {
-		bytes += img.SizeBytes
-	}
-	fs := &runtimeapi.FilesystemUsage{
-		Timestamp:  n.now.UnixNano(),
-		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs"},
-		UsedBytes:  &runtimeapi.UInt64Value{Value: bytes},
-		InodesUsed: &runtimeapi.UInt64Value{Value: bytes >> 14},
-	}
-	return &runtimeapi.ImageFsInfoResponse{
-		ImageFilesystems:     []*runtimeapi.FilesystemUsage{fs},
-		ContainerFilesystems: []*runtimeapi.FilesystemUsage{proto.CloneOf(fs)},
-	}, nil
 }

@@ -174,7 +174,7 @@ func TestImageFsInfo(t *testing.T) {
 	require.EqualValues(t, 4<<20, fs.GetUsedBytes().GetValue())
 	require.EqualValues(t, 256, fs.GetInodesUsed().GetValue())
 	require.Equal(t, epoch.UnixNano(), fs.GetTimestamp())
-	require.Equal(t, fs.GetFsId().GetMountpoint(), info.GetContainerFilesystems()[0].GetFsId().GetMountpoint())
+	require.Empty(t, info.GetContainerFilesystems(), "as in containerd")
 	require.NoError(t, b.RemoveImage(t.Context(), spec("a")))
 	info, err = b.ImageFsInfo(t.Context())
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestImageFsInfo(t *testing.T) {
 
 func TestProgramIsFoundByAnyNameOfTheImage(t *testing.T) {
 	b := newBed(t, func(c *fakecri.Config) {
-		c.Images = []fakecri.Image{{Name: "x:1", Tags: []string{"demo/broken:1"}}}
+		c.Images = append(c.Images[1:], fakecri.Image{Name: "x:1", Tags: []string{"demo/broken:1"}})
 	})
 	id := b.image("x:1").GetId()
 	sandbox := b.pod("a")

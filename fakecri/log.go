@@ -12,7 +12,7 @@ import (
 func (n *Node) writeLog(c *container) error {
 	var b strings.Builder
 	for _, line := range c.program.Log {
-		b.WriteString(n.now.UTC().Format(time.RFC3339Nano) + " stdout F " + line + "\n")
+		b.WriteString(n.wall().UTC().Format(time.RFC3339Nano) + " stdout F " + line + "\n")
 	}
 	return n.appendLog(c, []byte(b.String()))
 }

@@ -1,171 +1,316 @@
 package fakecri_test
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"fmt"
-	"hash"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
-// walk makes random calls on a node, and checks after each what must hold at
-// all times. It returns a digest of all answers.
-type walk struct {
+// model is the runtime as one would explain it: a table of pods and one of
+// containers, by name, and rules without any mechanism.
+type model struct {
+	now        time.Duration
+	pods       map[string]bool // name → ready
+	containers map[string]*modelContainer
+}
+
+type modelContainer struct {
+	pod, image string
+	state      runtimeapi.ContainerState
+	code       int32
+	reason     string
+	ends       time.Duration // by itself, if it runs
+	oom        bool
+}
+
+// modelPrograms says of each image when it ends by itself, and how.
+func modelPrograms() map[string]modelContainer {
+	return map[string]modelContainer{
+		"demo/web:1":    {ends: 1000 * time.Hour},
+		"demo/job:1":    {ends: 500 * time.Millisecond, reason: "Completed"},
+		"demo/crash:1":  {ends: time.Second, code: 1, reason: "Error"},
+		"demo/hungry:1": {ends: 2 * time.Second, code: 137, reason: "OOMKilled"},
+		"demo/broken:1": {},
+		"demo/none:1":   {},
+	}
+}
+
+func (m *model) running(name string) bool {
+	c := m.containers[name]
+	return c != nil && c.state == running
+}
+
+func (c *modelContainer) end(code int32, reason string) {
+	if c.oom {
+		reason = "OOMKilled"
+	}
+	c.state, c.code, c.reason = exited, code, reason
+}
+
+// tick moves time and ends what ends by itself.
+func (m *model) tick(by time.Duration) {
+	m.now += by
+	for _, c := range m.containers {
+		if p := modelPrograms()[c.image]; c.state == running && c.ends <= m.now {
+			c.end(p.code, p.reason)
+		}
+	}
+}
+
+// kill ends what has not ended, as from outside.
+func (m *model) kill(name string, code int32) {
+	switch c := m.containers[name]; {
+	case c == nil:
+	case c.state == running:
+		c.end(code, modelReason(code))
+	case c.state == unknown:
+		c.end(255, "Unknown")
+	}
+}
+
+func modelReason(code int32) string {
+	if code == 0 {
+		return "Completed"
+	}
+	return "Error"
+}
+
+func (m *model) inPod(pod string) (names []string) {
+	for name, c := range m.containers {
+		if c.pod == pod {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (m *model) run(pod string) codes.Code {
+	if _, taken := m.pods[pod]; taken {
+		return codes.FailedPrecondition
+	}
+	m.pods[pod] = true
+	return codes.OK
+}
+
+func (m *model) create(pod, name, image string) codes.Code {
+	ready, there := m.pods[pod]
+	switch {
+	case !there:
+		return codes.NotFound
+	case !ready:
+		return codes.Unknown
+	case m.containers[name] != nil:
+		return codes.FailedPrecondition
+	case image == "demo/none:1":
+		return codes.NotFound
+	}
+	m.containers[name] = &modelContainer{pod: pod, image: image, state: created}
+	return codes.OK
+}
+
+func (m *model) start(name string) codes.Code {
+	c := m.containers[name]
+	switch {
+	case c == nil:
+		return codes.NotFound
+	case c.state != created:
+		return codes.Unknown
+	case !m.pods[c.pod] || c.image == "demo/broken:1":
+		c.end(128, "StartError")
+		return codes.Unknown
+	}
+	c.state, c.ends = running, m.now+modelPrograms()[c.image].ends
+	return codes.OK
+}
+
+func (m *model) stopPod(pod string, code int32) codes.Code {
+	for _, name := range m.inPod(pod) {
+		m.kill(name, code)
+	}
+	if _, there := m.pods[pod]; there {
+		m.pods[pod] = false
+	}
+	return codes.OK
+}
+
+func (m *model) removePod(pod string) codes.Code {
+	for _, name := range m.inPod(pod) {
+		delete(m.containers, name)
+	}
+	delete(m.pods, pod)
+	return codes.OK
+}
+
+func (m *model) reboot() {
+	for _, c := range m.containers {
+		if c.state == running || c.state == unknown {
+			c.oom = false
+			c.end(255, "Unknown")
+		}
+	}
+	for pod := range m.pods {
+		m.pods[pod] = false
+	}
+}
+
+// table is all that can be seen, a line for each object.
+func (m *model) table() (lines []string) {
+	for pod, ready := range m.pods {
+		lines = append(lines, fmt.Sprint(pod, " ", ready))
+	}
+	for name, c := range m.containers {
+		reason := c.reason
+		if c.state == running && c.oom {
+			reason = "OOMKilled"
+		}
+		lines = append(lines, fmt.Sprint(name, " in ", c.pod, " ", c.state, " ", c.code, " ", reason))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// twin is a node that the same is done to.
+type twin struct {
 	*bed
-	rnd        *rand.Rand
-	sum        hash.Hash
-	sandboxes  []string
-	containers []string
-	pods       int
-	ended      map[string]string // the status of each container that has exited
+	ids map[string]string
 }
 
-func randomWalk(tb testing.TB, seed uint64, steps int) string {
-	tb.Helper()
-	w := &walk{bed: newBed(tb), rnd: rand.New(rand.NewPCG(seed, 0)), sum: sha256.New(), ended: map[string]string{}}
-	for range steps {
-		w.step()
-		w.check()
-	}
-	return fmt.Sprintf("%x", w.sum.Sum(nil))
-}
+func (w *twin) id(name string) string { return cmp.Or(w.ids[name], "unknown") }
 
-// note adds an answer to the digest. Errors belong to it too.
-func (w *walk) note(err error, messages ...proto.Message) {
-	w.sum.Write(fmt.Append(nil, err))
-	for _, m := range messages {
-		raw, merr := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-		require.NoError(w.t, merr)
-		w.sum.Write(raw)
+func (w *twin) table() (lines []string) {
+	w.t.Helper()
+	names := map[string]string{}
+	for name, id := range w.ids {
+		names[id] = name
 	}
-}
-
-func (w *walk) pick(ids []string) string {
-	if len(ids) == 0 || w.rnd.IntN(20) == 0 {
-		return "unknown"
+	pods, err := w.ListPodSandbox(w.t.Context(), nil)
+	require.NoError(w.t, err)
+	for _, s := range pods {
+		lines = append(lines, fmt.Sprint(names[s.GetId()], " ", s.GetState() == ready))
 	}
-	return ids[w.rnd.IntN(len(ids))]
-}
-
-func (w *walk) step() {
-	ctx := w.t.Context()
-	switch w.rnd.IntN(14) {
-	case 0:
-		id, err := w.RunPodSandbox(ctx, podConfig(fmt.Sprint("pod", w.pods), 0), "")
-		w.note(err, &runtimeapi.RunPodSandboxResponse{PodSandboxId: id})
-		w.sandboxes, w.pods = append(w.sandboxes, id), w.pods+1
-	case 1, 2, 3:
-		sandbox := w.pick(w.sandboxes)
-		image := []string{"demo/web:1", "demo/job:1", "demo/crash:1", "demo/hungry:1", "demo/broken:1", "demo/none:1"}[w.rnd.IntN(6)]
-		name := fmt.Sprint("pod", slices.Index(w.sandboxes, sandbox))
-		id, err := w.CreateContainer(ctx, sandbox, containerConfig("app", image, w.rnd.Uint32N(9)), podConfig(name, 0))
-		w.note(err, &runtimeapi.CreateContainerResponse{ContainerId: id})
-		if err == nil {
-			w.containers = append(w.containers, id)
-		}
-	case 4, 5, 6:
-		w.note(w.StartContainer(ctx, w.pick(w.containers)))
-	case 7:
-		w.note(w.StopContainer(ctx, w.pick(w.containers), w.rnd.Int64N(2))) // none waits
-	case 8:
-		w.note(w.RemoveContainer(ctx, w.pick(w.containers)))
-	case 9:
-		w.note(w.StopPodSandbox(ctx, w.pick(w.sandboxes)))
-	case 10:
-		if w.rnd.IntN(3) == 0 {
-			w.note(w.RemovePodSandbox(ctx, w.pick(w.sandboxes)))
-		}
-	case 11:
-		w.note(w.Kill(w.pick(w.containers), w.rnd.Int32N(3)))
-	case 12:
-		if w.rnd.IntN(10) == 0 {
-			w.Reboot(0)
-		}
-		w.note(w.LoseTrack(w.pick(w.containers)))
-	case 13:
-		w.clock.Step(time.Duration(w.rnd.Int64N(int64(time.Second))))
-	}
-}
-
-// check looks at the whole node: what must hold at any time does.
-func (w *walk) check() {
-	ctx, t := w.t.Context(), w.t
-	sandboxes, err := w.ListPodSandbox(ctx, nil)
-	require.NoError(t, err)
-	ips, ready := map[string]bool{}, map[string]bool{}
-	for _, s := range sandboxes {
-		st := w.sandbox(s.GetId())
-		w.note(nil, s, st)
-		if ip := st.GetNetwork().GetIp(); ip != "" {
-			require.False(t, ips[ip], "two pods have address %s", ip)
-			ips[ip] = true
-		}
-		ready[s.GetId()] = s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
-	}
-	containers, err := w.ListContainers(ctx, nil)
-	require.NoError(t, err)
-	last := int64(0)
+	containers, err := w.ListContainers(w.t.Context(), nil)
+	require.NoError(w.t, err)
 	for _, c := range containers {
 		st := w.status(c.GetId())
-		w.note(nil, c, st)
-		isReady, ok := ready[c.GetPodSandboxId()]
-		require.True(t, ok, "a container without a sandbox")
-		require.Greater(t, c.GetCreatedAt(), last)
-		last = c.GetCreatedAt()
-		if c.GetState() == running {
-			require.True(t, isReady, "a container runs in a sandbox that does not")
+		require.Equal(w.t, c.GetState(), st.GetState())
+		lines = append(lines, fmt.Sprint(names[c.GetId()], " in ", names[c.GetPodSandboxId()], " ", st.GetState(), " ", st.GetExitCode(), " ", st.GetReason()))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// both does the same random thing to both, and returns what, and both answers.
+// What the CRI does not know, such as a kill, has no answer.
+func both(m *model, w *twin, rnd *rand.Rand) (what string, want codes.Code, got error) {
+	ctx := w.t.Context()
+	images := slices.Sorted(maps.Keys(modelPrograms()))
+	podName, attempt := fmt.Sprint("pod", rnd.IntN(3)), rnd.Uint32N(2)
+	pod, image := fmt.Sprint(podName, "#", attempt), images[rnd.IntN(len(images))]
+	app, try := fmt.Sprint("app", rnd.IntN(2)), rnd.Uint32N(2)
+	// The name has no room for the pod's attempt: it is reserved across them.
+	name := fmt.Sprint(podName, "/", app, "#", try)
+	switch op := rnd.IntN(26); {
+	case op < 4:
+		id, err := w.RunPodSandbox(ctx, podConfig(podName, attempt), "")
+		if err == nil {
+			w.ids[pod] = id
 		}
-		if c.GetState() == exited {
-			require.NotEmpty(t, st.GetReason())
-			require.GreaterOrEqual(t, st.GetFinishedAt(), st.GetStartedAt())
-			// Nothing that has ended changes, the clock and reboots included.
-			if before, ok := w.ended[c.GetId()]; ok {
-				require.Equal(t, before, st.String())
-			}
-			w.ended[c.GetId()] = st.String()
+		return "run " + pod, m.run(pod), err
+	case op < 9:
+		id, err := w.CreateContainer(ctx, w.id(pod), containerConfig(app, image, try), podConfig(podName, attempt))
+		if err == nil {
+			w.ids[name] = id
 		}
+		return "create " + name + " in " + pod, m.create(pod, name, image), err
+	case op < 14:
+		return "start " + name, m.start(name), w.StartContainer(ctx, w.id(name))
+	case op < 16:
+		m.kill(name, 137)
+		return "stop " + name, codes.OK, w.StopContainer(ctx, w.id(name), 0)
+	case op < 17:
+		delete(m.containers, name)
+		return "remove " + name, codes.OK, w.RemoveContainer(ctx, w.id(name))
+	case op < 18:
+		return "stop " + pod, m.stopPod(pod, 137), w.StopPodSandbox(ctx, w.id(pod))
+	case op < 19:
+		return "remove " + pod, m.removePod(pod), w.RemovePodSandbox(ctx, w.id(pod))
+	case op < 22:
+		by := time.Duration(rnd.Int64N(int64(time.Second)))
+		m.tick(by)
+		w.clock.Step(by)
+		return "tick", codes.OK, nil
+	default:
+		return hook(m, w, rnd, name)
 	}
 }
 
-func TestSameCallsMakeTheSameAnswersByteForByte(t *testing.T) {
-	for seed := range uint64(8) {
-		first := randomWalk(t, seed, 200)
-		require.Equal(t, first, randomWalk(t, seed, 200), "seed %d", seed)
-		require.NotEqual(t, first, randomWalk(t, seed+100, 200), "seed %d", seed)
+// hook does what comes from outside. A hook refuses what does not run.
+func hook(m *model, w *twin, rnd *rand.Rand, name string) (what string, want codes.Code, got error) {
+	runs, code := m.running(name), rnd.Int32N(3)
+	var err error
+	switch rnd.IntN(6) {
+	case 0:
+		what, err = "kill "+name, w.Kill(w.id(name), code)
+		if runs {
+			m.kill(name, code)
+		}
+	case 1:
+		what, err = "oom "+name, w.OOMKill(w.id(name))
+		if runs {
+			m.containers[name].end(137, "OOMKilled")
+		}
+	case 2:
+		what, err = "oom of a child "+name, w.OOMKillChild(w.id(name))
+		if runs {
+			m.containers[name].oom = true
+		}
+	case 3:
+		what, err = "lose "+name, w.LoseTrack(w.id(name))
+		if runs {
+			c := m.containers[name]
+			c.state, c.code, c.reason, c.oom = unknown, 255, "Unknown", false
+		}
+	case 4:
+		what, err = "vanish "+name, w.Vanish(w.id(name))
+		runs = m.containers[name] != nil
+		delete(m.containers, name)
+	default:
+		if rnd.IntN(4) == 0 {
+			m.reboot()
+			w.Reboot(0)
+		}
+		return "reboot", codes.OK, nil
 	}
+	if (err == nil) != runs {
+		return what, codes.OK, fmt.Errorf("it should work: %v, error: %w", runs, err)
+	}
+	return what, codes.OK, nil
 }
 
-// TestASimulatedDay is the life of a hundred pods whose containers crash and
-// are restarted every minute for a day.
-func TestASimulatedDay(t *testing.T) {
-	b := newBed(t, func(c *fakecri.Config) { c.Record = false })
-	ctx := t.Context()
-	var sandboxes, containers []string
-	const pods = 100
-	for i := range pods {
-		sandbox, id := b.start(fmt.Sprint("p", i), "demo/crash:1")
-		sandboxes, containers = append(sandboxes, sandbox), append(containers, id)
+// TestStateMachineIsTheModels prints the seed and the history of what differs.
+func TestStateMachineIsTheModels(t *testing.T) {
+	const seeds, steps = 200, 120
+	for seed := range uint64(seeds) {
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		m := &model{pods: map[string]bool{}, containers: map[string]*modelContainer{}}
+		w := &twin{bed: newBed(t, func(c *fakecri.Config) { c.Record = false }), ids: map[string]string{}}
+		var history []string
+		for range steps {
+			what, want, err := both(m, w, rnd)
+			history = append(history, what)
+			require.Equal(t, want, grpcstatus.Code(err), "seed %d, %v: %v", seed, history, err)
+			require.Equal(t, m.table(), w.table(), "seed %d, %v", seed, history)
+		}
 	}
-	restarts := 0
-	for range 24 * 60 {
-		b.clock.Step(time.Minute)
-		i := restarts % pods
-		st := b.status(containers[i])
-		require.Equal(t, exited, st.GetState())
-		require.NoError(t, b.RemoveContainer(ctx, containers[i]))
-		containers[i] = b.make(sandboxes[i], fmt.Sprint("p", i), "app", "demo/crash:1")
-		require.NoError(t, b.StartContainer(ctx, containers[i]))
-		restarts++
-	}
-	list, err := b.ListContainers(ctx, nil)
-	require.NoError(t, err)
-	require.Len(t, list, pods)
 }

@@ -22,27 +22,34 @@ import (
 // the package comment says what that is, and where they differ.
 type Node struct {
 	cfg      Config
-	programs map[string]*Program // by canonical image name
-	methods  map[string]bool     // those that Fail knows
+	idle     *Program        // of images without one
+	methods  map[string]bool // those that Fail knows
+	streamer Streamer
 
-	mu         sync.Mutex
-	now        time.Time // the moment up to which the node is settled
-	timers     timers
-	changed    chan struct{} // closed at the next change; nil when nobody waits
-	epoch      uint64        // how often the runtime went down
-	upAt       time.Time     // the runtime is down until then
-	seq        uint64        // objects made so far
-	lastNow    int64         // the moment of the last stamp,
-	lastStamp  int64         // and that stamp
-	sandboxes  store[*sandbox]
-	containers store[*container]
-	reserved   map[string]string // names in use, with the id of their owner
-	addresses  addresses
-	images     imageStore
-	events     eventQueue
-	faults     []*fault
-	calls      []Call
-	conns      map[*conn]struct{}
+	mu          sync.Mutex
+	programs    map[string]*Program // by canonical image name, with the command after a space
+	now         time.Time           // the moment up to which the node is settled
+	skew        time.Duration       // by how much its wall clock differs from that
+	timers      timers
+	changed     chan struct{} // closed at the next change; nil when nobody waits
+	epoch       uint64        // how often the runtime went down
+	upAt        time.Time     // the runtime is down until then
+	seq         uint64        // objects made so far
+	lastNow     int64         // the moment of the last stamp,
+	lastStamp   int64         // and that stamp
+	sandboxes   store[*sandbox]
+	containers  store[*container]
+	reserved    map[string]string // names in use, with the id of their owner
+	addresses   addresses
+	services    services
+	images      imageStore
+	otherBytes  uint64 // what FillDisk put on the disk,
+	otherInodes uint64 // and in how many files
+	events      eventQueue
+	faults      []*fault
+	answer      *fault // what becomes of the answer of the call that has the lock
+	calls       []Call
+	conns       map[*conn]struct{}
 }
 
 // New returns a node that holds cfg's images and no pods. It starts nothing:
@@ -51,18 +58,20 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("fakecri: invalid config: %w", err)
 	}
+	cfg = cfg.withDefaults()
 	n := &Node{
-		cfg:      cfg.withDefaults(),
-		programs: map[string]*Program{},
-		methods:  methods(),
-		reserved: map[string]string{},
-		images:   newImageStore(cfg),
-		conns:    map[*conn]struct{}{},
+		cfg:       cfg,
+		idle:      Program{}.clone(),
+		programs:  map[string]*Program{},
+		methods:   methods(),
+		reserved:  map[string]string{},
+		addresses: newAddresses(cfg.PodNetwork),
+		images:    newImageStore(cfg),
+		conns:     map[*conn]struct{}{},
 	}
-	for name, p := range cfg.Programs {
-		if ref, err := parseRef(name); err == nil {
-			n.programs[ref.String()] = p.clone()
-		}
+	n.apply(cfg.Programs)
+	if err := n.addStreamer(); err != nil {
+		return nil, fmt.Errorf("fakecri: %w", err)
 	}
 	return n, nil
 }
@@ -128,11 +137,14 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// wall returns now as the node's wall clock has it.
+func (n *Node) wall() time.Time { return n.now.Add(n.skew) }
+
 // stamp returns now as a CRI timestamp. Stamps of the same moment count up by a
 // nanosecond, so that the order of what happened is the order of times even on
 // a clock that stands still; when the clock steps back, so do they.
 func (n *Node) stamp() int64 {
-	now := n.now.UnixNano()
+	now := n.wall().UnixNano()
 	stamp := now
 	if now >= n.lastNow {
 		stamp = max(now, n.lastStamp+1)

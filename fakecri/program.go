@@ -1,6 +1,7 @@
 package fakecri
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -33,12 +34,31 @@ type Program struct {
 	// IgnoreTerm makes it ignore SIGTERM: only SIGKILL ends it.
 	IgnoreTerm bool
 
+	// HealthyAfter is how long after its start it becomes healthy. Before that,
+	// and while [Node.SetHealthy] says so, its ports answer as Port says and
+	// commands with Exec.Health fail.
+	HealthyAfter time.Duration
+	// Ports are what it listens on, if Config.Listen is set.
+	Ports []Port
+
+	// CPUMilli is how much CPU it uses while it runs, in thousandths of a core.
+	// Default 1.
+	CPUMilli uint64
+	// Memory is what it has allocated, in bytes. When that is more than the
+	// container's limit the kernel kills it, as with OOMKilled. Default 1 MiB.
+	Memory Growth
+	// Disk and Inodes are what it has written to the container's own layer, in
+	// bytes and in files.
+	Disk, Inodes Growth
+
 	// StartError, if not empty, makes StartContainer fail with it, as it does
 	// for a command that is not in the image.
 	StartError string
 	// Log holds the lines that the program writes to its standard output when
 	// it starts. See Config.WriteLogs.
 	Log []string
+	// LogInterval, if not zero, makes it write them again after every interval.
+	LogInterval time.Duration
 	// Exec holds the answers to ExecSync, by command with its words joined by
 	// single spaces. A command that is not in it is not in the image either;
 	// with a nil map every command ends at once with exit code 0.
@@ -52,28 +72,42 @@ type Exec struct {
 	// ExitCode, Stdout and Stderr are what it leaves.
 	ExitCode       int32
 	Stdout, Stderr string
+	// Health makes the exit code 1 while the program is not healthy.
+	Health bool
 }
+
+// maxCPUMilli is the most CPU that a program can use.
+const maxCPUMilli = 1_000_000
 
 // Validate reports every problem with p, joined.
 func (p Program) Validate() error {
-	var errs []error
-	if p.Runtime < 0 {
-		errs = append(errs, fmt.Errorf("field Runtime: %v is negative", p.Runtime))
+	errs := []error{p.validateEnd(), p.validatePorts()}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Runtime", p.Runtime},
+		{"TermDelay", p.TermDelay},
+		{"HealthyAfter", p.HealthyAfter},
+		{"LogInterval", p.LogInterval},
+	} {
+		if f.value < 0 {
+			errs = append(errs, fmt.Errorf("field %s: %v is negative", f.name, f.value))
+		}
 	}
-	if p.Runtime == 0 && (p.ExitCode != 0 || p.OOMKilled || p.Crashes != 0) {
-		errs = append(errs, errors.New("fields ExitCode, OOMKilled and Crashes need a Runtime: the program never ends by itself"))
+	for _, f := range []struct {
+		name  string
+		value Growth
+	}{{"Memory", p.Memory}, {"Disk", p.Disk}, {"Inodes", p.Inodes}} {
+		if err := f.value.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("field %s: %w", f.name, err))
+		}
 	}
-	if p.OOMKilled && p.ExitCode != 0 {
-		errs = append(errs, errors.New("field ExitCode: a program that is killed for memory has exit code 137"))
+	if p.CPUMilli > maxCPUMilli {
+		errs = append(errs, fmt.Errorf("field CPUMilli: %d is more than a thousand cores", p.CPUMilli))
 	}
-	if p.Crashes < 0 {
-		errs = append(errs, fmt.Errorf("field Crashes: %d is negative", p.Crashes))
-	}
-	if p.TermDelay < 0 {
-		errs = append(errs, fmt.Errorf("field TermDelay: %v is negative", p.TermDelay))
-	}
-	if p.IgnoreTerm && (p.TermDelay != 0 || p.TermExitCode != nil) {
-		errs = append(errs, errors.New("fields TermDelay and TermExitCode: the program ignores SIGTERM"))
+	if p.LogInterval > 0 && len(p.Log) == 0 {
+		errs = append(errs, errors.New("field LogInterval needs lines in Log"))
 	}
 	for _, cmd := range slices.Sorted(maps.Keys(p.Exec)) {
 		if p.Exec[cmd].Runtime < 0 {
@@ -83,13 +117,57 @@ func (p Program) Validate() error {
 	return errors.Join(errs...)
 }
 
-// clone keeps later changes of the caller's maps and pointers out of the node.
+func (p Program) validateEnd() error {
+	var errs []error
+	if p.Runtime == 0 && (p.ExitCode != 0 || p.OOMKilled || p.Crashes != 0) {
+		errs = append(errs, errors.New("fields ExitCode, OOMKilled and Crashes need a Runtime: the program never ends by itself"))
+	}
+	if p.OOMKilled && p.ExitCode != 0 {
+		errs = append(errs, errors.New("field ExitCode: a program that is killed for memory has exit code 137"))
+	}
+	if p.Crashes < 0 {
+		errs = append(errs, fmt.Errorf("field Crashes: %d is negative", p.Crashes))
+	}
+	if p.IgnoreTerm && (p.TermDelay != 0 || p.TermExitCode != nil) {
+		errs = append(errs, errors.New("fields TermDelay and TermExitCode: the program ignores SIGTERM"))
+	}
+	return errors.Join(errs...)
+}
+
+func (p Program) validatePorts() error {
+	var errs []error
+	seen := map[uint16]bool{}
+	for i, port := range p.Ports {
+		if err := port.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("field Ports[%d]: %w", i, err))
+		}
+		if seen[port.Number] {
+			errs = append(errs, fmt.Errorf("field Ports[%d]: port %d is there already", i, port.Number))
+		}
+		seen[port.Number] = true
+	}
+	return errors.Join(errs...)
+}
+
+// clone keeps later changes of the caller's maps and pointers out of the node,
+// and fills in what has a default.
 func (p Program) clone() *Program {
 	if p.TermExitCode != nil {
 		p.TermExitCode = new(*p.TermExitCode)
 	}
 	p.Log = slices.Clone(p.Log)
 	p.Exec = maps.Clone(p.Exec)
+	p.Ports = slices.Clone(p.Ports)
+	for i := range p.Ports {
+		p.Ports[i].Paths = maps.Clone(p.Ports[i].Paths)
+		p.Ports[i].Protocol = cmp.Or(p.Ports[i].Protocol, HTTP)
+	}
+	if p.CPUMilli == 0 {
+		p.CPUMilli = 1
+	}
+	if p.Memory == (Growth{}) {
+		p.Memory.Start = 1 << 20
+	}
 	return &p
 }
 
@@ -130,38 +208,4 @@ func (p *Program) exec(cmd []string) (Exec, bool) {
 	}
 	answer, ok := p.Exec[strings.Join(cmd, " ")]
 	return answer, ok
-}
-
-// DemoImages returns the images of [DemoPrograms], in the order of their names.
-func DemoImages() []Image {
-	names := slices.Sorted(maps.Keys(DemoPrograms()))
-	images := make([]Image, len(names))
-	for i, name := range names {
-		images[i] = Image{Name: name, SizeBytes: uint64(i+1) << 20}
-	}
-	return images
-}
-
-// DemoPrograms returns a table of ready programs, one of each kind, in a new
-// map that the caller may add to:
-//
-//	demo/web:1       runs for ever, ends with 0 at SIGTERM
-//	demo/job:1       ends with 0 after half a second
-//	demo/crash:1     ends with 1 after a second
-//	demo/flaky:1     ends with 1 after a second twice, then runs for ever
-//	demo/slow:1      runs for ever, takes three seconds to end at SIGTERM
-//	demo/stubborn:1  runs for ever, ignores SIGTERM
-//	demo/hungry:1    is killed for memory after two seconds
-//	demo/broken:1    cannot be started
-func DemoPrograms() map[string]Program {
-	return map[string]Program{
-		"demo/web:1":      {TermExitCode: new(int32), Log: []string{"listening on :8080"}},
-		"demo/job:1":      {Runtime: 500 * time.Millisecond, Log: []string{"done"}},
-		"demo/crash:1":    {Runtime: time.Second, ExitCode: 1, Log: []string{"about to crash"}},
-		"demo/flaky:1":    {Runtime: time.Second, ExitCode: 1, Crashes: 2},
-		"demo/slow:1":     {TermDelay: 3 * time.Second, TermExitCode: new(int32)},
-		"demo/stubborn:1": {IgnoreTerm: true},
-		"demo/hungry:1":   {Runtime: 2 * time.Second, OOMKilled: true},
-		"demo/broken:1":   {StartError: `exec: "/missing": stat /missing: no such file or directory`},
-	}
 }

@@ -60,62 +60,11 @@ func (n *Node) UpdateRuntimeConfig(ctx context.Context, _ *runtimeapi.RuntimeCon
 	return nil
 }
 
-// unimplemented is the answer of the methods below, which can fail, hang and be
-// recorded like others.
-func (n *Node) unimplemented(ctx context.Context, method, id string) error {
-	if err := n.enter(ctx, method, id, ""); err != nil {
+// CheckpointContainer answers Unimplemented in this version.
+func (n *Node) CheckpointContainer(ctx context.Context, options *runtimeapi.CheckpointContainerRequest) error {
+	if err := n.enter(ctx, "CheckpointContainer", options.GetContainerId(), ""); err != nil {
 		return err
 	}
 	n.mu.Unlock()
-	return grpcstatus.Errorf(codes.Unimplemented, "method %s not implemented", method)
-}
-
-// Exec answers Unimplemented in this version.
-func (n *Node) Exec(ctx context.Context, request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
-	return nil, n.unimplemented(ctx, "Exec", request.GetContainerId())
-}
-
-// Attach answers Unimplemented in this version.
-func (n *Node) Attach(ctx context.Context, req *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
-	return nil, n.unimplemented(ctx, "Attach", req.GetContainerId())
-}
-
-// PortForward answers Unimplemented in this version.
-func (n *Node) PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
-	return nil, n.unimplemented(ctx, "PortForward", request.GetPodSandboxId())
-}
-
-// CheckpointContainer answers Unimplemented in this version.
-func (n *Node) CheckpointContainer(ctx context.Context, options *runtimeapi.CheckpointContainerRequest) error {
-	return n.unimplemented(ctx, "CheckpointContainer", options.GetContainerId())
-}
-
-// ContainerStats answers Unimplemented in this version.
-func (n *Node) ContainerStats(ctx context.Context, containerID string) (*runtimeapi.ContainerStats, error) {
-	return nil, n.unimplemented(ctx, "ContainerStats", containerID)
-}
-
-// ListContainerStats answers Unimplemented in this version.
-func (n *Node) ListContainerStats(ctx context.Context, _ *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
-	return nil, n.unimplemented(ctx, "ListContainerStats", "")
-}
-
-// PodSandboxStats answers Unimplemented in this version.
-func (n *Node) PodSandboxStats(ctx context.Context, podSandboxID string) (*runtimeapi.PodSandboxStats, error) {
-	return nil, n.unimplemented(ctx, "PodSandboxStats", podSandboxID)
-}
-
-// ListPodSandboxStats answers Unimplemented in this version.
-func (n *Node) ListPodSandboxStats(ctx context.Context, _ *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
-	return nil, n.unimplemented(ctx, "ListPodSandboxStats", "")
-}
-
-// ListMetricDescriptors answers Unimplemented in this version.
-func (n *Node) ListMetricDescriptors(ctx context.Context) ([]*runtimeapi.MetricDescriptor, error) {
-	return nil, n.unimplemented(ctx, "ListMetricDescriptors", "")
-}
-
-// ListPodSandboxMetrics answers Unimplemented in this version.
-func (n *Node) ListPodSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodSandboxMetrics, error) {
-	return nil, n.unimplemented(ctx, "ListPodSandboxMetrics", "")
+	return grpcstatus.Error(codes.Unimplemented, "method CheckpointContainer not implemented")
 }

@@ -146,26 +146,20 @@ func (n *Node) PodSandboxStatus(ctx context.Context, podSandboxID string, _ bool
 	if !ok {
 		return nil, errNotFound("an error occurred when try to find sandbox: %q: not found", podSandboxID)
 	}
-	return &runtimeapi.PodSandboxStatusResponse{Status: s.status(s.condition)}, nil
+	return answerStatus(n, &runtimeapi.PodSandboxStatusResponse{Status: s.status(s.condition)}), nil
 }
 
 // ListPodSandbox returns sandboxes in the order of their making.
 func (n *Node) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
-	if err := n.enter(ctx, "ListPodSandbox", "", ""); err != nil {
+	return n.listPodSandbox(ctx, "ListPodSandbox", filter)
+}
+
+func (n *Node) listPodSandbox(ctx context.Context, method string, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	if err := n.enter(ctx, method, "", ""); err != nil {
 		return nil, err
 	}
 	defer n.mu.Unlock()
-	candidates := n.sandboxes.only(filter.GetId())
-	out := make([]*runtimeapi.PodSandbox, 0, len(candidates))
-	for _, s := range candidates {
-		if want := filter.GetState(); want != nil && want.GetState() != s.state() {
-			continue
-		}
-		if selects(filter.GetLabelSelector(), s.config.GetLabels()) {
-			out = append(out, s.item())
-		}
-	}
-	return out, nil
+	return n.answerSandboxes(filter, n.selectSandboxes(filter)), nil
 }
 
 // UpdatePodSandboxResources checks that the sandbox is there and does no more:

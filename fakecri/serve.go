@@ -21,6 +21,7 @@ func (n *Node) Serve(ctx context.Context, lis net.Listener) error {
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.WaitForHandlers(true),
+		grpc.UnaryInterceptor(fromAfar),
 	)
 	runtimeapi.RegisterRuntimeServiceServer(srv, &runtimeServer{n: n})
 	runtimeapi.RegisterImageServiceServer(srv, &imageServer{n: n})
@@ -42,6 +43,15 @@ func (n *Node) Serve(ctx context.Context, lis net.Listener) error {
 	}
 	return nil
 }
+
+// remote marks the contexts of calls that came over gRPC.
+type remote struct{}
+
+func fromAfar(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return handler(context.WithValue(ctx, remote{}, true), request)
+}
+
+func isRemote(ctx context.Context) bool { return ctx.Value(remote{}) != nil }
 
 // listener lets the node know its connections, so that a restart can cut them.
 type listener struct {

@@ -7,8 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runtimeServer is the node as a gRPC service. What it does not have, such as
-// the streamed lists, answers Unimplemented.
+// runtimeServer is the node as a gRPC service.
 type runtimeServer struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	n *Node

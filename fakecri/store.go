@@ -65,3 +65,18 @@ func (s *store[T]) newest(ref string) T {
 	}
 	return nil
 }
+
+// items converts those objects of a list that are wanted, all of them if wanted
+// is nil. It allocates what it returns, and for a nil wanted no more than that.
+func items[T, M any](list []T, wanted func(T) bool, convert func(T) M) []M {
+	var out []M
+	if wanted == nil {
+		out = make([]M, 0, len(list))
+	}
+	for _, o := range list {
+		if wanted == nil || wanted(o) {
+			out = append(out, convert(o))
+		}
+	}
+	return out
+}

@@ -1,6 +1,7 @@
 package fakecri
 
 import (
+	"cmp"
 	"maps"
 
 	"google.golang.org/protobuf/proto"
@@ -15,6 +16,43 @@ func selects(selector, labels map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// wantsContainer says whether a filter lets a container through.
+func wantsContainer(f *runtimeapi.ContainerFilter, id, pod string, state runtimeapi.ContainerState, labels map[string]string) bool {
+	return (f.GetId() == "" || f.GetId() == id) && (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == pod) &&
+		(f.GetState() == nil || f.GetState().GetState() == state) && selects(f.GetLabelSelector(), labels)
+}
+
+// wantsSandbox says the same of a sandbox.
+func wantsSandbox(f *runtimeapi.PodSandboxFilter, id string, state runtimeapi.PodSandboxState, labels map[string]string) bool {
+	return (f.GetId() == "" || f.GetId() == id) && (f.GetState() == nil || f.GetState().GetState() == state) &&
+		selects(f.GetLabelSelector(), labels)
+}
+
+// selectContainers lists what a filter lets through, and looks at no more than
+// the one container or pod that the filter names.
+func (n *Node) selectContainers(filter *runtimeapi.ContainerFilter) []*runtimeapi.Container {
+	candidates := n.containers.only(filter.GetId())
+	if s, ok := n.sandboxes.byID[filter.GetPodSandboxId()]; ok && filter.GetId() == "" {
+		candidates = s.containers
+	}
+	var wanted func(*container) bool
+	if filter.GetId() != "" || filter.GetPodSandboxId() != "" || filter.GetState() != nil || len(filter.GetLabelSelector()) > 0 {
+		wanted = func(c *container) bool {
+			return wantsContainer(filter, c.id, c.pod.id, c.state, c.config.GetLabels())
+		}
+	}
+	return items(candidates, wanted, (*container).item)
+}
+
+// selectSandboxes does the same for sandboxes.
+func (n *Node) selectSandboxes(filter *runtimeapi.PodSandboxFilter) []*runtimeapi.PodSandbox {
+	var wanted func(*sandbox) bool
+	if filter.GetId() != "" || filter.GetState() != nil || len(filter.GetLabelSelector()) > 0 {
+		wanted = func(s *sandbox) bool { return wantsSandbox(filter, s.id, s.state(), s.config.GetLabels()) }
+	}
+	return items(n.sandboxes.only(filter.GetId()), wanted, (*sandbox).item)
 }
 
 // item is what lists show of s. It is written out rather than cloned, because
@@ -112,8 +150,28 @@ func (n *Node) status(c *container, l life) *runtimeapi.ContainerStatus {
 		Annotations: maps.Clone(c.config.GetAnnotations()),
 		Mounts:      mounts,
 		LogPath:     c.logPath,
-		Resources:   proto.CloneOf(l.resources),
+		Resources:   l.shownResources(),
+		User:        c.user(),
+		StopSignal:  cmp.Or(c.config.GetStopSignal(), runtimeapi.Signal_SIGTERM),
 	}
+}
+
+// user is who the container runs as: root, unless its config has numbers. A name
+// or an image's user would need the image's files to be told.
+func (c *container) user() *runtimeapi.ContainerUser {
+	security := c.config.GetLinux().GetSecurityContext()
+	uid, gid := security.GetRunAsUser().GetValue(), security.GetRunAsGroup().GetValue()
+	groups := append([]int64{gid}, security.GetSupplementalGroups()...)
+	return &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: uid, Gid: gid, SupplementalGroups: groups}}
+}
+
+// shownResources are never nil: containerd makes them from what the container
+// runs with.
+func (l life) shownResources() *runtimeapi.ContainerResources {
+	if l.resources == nil {
+		return &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{}}
+	}
+	return proto.CloneOf(l.resources)
 }
 
 func (l life) shownReason() string {

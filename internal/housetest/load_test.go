@@ -65,6 +65,10 @@ func isPublic(dir string) bool {
 	return !within(dir, "internal") && !within(dir, "examples") && !within(dir, "test")
 }
 
+// isSuite says whether the code of a package is tests, which others run: it takes
+// a *testing.T, and needs no tests in proportion to its size.
+func isSuite(dir string) bool { return dir == "fakecri/conformance" }
+
 // within says whether dir is top or below it.
 func within(dir, top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") }
 

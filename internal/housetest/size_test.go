@@ -92,7 +92,7 @@ func checkConstructors(m *module) (found []finding) {
 // deserves.
 func checkRatio(m *module) (found []finding) {
 	for _, st := range stats(m) {
-		if isPublic(st.dir) && st.testLines*100 < st.codeLines*minTestPercent {
+		if isPublic(st.dir) && !isSuite(st.dir) && st.testLines*100 < st.codeLines*minTestPercent {
 			found = append(found, finding{st.dir, 1, fmt.Sprintf(
 				"%d lines of tests for %d of code, at least %d for 100", st.testLines, st.codeLines, minTestPercent)})
 		}

@@ -1,0 +1,208 @@
+package fakecri
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Answer is what becomes of the answer of a call: of the lists of containers,
+// sandboxes and images, streamed or not, and of the statuses of one of them,
+// which can be Bare or Nil. The zero Answer leaves it as it is.
+type Answer struct {
+	// Stale makes a list show what was there when the fault was given.
+	Stale bool
+	// Keep, if not nil, is how many entries are left of a list.
+	Keep *int
+	// Missing are objects that a list does not have, by id or as in Call.Object.
+	Missing []string
+	// Twice are objects that a list has twice, the second time at its end.
+	Twice []string
+	// PadBytes makes the first entry of a list of containers or sandboxes bigger
+	// by an annotation. Beyond 16 MiB a list cannot be had over gRPC.
+	PadBytes int
+	// Bare leaves of each object its numbers and texts: what is a message, a
+	// list or a map of its own is nil.
+	Bare bool
+	// Nil makes a status, and each entry of a list, nil. Over gRPC, where an
+	// entry cannot be nil, it arrives empty.
+	Nil bool
+}
+
+// padding is the annotation that Answer.PadBytes adds.
+const padding = "fakecri/padding"
+
+func (a Answer) isZero() bool { return reflect.ValueOf(a).IsZero() }
+
+func (a Answer) clone() Answer {
+	if a.Keep != nil {
+		a.Keep = new(*a.Keep)
+	}
+	a.Missing, a.Twice = slices.Clone(a.Missing), slices.Clone(a.Twice)
+	return a
+}
+
+// validate reports what is wrong with an answer of a method that is there.
+func (a Answer) validate(method string) error {
+	var errs []error
+	switch method {
+	case "ListContainers", "ListPodSandbox", "ListImages", "StreamContainers", "StreamPodSandboxes", "StreamImages":
+	case "ContainerStatus", "PodSandboxStatus", "ImageStatus":
+		if a.Stale || a.Keep != nil || a.Missing != nil || a.Twice != nil || a.PadBytes != 0 {
+			errs = append(errs, fmt.Errorf("field Answer: of %s it can be Bare or Nil only", method))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("field Answer: there is none of method %q", method))
+	}
+	if a.Keep != nil && *a.Keep < 0 || a.PadBytes < 0 {
+		errs = append(errs, errors.New("fields Answer.Keep and Answer.PadBytes must not be negative"))
+	}
+	if a.PadBytes > 0 && (method == "ListImages" || method == "StreamImages") {
+		errs = append(errs, errors.New("field Answer.PadBytes: images have no annotations"))
+	}
+	if a.Nil && (a.Bare || a.PadBytes > 0) {
+		errs = append(errs, errors.New("field Answer.Nil excludes Bare and PadBytes: nothing is left"))
+	}
+	return errors.Join(errs...)
+}
+
+// snapshot is a list as it was, for Answer.Stale.
+type snapshot struct {
+	containers []*runtimeapi.Container
+	sandboxes  []*runtimeapi.PodSandbox
+	images     []*runtimeapi.Image
+}
+
+func (n *Node) snapshot(method string) (s snapshot) {
+	switch method {
+	case "ListContainers", "StreamContainers":
+		s.containers = items(n.containers.order, nil, (*container).item)
+	case "ListPodSandbox", "StreamPodSandboxes":
+		s.sandboxes = items(n.sandboxes.order, nil, (*sandbox).item)
+	case "ListImages", "StreamImages":
+		s.images = items(n.images.order, nil, (*image).message)
+	}
+	return s
+}
+
+// answerContainers is the last step of a list: what a fault makes of it.
+func (n *Node) answerContainers(filter *runtimeapi.ContainerFilter, out []*runtimeapi.Container) []*runtimeapi.Container {
+	f := n.answer
+	if f == nil {
+		return out
+	}
+	if f.Answer.Stale {
+		out = items(f.stale.containers, func(c *runtimeapi.Container) bool {
+			return wantsContainer(filter, c.GetId(), c.GetPodSandboxId(), c.GetState(), c.GetLabels())
+		}, proto.CloneOf)
+	}
+	if pad := f.Answer.PadBytes; pad > 0 && len(out) > 0 {
+		out[0].Annotations = padded(out[0].GetAnnotations(), pad)
+	}
+	return spoil(f.Answer, out, n.matches)
+}
+
+func (n *Node) answerSandboxes(filter *runtimeapi.PodSandboxFilter, out []*runtimeapi.PodSandbox) []*runtimeapi.PodSandbox {
+	f := n.answer
+	if f == nil {
+		return out
+	}
+	if f.Answer.Stale {
+		out = items(f.stale.sandboxes, func(s *runtimeapi.PodSandbox) bool {
+			return wantsSandbox(filter, s.GetId(), s.GetState(), s.GetLabels())
+		}, proto.CloneOf)
+	}
+	if pad := f.Answer.PadBytes; pad > 0 && len(out) > 0 {
+		out[0].Annotations = padded(out[0].GetAnnotations(), pad)
+	}
+	return spoil(f.Answer, out, n.matches)
+}
+
+func (n *Node) answerImages(out []*runtimeapi.Image) []*runtimeapi.Image {
+	f := n.answer
+	if f == nil {
+		return out
+	}
+	if f.Answer.Stale {
+		out = items(f.stale.images, nil, proto.CloneOf)
+	}
+	return spoil(f.Answer, out, func(ref, id string) bool {
+		img, ok := n.images.find(ref)
+		return ref == id || ok && img.id == id
+	})
+}
+
+// matches says whether ref, an id or a name, stands for the object of an id.
+func (n *Node) matches(ref, id string) bool { return ref == id || ref == n.objectName(id) }
+
+func padded(annotations map[string]string, bytes int) map[string]string {
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[padding] = strings.Repeat("x", bytes)
+	return annotations
+}
+
+// spoil does to a list what all lists can suffer.
+func spoil[M interface {
+	proto.Message
+	GetId() string
+}](a Answer, out []M, matches func(ref, id string) bool,
+) []M {
+	among := func(refs []string) func(M) bool {
+		return func(m M) bool {
+			return slices.ContainsFunc(refs, func(ref string) bool { return matches(ref, m.GetId()) })
+		}
+	}
+	again := items(out, among(a.Twice), proto.CloneOf)
+	out = append(slices.DeleteFunc(out, among(a.Missing)), again...)
+	if a.Keep != nil {
+		out = out[:min(*a.Keep, len(out))]
+	}
+	for i, m := range out {
+		switch {
+		case a.Nil:
+			var none M
+			out[i] = none
+		case a.Bare:
+			strip(m.ProtoReflect())
+		}
+	}
+	return out
+}
+
+// answerStatus is the last step of a status call: what a fault makes of it.
+func answerStatus[M proto.Message](n *Node, response M) M {
+	f := n.answer
+	if f == nil {
+		return response
+	}
+	if f.Answer.Nil {
+		proto.Reset(response)
+		return response
+	}
+	// The status itself stays: it is all that a response has.
+	response.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if field.Message() != nil && !field.IsMap() && !field.IsList() {
+			strip(v.Message())
+		}
+		return true
+	})
+	return response
+}
+
+// strip takes out of a message all that is a message, a list or a map.
+func strip(m protoreflect.Message) {
+	m.Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if field.Message() != nil || field.IsList() {
+			m.Clear(field)
+		}
+		return true
+	})
+}

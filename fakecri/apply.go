@@ -1,0 +1,112 @@
+package fakecri
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Apply gives images other programs, by names as in Config.Programs; those of
+// other images stay, and containers keep the program they were made with. When
+// anything is wrong nothing is applied, and the error names every problem. The
+// programs are copied.
+func (n *Node) Apply(programs map[string]Program) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := func(ref imageRef) bool {
+		_, ok := n.images.remote[ref.String()]
+		return ok || n.cfg.PullAny
+	}
+	if err := validatePrograms(programs, known); err != nil {
+		return fmt.Errorf("fakecri: invalid programs: %w", err)
+	}
+	n.apply(programs)
+	return nil
+}
+
+// apply takes programs that are valid.
+func (n *Node) apply(programs map[string]Program) {
+	for name, p := range programs {
+		if ref, command, err := parseProgramName(name); err == nil {
+			n.programs[programKey(ref, command)] = p.clone()
+		}
+	}
+}
+
+// knows says whether there is an image of a name.
+func (c Config) knows(ref imageRef) bool {
+	return c.PullAny || slices.ContainsFunc(slices.Concat(c.Images, c.Registry), func(img Image) bool {
+		return slices.ContainsFunc(img.names(), func(name string) bool {
+			other, err := parseRef(name)
+			return err == nil && other == ref
+		})
+	})
+}
+
+// validatePrograms reports every problem with programs, an image that is not
+// known included: its name is misspelt.
+func validatePrograms(programs map[string]Program, known func(imageRef) bool) error {
+	var errs []error
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		ref, command, err := parseProgramName(name)
+		key := programKey(ref, command)
+		other, taken := seen[key]
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("field Programs: image name %q: %w", name, err))
+		case taken:
+			errs = append(errs, fmt.Errorf("field Programs: %q and %q are the same image", other, name))
+		case !known(ref):
+			errs = append(errs, fmt.Errorf("field Programs: image %q is neither in Images nor in Registry", name))
+		default:
+			seen[key] = name
+		}
+		if err := programs[name].Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("field Programs[%q]: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// parseProgramName splits a key of Config.Programs.
+func parseProgramName(name string) (ref imageRef, command string, err error) {
+	image, command, hasCommand := strings.Cut(name, " ")
+	if hasCommand && command != strings.Join(strings.Fields(command), " ") || hasCommand && command == "" {
+		return imageRef{}, "", errors.New("the words of a command are separated by single spaces")
+	}
+	ref, err = parseRef(image)
+	return ref, command, err
+}
+
+func programKey(ref imageRef, command string) string {
+	if command == "" {
+		return ref.String()
+	}
+	return ref.String() + " " + command
+}
+
+// program returns what a container does: the program of the image name the user
+// gave, of the one in the config, or of any of the image's tags, and of these
+// the one for the command, if there is one.
+func (n *Node) program(config *runtimeapi.ContainerConfig, img *image) *Program {
+	command := strings.Join(slices.Concat(config.GetCommand(), config.GetArgs()), " ")
+	spec := config.GetImage()
+	for _, name := range append([]string{spec.GetUserSpecifiedImage(), spec.GetImage()}, img.tags...) {
+		ref, err := parseRef(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := n.programs[programKey(ref, command)]; ok {
+			return p
+		}
+		if p, ok := n.programs[ref.String()]; ok {
+			return p
+		}
+	}
+	return n.idle
+}

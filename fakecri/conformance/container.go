@@ -1,0 +1,231 @@
+package conformance
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func containerChecks() []check {
+	return []check{
+		{"container/life", checkContainerLife},
+		{"container/says-what-it-was-given", checkContainerEcho},
+		{"container/exit-codes-and-reasons", checkExitCodes},
+		{"container/starts-once", checkStartsOnce},
+		{"container/name-is-reserved-until-removal", checkContainerName},
+		{"container/attempts", checkAttempts},
+		{"container/unknown-ids", checkContainerUnknown},
+		{"container/that-cannot-start", checkBroken},
+		{"container/of-a-missing-image", checkMissingImage},
+		{"container/resources", checkResources},
+		{"log/is-written", checkLog},
+		{"log/is-reopened", checkReopen},
+	}
+}
+
+const (
+	created = runtimeapi.ContainerState_CONTAINER_CREATED
+	running = runtimeapi.ContainerState_CONTAINER_RUNNING
+)
+
+func checkContainerLife(p *probe) {
+	pod := p.runPod()
+	id := p.create(pod, "app", p.Sleeper)
+	st := p.status(id)
+	p.must(st.GetState() == created && st.GetStartedAt() <= 0 && st.GetFinishedAt() <= 0,
+		"podrunner: does not start a container that seems to have run", "%v", st)
+	p.must(st.GetCreatedAt() > 0, "podcache: cannot tell new containers from old", "%v", st)
+
+	p.start(id)
+	st = p.status(id)
+	p.must(st.GetState() == running, "podrunner: starts again what runs already", "%v", st)
+	p.must(st.GetStartedAt() >= st.GetCreatedAt() && st.GetFinishedAt() <= 0,
+		"prober, podrunner: count from a wrong start", "%v", st)
+	p.closeTo(p.clock.Now(), st.GetStartedAt())
+
+	p.until("podworker: what a container writes is not in its log", p.logHas(pod, "app_0.log", p.Sleeper.Ready))
+	p.stop(id, p.Settle)
+	st = p.status(id)
+	p.must(exited(st), "podworker: a container still runs when StopContainer has returned", "%v", st)
+	p.must(st.GetFinishedAt() >= st.GetStartedAt() && st.GetStartedAt() >= st.GetCreatedAt(),
+		"podrunner: back-off starts at a wrong time", "%v", st)
+
+	p.ok(p.tryRemove(id), "containergc: a container cannot be removed")
+	_, err := p.tryStatus(id)
+	p.code(codes.NotFound, err, "pleg: inspects a container that is gone for ever")
+	p.must(len(p.list(p.ourContainers())) == 0, "pleg: a container that was removed is never gone", "it is listed")
+}
+
+func checkContainerEcho(p *probe) {
+	pod := p.runPod()
+	config := p.containerConfig("app", p.Sleeper, 7)
+	id, err := p.tryCreate(pod, config)
+	p.ok(err, "podrunner: no container can be made")
+	st := p.status(id)
+	p.must(st.GetId() == id, "pleg: takes one container for another", "%s is %s", id, st.GetId())
+	p.must(st.GetMetadata().GetName() == "app" && st.GetMetadata().GetAttempt() == 7,
+		"podcache: a container is filed under a wrong name", "%v", st.GetMetadata())
+	p.must(maps.Equal(st.GetLabels(), config.GetLabels()),
+		"pleg: a container whose labels are not those given belongs to nobody", "%v for %v", st.GetLabels(), config.GetLabels())
+	p.must(maps.Equal(st.GetAnnotations(), config.GetAnnotations()),
+		"podrunner: restart counts and hashes, which are annotations, are lost", "%v for %v", st.GetAnnotations(), config.GetAnnotations())
+	p.must(st.GetLogPath() == filepath.Join(pod.config.GetLogDirectory(), config.GetLogPath()),
+		"containergc: rotates another file than the log", "%s", st.GetLogPath())
+	p.must(st.GetImageRef() != "" && st.GetImage().GetImage() != "", "status, imagegc: cannot tell which image is in use", "%v", st)
+}
+
+func checkExitCodes(p *probe) {
+	pod := p.runPod()
+	for _, tc := range []struct {
+		name, reason string
+		w            Workload
+	}{
+		{"completer", "Completed", p.Completer},
+		{"failer", "Error", p.Failer},
+	} {
+		id := p.create(pod, tc.name, tc.w)
+		p.start(id)
+		st := p.ended(id)
+		p.must(st.GetExitCode() == tc.w.ExitCode,
+			"podrunner: decides on a restart by a wrong exit code", "%s: %v", tc.name, st)
+		p.must(st.GetReason() == tc.reason, "status: shows a wrong reason", "%s: %q, not %q", tc.name, st.GetReason(), tc.reason)
+		// Not compared with the start: containerd may note that after the end,
+		// when a program ends at once.
+		p.must(st.GetStartedAt() >= st.GetCreatedAt() && st.GetFinishedAt() >= st.GetCreatedAt() && st.GetCreatedAt() > 0,
+			"podrunner: back-off starts at a wrong time", "%s: %v", tc.name, st)
+	}
+}
+
+func checkStartsOnce(p *probe) {
+	pod := p.runPod()
+	id := p.create(pod, "app", p.Failer)
+	p.start(id)
+	before := p.ended(id)
+	p.must(p.tryStart(id) != nil, "podrunner: a container runs twice, and its first exit code is lost", "no error")
+	after := p.status(id)
+	p.must(after.String() == before.String(), "status: how a container ended is not what it was", "%v, was %v", after, before)
+}
+
+func checkContainerName(p *probe) {
+	pod := p.runPod()
+	config := p.containerConfig("app", p.Completer, 0)
+	id := p.create(pod, "app", p.Completer)
+	_, err := p.tryCreate(pod, config)
+	p.must(err != nil, "podrunner: a container that it made and lost sight of runs twice", "no error")
+	p.start(id)
+	p.ended(id)
+	_, err = p.tryCreate(pod, config)
+	p.must(err != nil, "podrunner: two containers have one name and attempt", "no error")
+	p.must(len(p.list(p.ourContainers())) == 1, "podrunner: a container that could not be made is there", "two are")
+	p.ok(p.tryRemove(id), "containergc: a container cannot be removed")
+	p.create(pod, "app", p.Completer) // the name is free
+}
+
+func checkAttempts(p *probe) {
+	pod := p.runPod()
+	last := int64(0)
+	for attempt := range uint32(4) {
+		id, err := p.tryCreate(pod, p.containerConfig("app", p.Completer, attempt))
+		p.ok(err, "podrunner: a container cannot be restarted")
+		p.start(id)
+		st := p.ended(id)
+		p.must(st.GetMetadata().GetAttempt() == attempt, "podrunner: miscounts restarts", "%v", st.GetMetadata())
+		p.must(st.GetCreatedAt() > last, "podcache: takes an old attempt for the current one", "%v", st)
+		last = st.GetCreatedAt()
+	}
+	all := p.list(p.ourContainers())
+	p.must(len(all) == 4, "containergc: attempts are lost before they are collected", "%v", all)
+}
+
+func checkContainerUnknown(p *probe) {
+	_, err := p.tryStatus(unknownID)
+	p.code(codes.NotFound, err, "pleg: cannot tell a container that is gone from a runtime that fails")
+	p.gone(p.tryStop(unknownID, p.Grace), "podworker: a pod one of whose containers is gone never terminates")
+	p.gone(p.tryRemove(unknownID), "containergc: fails at a container that is gone already")
+	p.must(p.tryStart(unknownID) != nil, "podrunner: takes a container that is gone for started", "no error")
+	_, err = p.rt.ReopenContainerLog(p.call(), &runtimeapi.ReopenContainerLogRequest{ContainerId: unknownID})
+	p.must(err != nil, "containergc: takes a log for rotated that is gone", "no error")
+}
+
+func checkBroken(p *probe) {
+	pod := p.runPod()
+	id, err := p.tryCreate(pod, p.containerConfig("app", p.Broken, 0))
+	p.ok(err, "podrunner: a broken command shows at the wrong step, as CreateContainerError")
+	p.must(p.tryStart(id) != nil, "podrunner: takes a container for started that cannot be", "no error")
+	st := p.status(id)
+	p.must(exited(st), "podrunner: does not try again a container that could not be started", "%v", st)
+	p.must(st.GetExitCode() != 0, "status: a container that could not be started has succeeded", "%v", st)
+	p.must(st.GetFinishedAt() > 0, "podrunner: back-off starts in 1970", "%v", st)
+	p.must(st.GetReason() != "" && st.GetMessage() != "", "status: says nothing of why a container cannot be started", "%v", st)
+	p.stop(id, p.Grace)
+	p.ok(p.tryRemove(id), "containergc: a container that could not be started stays for ever")
+}
+
+func checkMissingImage(p *probe) {
+	pod := p.runPod()
+	config := p.containerConfig("app", Workload{Image: p.MissingImage}, 0)
+	_, err := p.tryCreate(pod, config)
+	p.must(err != nil, "podrunner: a container is made without an image", "no error")
+	p.must(len(p.list(p.ourContainers())) == 0, "podrunner: a container that could not be made is there", "it is listed")
+	p.create(pod, "app", p.Sleeper) // the name is free
+}
+
+func checkResources(p *probe) {
+	pod := p.runPod()
+	config := p.containerConfig("app", p.Sleeper, 0)
+	config.Linux.Resources.MemoryLimitInBytes = 64 << 20
+	config.Linux.Resources.CpuShares = 256
+	id, err := p.tryCreate(pod, config)
+	p.ok(err, "podrunner: no container can be made with limits")
+	p.start(id)
+	update := &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20, CpuShares: 512}
+	_, err = p.rt.UpdateContainerResources(p.call(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: update})
+	p.ok(err, "podrunner: a running container cannot be resized")
+	got := p.status(id).GetResources().GetLinux()
+	p.must(got.GetMemoryLimitInBytes() == 128<<20 && got.GetCpuShares() == 512,
+		"podrunner: a resize never ends, because the status does not show it", "%v", got)
+	_, err = p.rt.UpdateContainerResources(p.call(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: unknownID, Linux: update})
+	p.must(err != nil, "podrunner: takes a container for resized that is gone", "no error")
+}
+
+func (p *probe) logHas(in *pod, file, text string) func() (bool, string) {
+	return p.logMatches(in, file, regexp.MustCompile(regexp.QuoteMeta(text)))
+}
+
+func (p *probe) logMatches(in *pod, file string, pattern *regexp.Regexp) func() (bool, string) {
+	return func() (bool, string) {
+		text, err := os.ReadFile(filepath.Join(in.config.GetLogDirectory(), file))
+		if err != nil {
+			return false, err.Error()
+		}
+		return pattern.Match(text), string(text)
+	}
+}
+
+// checkLog holds the log against the CRI format: time, stream, F or P, text.
+func checkLog(p *probe) {
+	pod := p.runPod()
+	p.start(p.create(pod, "app", p.Completer))
+	line := regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(Z|[+-]\d\d:\d\d) stdout F ` + regexp.QuoteMeta(p.Completer.Ready) + `$`)
+	p.until("agent: cannot show a log that is not in the CRI format", p.logMatches(pod, "app_0.log", line))
+}
+
+func checkReopen(p *probe) {
+	pod := p.runPod()
+	id := p.launch(pod, "app", p.Sleeper)
+	reopen := func(id string) error {
+		_, err := p.rt.ReopenContainerLog(p.call(), &runtimeapi.ReopenContainerLogRequest{ContainerId: id})
+		return err
+	}
+	log := filepath.Join(pod.config.GetLogDirectory(), "app_0.log")
+	p.ok(os.Rename(log, log+".1"), "this test: a log cannot be renamed")
+	p.ok(reopen(id), "containergc: logs cannot be rotated")
+	_, err := os.Stat(log)
+	p.ok(err, "containergc: a rotated log is not written any more")
+	p.stop(id, p.Settle)
+	p.must(reopen(id) != nil, "containergc: rotates for ever the log of a container that has ended", "no error")
+}

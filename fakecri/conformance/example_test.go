@@ -1,0 +1,45 @@
+package conformance_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/kubeparts/kubeparts/fakecri/conformance"
+)
+
+// This is all that a vendor writes: a test of the runtime behind a socket, with
+// an image that has a shell.
+func ExampleTest() {
+	_ = func(t *testing.T) {
+		t.Helper() // a test of yours is TestRuntime(t *testing.T), and needs no such line
+		o := conformance.Shell("docker.io/library/busybox:1", "docker.io/library/hello-world:latest", "example.test/missing:1")
+		o.Skip = map[string]string{"container/resources": "this runtime cannot resize"}
+		conformance.Test(t, func(tb testing.TB) grpc.ClientConnInterface {
+			tb.Helper()
+			conn, err := grpc.NewClient("unix:///run/containerd/containerd.sock",
+				grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				tb.Fatal(err)
+			}
+			tb.Cleanup(func() { conn.Close() })
+			return conn
+		}, o)
+	}
+	for _, name := range conformance.Checks() {
+		if strings.HasPrefix(name, "stop/") {
+			fmt.Println(name)
+		}
+	}
+	// Output:
+	// stop/lets-it-end
+	// stop/kills-after-the-grace
+	// stop/without-grace-kills-at-once
+	// stop/shorter-grace-wins
+	// stop/cancelled-leaves-it
+	// stop/again-changes-nothing
+	// stop/what-never-ran
+}

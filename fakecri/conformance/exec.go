@@ -1,0 +1,57 @@
+package conformance
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func execChecks() []check {
+	return []check{
+		{"exec/output-and-exit-code", checkExec},
+		{"exec/timeout", checkExecTimeout},
+		{"exec/impossible", checkExecImpossible},
+	}
+}
+
+func (p *probe) exec(id string, cmd []string, timeout time.Duration) (*runtimeapi.ExecSyncResponse, error) {
+	return p.rt.ExecSync(p.call(), &runtimeapi.ExecSyncRequest{
+		ContainerId: id, Cmd: cmd, Timeout: int64(timeout / time.Second),
+	})
+}
+
+func checkExec(p *probe) {
+	id := p.launch(p.runPod(), "app", p.Sleeper)
+	r, err := p.exec(id, p.Exec.Print, p.CallTimeout)
+	p.ok(err, "prober: a command cannot be run")
+	p.must(r.GetExitCode() == 0 && string(r.GetStdout()) == p.Exec.Output, "prober: misses what a command says", "%v", r)
+	r, err = p.exec(id, p.Exec.Fail, 0)
+	p.ok(err, "prober: cannot tell a command that fails from one that cannot be run")
+	p.must(r.GetExitCode() == p.Exec.ExitCode, "prober: takes a failure for a success", "%v", r)
+}
+
+func checkExecTimeout(p *probe) {
+	id := p.launch(p.runPod(), "app", p.Sleeper)
+	start := p.clock.Now()
+	_, err := p.exec(id, p.Exec.Sleep, p.Grace)
+	took := p.clock.Since(start)
+	p.code(codes.DeadlineExceeded, err, "prober: cannot tell a timeout from a runtime that fails")
+	p.must(took >= p.Grace && took < p.Grace+p.Settle, "prober: timeouts are not kept", "%v of %v", took, p.Grace)
+	st := p.status(id)
+	p.must(st.GetState() == running, "prober: a probe that takes too long kills the container", "%v", st)
+}
+
+func checkExecImpossible(p *probe) {
+	pod := p.runPod()
+	id, waiting := p.launch(pod, "app", p.Sleeper), p.create(pod, "waiting", p.Sleeper)
+	_, err := p.exec(id, p.Exec.Missing, p.Grace)
+	p.must(err != nil, "prober: a command that is not there succeeds", "no error")
+	_, err = p.exec(waiting, p.Exec.Print, p.Grace)
+	p.must(err != nil, "prober: a container that never ran is healthy", "no error")
+	p.stop(id, p.CallTimeout)
+	_, err = p.exec(id, p.Exec.Print, p.Grace)
+	p.must(err != nil, "prober: a container that has ended is healthy", "no error")
+	_, err = p.exec(unknownID, p.Exec.Print, p.Grace)
+	p.code(codes.NotFound, err, "prober: a container that is gone is not NotFound")
+}

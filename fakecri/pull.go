@@ -1,0 +1,120 @@
+package fakecri
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Pull says how an image is pulled. With the zero Pull that takes no time and
+// always works.
+type Pull struct {
+	// Delay is how long it takes until the first byte comes, or Error.
+	Delay time.Duration
+	// BytesPerSecond is how fast layers come that are not in the store yet.
+	// Zero: at once.
+	BytesPerSecond uint64
+	// Username and Password, if not empty, must be in the pull's AuthConfig, on
+	// their own or encoded in its Auth.
+	Username, Password string
+	// Error, if not empty, is what the pull fails with after Delay.
+	Error string
+}
+
+// Validate reports every problem with p, joined.
+func (p Pull) Validate() error {
+	var errs []error
+	if p.Delay < 0 {
+		errs = append(errs, fmt.Errorf("field Delay: %v is negative", p.Delay))
+	}
+	if p.Username == "" && p.Password != "" {
+		errs = append(errs, errors.New("field Password needs a Username"))
+	}
+	if p.Error != "" && p.BytesPerSecond != 0 {
+		errs = append(errs, errors.New("field BytesPerSecond: a pull that fails with Error fetches nothing"))
+	}
+	return errors.Join(errs...)
+}
+
+// admits says whether a pull with these credentials is allowed.
+func (p Pull) admits(auth *runtimeapi.AuthConfig) bool {
+	if p.Username == "" {
+		return true
+	}
+	if auth.GetUsername() == p.Username && auth.GetPassword() == p.Password {
+		return true
+	}
+	text, err := base64.StdEncoding.DecodeString(auth.GetAuth())
+	return err == nil && string(text) == p.Username+":"+p.Password
+}
+
+// duration returns how long it takes to fetch an amount.
+func (p Pull) duration(bytes uint64) time.Duration {
+	if p.BytesPerSecond == 0 {
+		return p.Delay
+	}
+	fetch, ok := lasting(bytes, p.BytesPerSecond)
+	if !ok || fetch > math.MaxInt64-p.Delay {
+		return math.MaxInt64
+	}
+	return p.Delay + fetch
+}
+
+// PullImage puts an image into the store under the reference given and returns
+// its id. It blocks for as long as Image.Pull says; when ctx ends, the runtime
+// restarts or there is no room on the disk, nothing was pulled.
+func (n *Node) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+	name := image.GetImage()
+	if err := n.enter(ctx, "PullImage", "", name); err != nil {
+		return "", err
+	}
+	defer n.mu.Unlock()
+	ref, err := parseRef(name)
+	if err != nil {
+		return "", errUnknown("failed to parse image reference %q: %v", name, err)
+	}
+	img, ok := n.images.remote[ref.String()]
+	switch {
+	case ok:
+	case n.cfg.PullAny:
+		img = Image{Name: ref.String(), SizeBytes: 1 << 20}.complete()
+	default:
+		return "", errNotFound("failed to pull and unpack image %q: failed to resolve image: %s: not found", ref, ref)
+	}
+	if err := n.fetch(ctx, ref, img, auth); err != nil {
+		return "", err
+	}
+	return n.images.add(img, ref).id, nil
+}
+
+// fetch waits until all of an image is there.
+func (n *Node) fetch(ctx context.Context, ref imageRef, img Image, auth *runtimeapi.AuthConfig) error {
+	if !img.Pull.admits(auth) {
+		return errUnknown("failed to pull and unpack image %q: failed to resolve image: pull access denied, repository does not exist "+
+			"or may require authorization: authorization failed: no basic auth credentials", ref)
+	}
+	wait := img.Pull.Delay
+	if img.Pull.Error == "" {
+		wait = img.Pull.duration(n.images.missing(img))
+	}
+	over := wait == 0
+	if !over {
+		alarm := n.plan(n.now.Add(wait), func() { over = true })
+		defer n.timers.remove(alarm)
+	}
+	if err := n.await(ctx, func() bool { return over }); err != nil {
+		return err
+	}
+	if img.Pull.Error != "" {
+		return errUnknown("failed to pull and unpack image %q: %s", ref, img.Pull.Error)
+	}
+	if n.images.missing(img) > n.diskUsage().AvailableBytes {
+		return errUnknown("failed to pull and unpack image %q: failed to extract layer: write %s: no space left on device", ref, filesystem)
+	}
+	return nil
+}
