@@ -54,18 +54,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // node is a fakecri.Node as k8s.io/cri-streaming wants a runtime.
 type node struct{ *fakecri.Node }
 
+// Exec runs a command of the container's program.
 func (n node) Exec(ctx context.Context, id string, cmd []string, _ io.Reader, stdout, stderr io.WriteCloser,
 	_ bool, _ <-chan remotecommand.TerminalSize,
 ) error {
 	return n.ExecStream(ctx, id, cmd, writer(stdout), writer(stderr))
 }
 
+// Attach shows what the container writes.
 func (n node) Attach(ctx context.Context, id string, _ io.Reader, stdout, _ io.WriteCloser,
 	_ bool, _ <-chan remotecommand.TerminalSize,
 ) error {
 	return n.AttachStream(ctx, id, writer(stdout))
 }
 
+// PortForward joins the stream to a port of the pod.
 func (n node) PortForward(ctx context.Context, sandboxID string, port int32, stream io.ReadWriteCloser) error {
 	return n.PortForwardStream(ctx, sandboxID, port, stream)
 }
