@@ -71,6 +71,44 @@ func BenchmarkUpdatePod(b *testing.B) {
 	})
 }
 
+// What a change costs with somebody who listens and nobody who reads.
+func BenchmarkUpdatePodWithSubscribers(b *testing.B) {
+	sizes(b, func(b *testing.B, m *podmanager.Manager, pods []*corev1.Pod) {
+		for range 10 {
+			m.Subscribe(b.Context())
+		}
+		changes := []*corev1.Pod{pods[len(pods)/2].DeepCopy(), pods[len(pods)/2].DeepCopy()}
+		i := 0
+		for b.Loop() {
+			m.UpdatePod(changes[i%2])
+			i++
+		}
+	})
+}
+
+func BenchmarkGetUIDTranslations(b *testing.B) {
+	sizes(b, func(b *testing.B, m *podmanager.Manager, _ []*corev1.Pod) {
+		for b.Loop() {
+			m.GetUIDTranslations()
+		}
+	})
+}
+
+// The step of a mirror loop at rest.
+func BenchmarkPlanMirrors(b *testing.B) {
+	sizes(b, func(b *testing.B, m *podmanager.Manager, pods []*corev1.Pod) {
+		for _, pod := range pods {
+			m.AddPod(mirrorPod(pod.Name, "mirror-"+pod.Name, string(pod.UID)))
+		}
+		for b.Loop() {
+			pods, mirrors, _ := m.GetPodsAndMirrorPods()
+			if plan := podmanager.PlanMirrors(pods, mirrors, nil); len(plan) > 0 {
+				b.Fatal(plan)
+			}
+		}
+	})
+}
+
 // The dearest case: somebody took the list since the last update.
 func BenchmarkGetPodsAndUpdatePod(b *testing.B) {
 	sizes(b, func(b *testing.B, m *podmanager.Manager, pods []*corev1.Pod) {

@@ -14,12 +14,21 @@
 // belongs to the pod of its name and namespace. Lookups by UID and by name return
 // pods that are not mirrors.
 //
+// [PlanMirrors] compares the two sets and says what has to be done at the API server,
+// and a [MirrorClient] does it: mirrors are made for the pods that have none, those
+// of another version are replaced, and those without a pod are deleted. An agent
+// plans whenever [Manager.Subscribe] tells of a change, and now and then besides.
+//
 // # What you supply
 //
 // The pods, from whatever source: [Manager.SetPods] once a source has said all of
 // what it wants, [Manager.AddPod], [Manager.UpdatePod] and [Manager.RemovePod] as
 // it changes its mind. Give each change as a new object: the Manager keeps the
 // pointers, and so do its readers.
+//
+// For mirrors, three methods of client-go's pod client, through one closure, and the
+// node that is to own them: see [MirrorConfig]. An agent without an API server leaves
+// this part out.
 //
 // # What it guarantees
 //
@@ -33,14 +42,18 @@
 //  4. Each read is one moment: [Manager.GetPodsAndMirrorPods] and the two maps are
 //     consistent in themselves.
 //  5. Lookups and [Manager.GetPods] allocate nothing.
+//  6. Whoever has subscribed is told of the last change, and delays nobody.
+//  7. A mirror is deleted by its UID: what was planned for one of them never hits a
+//     successor of its name, or a pod that is no mirror. None is made that the node
+//     would not own.
 //
 // # Goroutines and locking
 //
 // There are none of its own, and there is nothing to run. All methods may be
 // called from any goroutine. One RWMutex guards two indexes. A reader holds it for
 // a map lookup or for copying a slice header, because a list that has been handed
-// out is never changed: the next writer makes a copy of it. The two maps that are
-// built on demand hold it for as long as there are pods to go through.
+// out is never changed: the next writer makes a copy of it. What has to be worked out
+// of all pods, orphans and the two maps, is worked out of such lists without the lock.
 //
 // A single immutable state behind an atomic pointer was the alternative. Its
 // readers would save about 10 ns, and each update would copy three maps: tens of
@@ -58,11 +71,17 @@
 //     translations are not kept but derived;
 //   - GetPods copies the map in random order: 17 µs and 4 KB with 500 pods. Here
 //     it returns a slice that exists;
-//   - orphaned mirrors are returned as full names. Here they are pods, so that a
-//     deletion can be guarded by UID.
+//   - orphaned mirrors are returned as full names, and deleted by name whoever has it
+//     by then. Here they are pods, so that a deletion can be guarded by UID;
+//   - when a mirror exists already, its hash is looked for in the empty object that
+//     comes with the error, so that it never matches. Here the pod is fetched;
+//   - the mirror of a pod that has finished never comes back when it is deleted,
+//     because such a pod is not synced. Here mirrors have a plan of their own;
+//   - what goes wrong with a mirror is logged and dropped. Here it is an error.
 //
 // # Testing your code with it
 //
 // A Manager is made by [New], costs nothing and needs no fake. Fill it with the pods
-// of the case.
+// of the case. A plan is a value to compare. For a MirrorClient, three methods on a
+// map of pods are an API server.
 package podmanager

@@ -35,3 +35,21 @@ func Example() {
 	// its mirror stands for 11f1
 	// orphans: 1
 }
+
+// A plan is a value: it can be printed, compared, and given to a MirrorClient.
+func ExamplePlanMirrors() {
+	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "kube-system", Name: "etcd-node1", UID: "11f1",
+		Annotations: map[string]string{podspec.SourceAnnotation: "file", podspec.HashAnnotation: "11f1"},
+	}}
+	outdated := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "kube-system", Name: "etcd-node1", UID: "8c32",
+		Annotations: map[string]string{podspec.MirrorAnnotation: "0af3"},
+	}}
+	plan := podmanager.PlanMirrors([]*corev1.Pod{static}, []*corev1.Pod{outdated}, nil)
+	for _, action := range plan {
+		fmt.Printf("delete %s, create one of %s: %s\n", action.Delete.UID, action.Create.Name, action.Reason)
+	}
+	// Output:
+	// delete 8c32, create one of etcd-node1: the mirror is not of this version of the static pod
+}

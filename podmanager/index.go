@@ -29,11 +29,14 @@ func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// set puts pod in the place of the one with its UID, or at the end. A pod that
-// changes its name is a new one.
-func (x *index) set(pod *corev1.Pod) {
+// set puts pod in the place of the one with its UID, or at the end, and says
+// whether that changed anything. A pod that changes its name is a new one.
+func (x *index) set(pod *corev1.Pod) bool {
 	name := nameOf(pod)
 	old, known := x.byUID[pod.UID]
+	if old == pod && known {
+		return false
+	}
 	if known && nameOf(old) != name {
 		x.remove(pod.UID)
 		known = false
@@ -42,20 +45,21 @@ func (x *index) set(pod *corev1.Pod) {
 	if !known {
 		x.list = append(x.list, pod) // behind what any borrower can see
 		x.byName[name] = pod
-		return
+		return true
 	}
 	x.own()
 	x.list[slices.Index(x.list, old)] = pod
 	if x.byName[name] == old {
 		x.byName[name] = pod
 	}
+	return true
 }
 
-// remove forgets the pod with the given UID, if there is one.
-func (x *index) remove(uid types.UID) {
+// remove forgets the pod with the given UID, and says whether there was one.
+func (x *index) remove(uid types.UID) bool {
 	old, known := x.byUID[uid]
 	if !known {
-		return
+		return false
 	}
 	x.own()
 	i := slices.Index(x.list, old)
@@ -64,15 +68,16 @@ func (x *index) remove(uid types.UID) {
 
 	name := nameOf(old)
 	if x.byName[name] != old {
-		return
+		return true
 	}
 	delete(x.byName, name)
 	for _, pod := range slices.Backward(x.list) {
 		if nameOf(pod) == name {
 			x.byName[name] = pod
-			return
+			break
 		}
 	}
+	return true
 }
 
 // own makes the list one that nobody else has, before it is changed.
@@ -89,4 +94,14 @@ func (x *index) all() []*corev1.Pod {
 		x.lent.Store(true)
 	}
 	return slices.Clip(x.list)
+}
+
+// lastOfName indexes a list as an index has it by name. A reader makes it for
+// itself where holding the lock for as long as its answer takes would delay writers.
+func lastOfName(list []*corev1.Pod) map[types.NamespacedName]*corev1.Pod {
+	byName := make(map[types.NamespacedName]*corev1.Pod, len(list))
+	for _, pod := range list {
+		byName[nameOf(pod)] = pod
+	}
+	return byName
 }

@@ -53,9 +53,16 @@ func TestManagerAgreesWithTheModel(t *testing.T) {
 			t.Parallel()
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			got, want := podmanager.New(), model{}
+			changes := got.Subscribe(t.Context())
+			<-changes
 			for range 100 {
+				before := slices.Clone(want)
 				randomOp(rnd, got, &want)
 				requireAgrees(t, got, want)
+				// The other way round is not so: SetPods always counts as a change.
+				if changed := !slices.Equal(before, want); changed {
+					require.True(t, told(changes))
+				}
 			}
 		})
 	}

@@ -20,6 +20,7 @@ type Manager struct {
 	mu      sync.RWMutex
 	pods    *index // without mirrors
 	mirrors *index
+	readers subscribers
 }
 
 // New returns a Manager that knows no pod.
@@ -37,6 +38,7 @@ func (m *Manager) SetPods(pods []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pods, m.mirrors = fresh.pods, fresh.mirrors
+	m.readers.notify()
 }
 
 // AddPod makes pod known, a mirror or not. It is the same as [Manager.UpdatePod]:
@@ -48,7 +50,9 @@ func (m *Manager) AddPod(pod *corev1.Pod) { m.UpdatePod(pod) }
 func (m *Manager) UpdatePod(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.set(pod)
+	if m.set(pod) {
+		m.readers.notify()
+	}
 }
 
 // RemovePod forgets the pod with pod's UID. It does nothing if there is none;
@@ -56,20 +60,28 @@ func (m *Manager) UpdatePod(pod *corev1.Pod) {
 func (m *Manager) RemovePod(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pods.remove(pod.UID)
-	m.mirrors.remove(pod.UID)
+	removed := m.pods.remove(pod.UID)
+	if m.mirrors.remove(pod.UID) || removed {
+		m.readers.notify()
+	}
 }
 
-// set is UpdatePod under the lock. A pod whose mirror annotation came or went
-// moves to the other index.
-func (m *Manager) set(pod *corev1.Pod) {
+// set is UpdatePod under the lock, and says whether anything changed. A pod whose
+// mirror annotation came or went moves to the other index.
+func (m *Manager) set(pod *corev1.Pod) bool {
 	if podspec.IsMirror(pod) {
 		m.pods.remove(pod.UID)
-		m.mirrors.set(pod)
-		return
+		return m.mirrors.set(pod)
 	}
 	m.mirrors.remove(pod.UID)
-	m.pods.set(pod)
+	return m.pods.set(pod)
+}
+
+// snapshot lends both lists, as of one moment.
+func (m *Manager) snapshot() (pods, mirrors []*corev1.Pod) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.pods.all(), m.mirrors.all()
 }
 
 // GetPods returns all pods that are not mirrors, in the order in which they were
@@ -83,14 +95,17 @@ func (m *Manager) GetPods() []*corev1.Pod {
 // GetPodsAndMirrorPods returns all pods, all mirror pods, and those of the mirror
 // pods that are orphans: no pod has their name.
 func (m *Manager) GetPodsAndMirrorPods() (pods, mirrors, orphans []*corev1.Pod) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for _, mirror := range m.mirrors.list {
-		if _, ok := m.pods.byName[nameOf(mirror)]; !ok {
+	pods, mirrors = m.snapshot()
+	if len(mirrors) == 0 {
+		return pods, mirrors, nil
+	}
+	podOf := lastOfName(pods)
+	for _, mirror := range mirrors {
+		if podOf[nameOf(mirror)] == nil {
 			orphans = append(orphans, mirror)
 		}
 	}
-	return m.pods.all(), m.mirrors.all(), orphans
+	return pods, mirrors, orphans
 }
 
 // GetPodByUID returns the pod with the given UID and whether there is one. A
@@ -150,15 +165,14 @@ func (m *Manager) GetPodByMirrorPod(mirror *corev1.Pod) (*corev1.Pod, bool) {
 // GetStaticPodToMirrorPodMap returns every static pod with its mirror, which is nil
 // where there is none. The map is the caller's.
 func (m *Manager) GetStaticPodToMirrorPodMap() map[*corev1.Pod]*corev1.Pod {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	mirrors := make(map[*corev1.Pod]*corev1.Pod)
-	for _, pod := range m.pods.list {
+	pods, mirrors := m.snapshot()
+	mirrorOf, statics := lastOfName(mirrors), make(map[*corev1.Pod]*corev1.Pod)
+	for _, pod := range pods {
 		if podspec.IsStatic(pod) {
-			mirrors[pod] = m.mirrors.byName[nameOf(pod)]
+			statics[pod] = mirrorOf[nameOf(pod)]
 		}
 	}
-	return mirrors
+	return statics
 }
 
 // TranslatePodUID returns the UID of the pod whose mirror has the given one. Any
@@ -179,18 +193,18 @@ func (m *Manager) TranslatePodUID(uid types.UID) types.UID {
 // the mirrors, and the reverse. A static pod without a mirror is in the first map,
 // with an empty UID, and an orphaned mirror in neither. The maps are the caller's.
 func (m *Manager) GetUIDTranslations() (podToMirror, mirrorToPod map[types.UID]types.UID) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+	pods, mirrors := m.snapshot()
+	podOf := lastOfName(pods)
 	podToMirror, mirrorToPod = make(map[types.UID]types.UID), make(map[types.UID]types.UID)
-	for _, pod := range m.pods.list {
+	for _, pod := range pods {
 		if podspec.IsStatic(pod) {
 			podToMirror[pod.UID] = ""
 		}
 	}
 	// Newest last: where two mirrors share a name, the pod's is the one it is
 	// looked up by.
-	for _, mirror := range m.mirrors.list {
-		if pod, ok := m.pods.byName[nameOf(mirror)]; ok {
+	for _, mirror := range mirrors {
+		if pod, ok := podOf[nameOf(mirror)]; ok {
 			podToMirror[pod.UID] = mirror.UID
 			mirrorToPod[mirror.UID] = pod.UID
 		}

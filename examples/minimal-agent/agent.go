@@ -34,6 +34,8 @@ type agent struct {
 	hostIPs []string
 
 	source   *podsource.Directory
+	url      *podsource.HTTP // nil without --manifest-url
+	merge    *podsource.Merge
 	pods     *podmanager.Manager
 	cache    *podcache.Cache
 	pleg     *pleg.Generator
@@ -48,7 +50,7 @@ type agent struct {
 	// mu makes a change of the desired pods and a sweep exclude each other: a pod
 	// that has just come back must not look like an orphan.
 	mu       sync.Mutex
-	ready    bool // the source has answered
+	ready    bool // every source has answered
 	draining bool // the agent stops and takes its pods with it
 	rejected map[types.UID]bool
 }
@@ -82,7 +84,12 @@ func (a *agent) run(ctx context.Context) error {
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	var parts sync.WaitGroup
+	urlRun := func(context.Context) error { return nil }
+	if a.url != nil {
+		urlRun = a.url.Run
+	}
 	for name, part := range map[string]func(context.Context) error{
+		"url":     urlRun,
 		"http":    func(ctx context.Context) error { return serveHTTP(ctx, listener, a.handler()) },
 		"source":  a.source.Run,
 		"pleg":    a.pleg.Run,

@@ -41,7 +41,8 @@ func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
 		delete(a.rejected, p.UID)
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: p})
 	}
-	a.ready = true
+	// Until then what runs and is not asked for may be of a source that is silent.
+	a.ready = len(a.merge.Unanswered()) == 0
 	a.sweep.Trigger()
 }
 
@@ -86,7 +87,11 @@ func (a *agent) create(pod *corev1.Pod) {
 // unhealthy: the other pods go on.
 func (a *agent) problems() []string {
 	var lines []string
-	for _, p := range a.source.Problems() {
+	problems := append(a.source.Problems(), a.merge.Problems()...)
+	if a.url != nil {
+		problems = append(problems, a.url.Problems()...)
+	}
+	for _, p := range problems {
 		lines = append(lines, p.Error())
 	}
 	return lines

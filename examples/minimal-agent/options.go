@@ -25,6 +25,7 @@ const (
 type options struct {
 	endpoint  string
 	manifests string
+	url       string // of more manifests
 	listen    string
 	nodeName  string
 	agentName string
@@ -41,6 +42,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.SetOutput(io.Discard) // main says what is wrong, once
 	flags.StringVar(&o.endpoint, "cri-endpoint", embeddedEndpoint, "the runtime: embedded (in memory, nothing real runs), auto (the first live well-known socket), or a unix:// address")
 	flags.StringVar(&o.manifests, "manifests", "", "folder of pod manifests (default: a small sample set)")
+	flags.StringVar(&o.url, "manifest-url", "", "http or https URL of more manifests, a Pod or a PodList")
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:10255", "address of the HTTP server")
 	flags.StringVar(&o.nodeName, "node-name", "", "name of this node; static pods carry it (default: the host's name)")
 	flags.StringVar(&o.agentName, "agent-name", "minimal-agent", "marks what this agent makes on the runtime; it touches nothing else")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"path/filepath"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
@@ -19,11 +20,33 @@ func (a *agent) newSource() (err error) {
 			return err
 		}
 	}
+	sources := []string{podsource.SourceFile}
+	if a.opts.url != "" {
+		sources = append(sources, podsource.SourceHTTP)
+	}
+	a.merge, err = podsource.NewMerge(podsource.MergeConfig{
+		Sources: sources,
+		Handler: func(ctx context.Context, c podsource.Change) { a.desired(ctx, c.Pods) },
+		Logger:  a.log,
+	})
+	if err != nil {
+		return err
+	}
 	a.source, err = podsource.NewDirectory(podsource.DirectoryConfig{
 		Path:     dir,
 		NodeName: a.opts.nodeName,
 		Owner:    a.opts.agentName,
-		Handler:  a.desired,
+		Handler:  a.merge.Source(podsource.SourceFile),
+		Logger:   a.log,
+	})
+	if err != nil || a.opts.url == "" {
+		return err
+	}
+	a.url, err = podsource.NewHTTP(podsource.HTTPConfig{
+		URL:      a.opts.url,
+		NodeName: a.opts.nodeName,
+		Owner:    a.opts.agentName,
+		Handler:  a.merge.Source(podsource.SourceHTTP),
 		Logger:   a.log,
 	})
 	return err

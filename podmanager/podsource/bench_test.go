@@ -1,13 +1,16 @@
 package podsource_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
@@ -53,6 +56,97 @@ func BenchmarkLoadFirst(b *testing.B) {
 				require.Len(b, res.Pods, n)
 			}
 		})
+	}
+}
+
+// From the end of a write to the Handler, in a folder that is watched. Most of it is
+// the pause that keeps a pass from looking at half a save. The aim: within 100 ms.
+func BenchmarkEditToHandler(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		b.Run(fmt.Sprintf("manifests=%d", n), func(b *testing.B) {
+			path, told := folder(b, n), make(chan struct{}, 10)
+			d, err := podsource.NewDirectory(podsource.DirectoryConfig{
+				Path: path, NodeName: "n", Period: time.Hour,
+				Handler: func(context.Context, []*corev1.Pod) { told <- struct{}{} },
+			})
+			require.NoError(b, err)
+			ctx, cancel := context.WithCancel(b.Context())
+			done := make(chan error, 1)
+			go func() { done <- d.Run(ctx) }()
+			<-told
+			var slowest time.Duration
+			i := 0
+			for b.Loop() {
+				i++
+				require.NoError(b, os.WriteFile(filepath.Join(path, "edited.yaml"), []byte(yamlOf("edited", fmt.Sprintf("i:%d", i))), 0o600))
+				written := time.Now()
+				<-told
+				slowest = max(slowest, time.Since(written))
+			}
+			b.ReportMetric(float64(slowest.Microseconds())/1000, "max-ms")
+			cancel()
+			require.NoError(b, <-done)
+		})
+	}
+}
+
+// One pod of many has changed.
+func BenchmarkDiff(b *testing.B) {
+	for _, n := range []int{110, 500, 5000} {
+		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
+			var before []*corev1.Pod
+			for i := range n {
+				before = append(before, podOf(fmt.Sprintf("pod-%d", i), fmt.Sprintf("uid-%d", i), "i:1"))
+			}
+			now := slices.Clone(before)
+			now[n/2] = podOf(now[n/2].Name, string(now[n/2].UID), "i:2")
+			b.ReportAllocs()
+			for b.Loop() {
+				if ops := podsource.Diff(before, now); len(ops) != 1 {
+					b.Fatal(ops)
+				}
+			}
+		})
+	}
+}
+
+// One source of two has changed one pod.
+func BenchmarkMerge(b *testing.B) {
+	for _, n := range []int{110, 500, 5000} {
+		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
+			m, err := podsource.NewMerge(podsource.MergeConfig{
+				Sources: []string{"file", "http"},
+				Handler: func(context.Context, podsource.Change) {},
+			})
+			require.NoError(b, err)
+			var sets [2][]*corev1.Pod
+			for i := range n {
+				sets[0] = append(sets[0], podOf(fmt.Sprintf("pod-%d", i), fmt.Sprintf("uid-%d", i), "i:1"))
+			}
+			sets[1] = slices.Clone(sets[0])
+			sets[1][n/2] = podOf(sets[0][n/2].Name, string(sets[0][n/2].UID), "i:2")
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				require.NoError(b, m.Set(b.Context(), "file", sets[i%2]))
+				i++
+			}
+		})
+	}
+}
+
+func BenchmarkLookUpSecret(b *testing.B) {
+	path, store := b.TempDir(), podsource.NewStore()
+	require.NoError(b, os.WriteFile(filepath.Join(path, "a.yaml"), []byte(secret), 0o600))
+	d, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: path, NodeName: "n", Store: store})
+	require.NoError(b, err)
+	_, err = d.Load(b.Context())
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := store.GetSecret("web", "pass"); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

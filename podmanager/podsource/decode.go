@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 )
@@ -18,67 +21,170 @@ import (
 // the log.
 const maxDocuments = 100
 
-// manifest is one pod as a file gives it: with defaults and identity, and without
-// the time at which it was first seen.
+// manifest is one pod or one object as a file gives it: with defaults, a pod with its
+// identity, and without the time at which it was first seen.
 type manifest struct {
 	file     string
 	document int
-	pod      *corev1.Pod
+	pod      *corev1.Pod   // nil if it is an object
+	object   metav1.Object // a ConfigMap or a Secret
 }
 
 // ownUID says whether the manifest has a UID, instead of one made from its content.
-func (m manifest) ownUID() bool { return string(m.pod.UID) != m.pod.Annotations[HashAnnotation] }
-
-// document is one of those in a file. Its text begins with as many empty lines as
-// the file has before it, so that a parser counts lines as an editor does.
-type document struct {
-	number int
-	text   []byte
+func (m manifest) ownUID() bool {
+	return m.pod != nil && string(m.pod.UID) != m.pod.Annotations[HashAnnotation]
 }
 
-// decodeFile returns the pods in data, which is the content of file, in order. If
-// anything is wrong with any of them, it returns nothing but the problems.
-func decodeFile(file string, data []byte, of origin) ([]manifest, []Problem) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	docs, toJSON := []document{{number: 1, text: data}}, checkJSON
-	if strings.ToLower(filepath.Ext(file)) != ".json" {
-		docs, toJSON = splitYAML(data), yamlToJSON
+func (m manifest) uid() types.UID {
+	if m.pod == nil {
+		return ""
 	}
-	if len(docs) == 0 || len(bytes.TrimSpace(data)) == 0 {
+	return m.pod.UID
+}
+
+// kind is what names are counted within.
+func (m manifest) kind() string {
+	switch m.object.(type) {
+	case *corev1.ConfigMap:
+		return "ConfigMap "
+	case *corev1.Secret:
+		return "Secret "
+	default:
+		return "Pod "
+	}
+}
+
+func (m manifest) name() string {
+	if m.pod == nil {
+		return m.object.GetNamespace() + "/" + m.object.GetName()
+	}
+	return m.pod.Namespace + "/" + m.pod.Name
+}
+
+// decodeFile returns what is in data, which is the content of file, in order. If
+// anything is wrong with any of it, it returns nothing but the problems.
+func decodeFile(file string, data []byte, of origin) ([]manifest, []Problem) {
+	if len(bytes.TrimSpace(data)) == 0 {
 		// A file that an editor has just truncated looks like this, so it is no
 		// reason to end the pods that were in it.
 		return nil, []Problem{{File: file, Err: errors.New("there is no manifest in the file")}}
 	}
-	if len(docs) > maxDocuments {
+	return decodeText(file, data, strings.ToLower(filepath.Ext(file)) == ".json", of)
+}
+
+// decodeAnswer is decodeFile for what a server has answered, which may be a PodList
+// too.
+func decodeAnswer(url string, data []byte, of origin) ([]manifest, []Problem) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, []Problem{{File: url, Err: errors.New("the answer is empty")}}
+	}
+	isJSON := kindOf(data) == "an object"
+	list := data
+	if !isJSON {
+		list, _ = yaml.YAMLToJSON(data) // what is wrong with it is found below
+	}
+	var head struct{ Kind string }
+	if json.Unmarshal(list, &head) != nil || head.Kind != "PodList" {
+		return decodeText(url, data, isJSON, of)
+	}
+	return decodeList(url, list, of)
+}
+
+// decodeList returns the pods of a PodList, whose items need not say that they are
+// pods.
+func decodeList(url string, data []byte, of origin) ([]manifest, []Problem) {
+	type podList struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+		Items           []json.RawMessage `json:"items"`
+	}
+	var list podList
+	err := error(nil)
+	if errs := checkFields(data, reflect.TypeFor[podList](), false); len(errs) > 0 {
+		err = fieldErrors(errs)
+	} else if _, err = checkKind(data, []string{"PodList"}); err == nil {
+		err = json.Unmarshal(data, &list)
+	}
+	if err != nil {
+		return nil, []Problem{{File: url, Err: err}}
+	}
+	var docs []document
+	for i, item := range list.Items {
+		docs = append(docs, document{number: i + 1, text: item})
+	}
+	of.kindless = true
+	return decodeAll(url, docs, checkJSON, of)
+}
+
+func decodeText(file string, data []byte, isJSON bool, of origin) ([]manifest, []Problem) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	docs, toJSON := []document{{number: 1, text: data}}, checkJSON
+	if !isJSON {
+		docs, toJSON = splitYAML(data), yamlToJSON
+	}
+	switch {
+	case len(docs) == 0:
+		return nil, []Problem{{File: file, Err: errors.New("there is no manifest in the file")}}
+	case len(docs) > maxDocuments:
 		return nil, []Problem{{File: file, Err: fmt.Errorf("%d documents in one file, at most %d are allowed", len(docs), maxDocuments)}}
 	}
-	var pods []manifest
+	return decodeAll(file, docs, toJSON, of)
+}
+
+// decodeAll returns what all documents are. If one is bad, it returns nothing but
+// what is wrong.
+func decodeAll(file string, docs []document, toJSON func([]byte) ([]byte, error), of origin) ([]manifest, []Problem) {
+	var manifests []manifest
 	var problems []Problem
 	for _, doc := range docs {
-		pod, err := decodePod(doc.text, toJSON, of)
+		m, err := decodeDocument(doc.text, toJSON, of)
+		if err != nil && len(problems) >= maxDocuments {
+			err = errors.New("there are more bad documents, and this one")
+			return nil, append(problems, Problem{File: file, Document: doc.number, Err: err})
+		}
 		if err != nil {
 			problems = append(problems, Problem{File: file, Document: doc.number, Err: err})
 			continue
 		}
-		pods = append(pods, manifest{file: file, document: doc.number, pod: pod})
+		m.file, m.document = file, doc.number
+		manifests = append(manifests, m)
 	}
 	if problems != nil {
 		return nil, problems
 	}
-	return pods, nil
+	return manifests, nil
 }
 
-// decodePod makes a pod of a document: strictly decoded, completed, checked, and
-// named for the node.
-func decodePod(text []byte, toJSON func([]byte) ([]byte, error), of origin) (*corev1.Pod, error) {
+// decodeDocument makes a pod or an object of a document: strictly decoded, completed, and
+// checked.
+func decodeDocument(text []byte, toJSON func([]byte) ([]byte, error), of origin) (manifest, error) {
 	data, err := toJSON(text)
 	if err != nil {
-		return nil, err
+		return manifest{}, err
 	}
-	if err := checkKind(data); err != nil {
-		return nil, err
+	kinds := []string{"Pod"}
+	if of.objects {
+		kinds = append(kinds, "ConfigMap", "Secret")
 	}
-	errs := checkFields(data, reflect.TypeFor[corev1.Pod]())
+	kind, err := checkKind(data, kinds)
+	if err != nil && (!of.kindless || !isKindless(data)) {
+		return manifest{}, err
+	}
+	var m manifest
+	switch kind {
+	case "ConfigMap":
+		m.object, err = decodeObject(data, new(corev1.ConfigMap))
+	case "Secret":
+		m.object, err = decodeObject(data, new(corev1.Secret))
+	default:
+		m.pod, err = decodePod(data, of)
+	}
+	return m, err
+}
+
+// decodePod makes a static pod of its JSON, named for the node.
+func decodePod(data []byte, of origin) (*corev1.Pod, error) {
+	errs := checkFields(data, reflect.TypeFor[corev1.Pod](), false)
 	pod := new(corev1.Pod)
 	if err := json.Unmarshal(data, pod); err != nil {
 		if len(errs) == 0 {
@@ -86,95 +192,75 @@ func decodePod(text []byte, toJSON func([]byte) ([]byte, error), of origin) (*co
 		}
 		return nil, fieldErrors(errs) // which say more than err
 	}
-	hash := contentHash(pod, of)
-	setDefaults(pod)
-	if errs = append(errs, validatePod(pod, of.node)...); len(errs) > 0 {
+	errs = append(errs, completePod(pod, of)...)
+	if len(errs) > 0 {
 		return nil, fieldErrors(errs)
 	}
-	setIdentity(pod, of.node, hash)
 	return pod, nil
 }
 
-// checkKind tells a pod from anything else, before its fields are looked at.
-func checkKind(data []byte) error {
+// completePod makes what was decoded a static pod, and returns what is wrong with it.
+func completePod(pod *corev1.Pod, of origin) field.ErrorList {
+	hash := contentHash(pod, of)
+	setDefaults(pod)
+	errs := validatePod(pod, of.node)
+	if len(errs) == 0 {
+		setIdentity(pod, of, hash)
+	}
+	return errs
+}
+
+// decodeObject decodes JSON into a ConfigMap or a Secret. Its errors name fields and
+// say nothing of what is in them.
+func decodeObject(data []byte, object metav1.Object) (metav1.Object, error) {
+	errs := checkFields(data, reflect.TypeOf(object).Elem(), true)
+	if err := json.Unmarshal(data, object); err != nil {
+		if len(errs) == 0 {
+			return nil, errors.New("cannot be decoded")
+		}
+		return nil, fieldErrors(errs)
+	}
+	if errs = append(errs, completeObject(object)...); len(errs) > 0 {
+		return nil, fieldErrors(errs)
+	}
+	return object, nil
+}
+
+// checkKind returns which of kinds a manifest is of, before its fields are looked at.
+func checkKind(data []byte, kinds []string) (kind string, err error) {
 	if kindOf(data) != "an object" {
-		return fmt.Errorf("not a Pod: want an object, have %s", kindOf(data))
+		return "", fmt.Errorf("not a %s: want an object, have %s", strings.Join(kinds, ", "), kindOf(data))
 	}
 	var head struct{ APIVersion, Kind any }
 	if err := json.Unmarshal(data, &head); err != nil {
-		return err
+		return "", err
 	}
 	var errs field.ErrorList
-	for _, f := range []struct {
-		name, want string
-		have       any
-	}{{"apiVersion", "v1", head.APIVersion}, {"kind", "Pod", head.Kind}} {
-		switch path := field.NewPath(f.name); f.have {
-		case f.want:
-		case nil, "":
-			errs = append(errs, field.Required(path, fmt.Sprintf("must be %q", f.want)))
+	oneOf := func(path *field.Path, have any, want []string) string {
+		text, _ := have.(string)
+		switch {
+		case slices.Contains(want, text):
+			return text
+		case have == nil || have == "":
+			errs = append(errs, field.Required(path, fmt.Sprintf("must be %q", want[0])))
 		default:
-			errs = append(errs, field.NotSupported(path, fmt.Sprint(f.have), []string{f.want}))
+			errs = append(errs, field.NotSupported(path, fmt.Sprint(have), want))
 		}
+		return ""
 	}
+	oneOf(field.NewPath("apiVersion"), head.APIVersion, []string{"v1"})
+	kind = oneOf(field.NewPath("kind"), head.Kind, kinds)
 	if len(errs) > 0 {
-		return fieldErrors(errs)
+		return "", fieldErrors(errs)
 	}
-	return nil
+	return kind, nil
 }
 
-// splitYAML returns the documents of a YAML stream that hold more than comments.
-func splitYAML(data []byte) (docs []document) {
-	var text []byte
-	empty, lines := true, 0
-	flush := func() {
-		if !empty {
-			docs = append(docs, document{number: len(docs) + 1, text: text})
-		}
-		text, empty = nil, true
+// isKindless says whether data is an object that does not say of what kind.
+func isKindless(data []byte) bool {
+	var head map[string]json.RawMessage
+	if kindOf(data) != "an object" || json.Unmarshal(data, &head) != nil {
+		return false
 	}
-	for line := range bytes.Lines(data) {
-		if isMarker(line, "---") || isMarker(line, "...") {
-			flush()
-			line = append([]byte("   "), line[3:]...) // a document may begin behind its marker
-		}
-		if rest := bytes.TrimSpace(line); len(rest) > 0 && rest[0] != '#' {
-			if empty {
-				text = bytes.Repeat([]byte("\n"), lines)
-			}
-			empty = false
-		}
-		if !empty {
-			text = append(text, line...)
-		}
-		lines++
-	}
-	flush()
-	return docs
-}
-
-// isMarker says whether line is a document marker. YAML allows none inside of any
-// scalar, so that lines are enough to go by.
-func isMarker(line []byte, marker string) bool {
-	rest, ok := bytes.CutPrefix(line, []byte(marker))
-	return ok && (len(rest) == 0 || strings.ContainsRune(" \t\r\n", rune(rest[0])))
-}
-
-// yamlToJSON refuses what is not YAML and keys that are given twice, which it names
-// by line.
-func yamlToJSON(text []byte) ([]byte, error) {
-	data, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return nil, fmt.Errorf("not valid YAML: %s", strings.Join(strings.Fields(err.Error()), " "))
-	}
-	return data, nil
-}
-
-// checkJSON refuses what is not one JSON value.
-func checkJSON(text []byte) ([]byte, error) {
-	var raw json.RawMessage
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, fmt.Errorf("not valid JSON: %w", err)
-	}
-	return raw, nil
+	return head["apiVersion"] == nil && head["kind"] == nil
 }

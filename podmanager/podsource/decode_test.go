@@ -25,7 +25,7 @@ func indent(by, text string) string {
 
 func decodeErr(t *testing.T, file, text string) string {
 	t.Helper()
-	manifests, problems := decodeFile(file, []byte(text), origin{node: "node1"})
+	manifests, problems := decodeFile(file, []byte(text), origin{source: SourceFile, node: "node1"})
 	require.Empty(t, manifests)
 	require.NotEmpty(t, problems)
 	return problems[0].Error()
@@ -72,7 +72,7 @@ func TestWhatIsNotAPod(t *testing.T) {
 
 func TestAllProblemsOfAManifestAreOneError(t *testing.T) {
 	t.Parallel()
-	_, problems := decodeFile("f.yaml", []byte(podWith("restartPolicy: Nope\nnope: 1", "ports: [{containerPort: 0}]")), origin{node: "n"})
+	_, problems := decodeFile("f.yaml", []byte(podWith("restartPolicy: Nope\nnope: 1", "ports: [{containerPort: 0}]")), origin{source: SourceFile, node: "n"})
 	require.Len(t, problems, 1)
 	bad, ok := errors.AsType[*field.Error](problems[0])
 	require.True(t, ok)
@@ -84,7 +84,7 @@ func TestAllProblemsOfAManifestAreOneError(t *testing.T) {
 
 func TestEveryBadDocumentOfAFileIsNamed(t *testing.T) {
 	t.Parallel()
-	manifests, problems := decodeFile("f.yaml", []byte("--- x\n---\n"+podWith("", "")+"---\n[]\n"), origin{node: "n"})
+	manifests, problems := decodeFile("f.yaml", []byte("--- x\n---\n"+podWith("", "")+"---\n[]\n"), origin{source: SourceFile, node: "n"})
 	require.Empty(t, manifests)
 	require.Len(t, problems, 2)
 	require.Equal(t, 1, problems[0].Document)
@@ -122,7 +122,7 @@ func TestManifestsThatAreRight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			manifests, problems := decodeFile("f.yaml", []byte(text), origin{node: "n"})
+			manifests, problems := decodeFile("f.yaml", []byte(text), origin{source: SourceFile, node: "n"})
 			require.Empty(t, problems)
 			require.Len(t, manifests, 1)
 			require.Equal(t, "a-n", manifests[0].pod.Name)

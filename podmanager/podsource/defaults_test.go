@@ -10,7 +10,7 @@ import (
 
 func decodeOne(t *testing.T, text string) *corev1.Pod {
 	t.Helper()
-	manifests, problems := decodeFile("f.yaml", []byte(text), origin{node: "node1"})
+	manifests, problems := decodeFile("f.yaml", []byte(text), origin{source: SourceFile, node: "node1"})
 	require.Empty(t, problems)
 	require.Len(t, manifests, 1)
 	return manifests[0].pod

@@ -9,69 +9,90 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
-// ErrRunning says that the Directory runs already.
+// ErrRunning says that the source runs already.
 var ErrRunning = loop.ErrRunning
 
 // Directory gives the pods whose manifests are in a folder. Make it with
 // [NewDirectory]; all methods are safe for concurrent use.
 type Directory struct {
-	cfg  DirectoryConfig
-	loop *loop.Loop
+	cfg    DirectoryConfig
+	loop   *loop.Loop
+	notify func() (*fsnotify.Watcher, error)
 
-	step       sync.Mutex // serialises passes, and is held during callbacks
-	files      map[string]*file
-	byUID      map[types.UID]*corev1.Pod
-	inFiles    []Problem // what is wrong with the files of the last pass that saw the folder
-	generation int       // of the set of pods; 0 until the folder has been read
-
-	mu       sync.Mutex // guards the rest, and is never held during callbacks
-	pods     []*corev1.Pod
-	problems []Problem
-}
-
-// Result is what a pass has found.
-type Result struct {
-	// Pods are all pods that should run, by file name and by place in the file. Both
-	// the pods and the slice are shared and must not be modified.
-	Pods []*corev1.Pod
-	// Problems are those that there are now, in the same order.
-	Problems []Problem
-	// FilesRead is how many files were opened: none if nothing has changed.
-	FilesRead int
+	step   sync.Mutex // serialises passes, and is held during callbacks
+	files  map[string]*file
+	answer answer
 }
 
 // NewDirectory returns a Directory that has read nothing yet. It starts nothing.
 func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
-	if err := cfg.Validate(); err != nil {
+	err := cfg.Validate()
+	if err == nil && cfg.Store != nil {
+		err = cfg.Store.claim()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("podsource: invalid config: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	return &Directory{cfg: cfg, loop: loop.New(cfg.Clock)}, nil
+	return &Directory{
+		cfg: cfg, loop: loop.New(cfg.Clock), notify: fsnotify.NewWatcher,
+		answer: answer{log: cfg.Logger, observer: cfg.Observer, store: cfg.Store},
+	}, nil
 }
 
-// Run loads at once and then every period, and tells the Handler of the pods, until
-// ctx is done; then it returns nil. Problems do not end it. A second Run beside the
-// first returns [ErrRunning].
+// Run loads at once, then whenever the folder has changed, and now and then besides,
+// and tells the Handler of the pods, until ctx is done; then it returns nil. Problems
+// do not end it. A second Run beside the first returns [ErrRunning].
+//
+// Where the folder can't be watched, say because the machine has no watches left, it
+// is polled, and tried again at each pass.
 func (d *Directory) Run(ctx context.Context) error {
 	told := 0
+	w := &watch{open: d.notify, path: d.cfg.Path, trigger: d.loop.Trigger, clock: d.cfg.Clock}
+	watched := watchState{d: d}
+	defer w.stop()
 	return d.loop.Run(ctx, func(ctx context.Context) time.Duration {
+		if !d.cfg.PollOnly {
+			watched.set(ctx, w.arm())
+		}
 		res, generation, err := d.load(ctx)
 		if err != nil && ctx.Err() != nil {
-			return d.cfg.Period
+			return d.cfg.period(watched.yes)
 		}
 		// Any other error is a Problem, and has been reported as one.
 		if generation != told {
 			d.cfg.Handler(ctx, res.Pods)
 			told = generation
 		}
-		return d.cfg.Period
+		return d.cfg.period(watched.yes)
 	})
+}
+
+// watchState is whether the folder is watched, as far as it has been told.
+type watchState struct {
+	d     *Directory
+	yes   bool
+	known bool
+}
+
+func (s *watchState) set(ctx context.Context, err error) {
+	yes := err == nil
+	if s.known && yes == s.yes {
+		return
+	}
+	switch log := s.d.cfg.Logger; {
+	case !yes:
+		log.WarnContext(ctx, "folder cannot be watched and is polled", "folder", s.d.cfg.Path, "err", err)
+	case s.known:
+		log.InfoContext(ctx, "folder is watched again", "folder", s.d.cfg.Path)
+	}
+	s.yes, s.known = yes, true
+	s.d.cfg.Observer.WatchChanged(err)
 }
 
 // Trigger asks Run for a pass soon. It never blocks.
@@ -79,16 +100,12 @@ func (d *Directory) Trigger() { d.loop.Trigger() }
 
 // Problems returns the problems that the last pass has found. The slice is the
 // caller's.
-func (d *Directory) Problems() []Problem {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.problems)
-}
+func (d *Directory) Problems() []Problem { return d.answer.result(0).Problems }
 
 // Load reads what has changed in the folder since the last pass, and returns all
-// pods and all problems. Bad manifests are problems and no error. The error says
-// that the folder could not be read, which is a problem as well, or that ctx was
-// done; the pods are then those from before.
+// pods, by file name and by place in the file, and all problems. Bad manifests are
+// problems and no error. The error says that the folder could not be read, which is a
+// problem as well, or that ctx was done; the pods are then those from before.
 //
 // It waits for a pass that is going on.
 func (d *Directory) Load(ctx context.Context) (Result, error) {
@@ -100,11 +117,9 @@ func (d *Directory) load(ctx context.Context) (res Result, generation int, err e
 	d.step.Lock()
 	defer d.step.Unlock()
 	read, err := d.pass(ctx)
-	d.mu.Lock()
-	res = Result{Pods: d.pods, Problems: slices.Clone(d.problems), FilesRead: read}
-	d.mu.Unlock()
+	res = d.answer.result(read)
 	d.cfg.Observer.Loaded(res, err)
-	return res, d.generation, err
+	return res, d.answer.generation, err
 }
 
 // pass is load without what it returns. A pass that is cut short changes nothing.
@@ -113,12 +128,12 @@ func (d *Directory) pass(ctx context.Context) (read int, err error) {
 	if err != nil {
 		// The disk may be away for a moment. Nobody has removed a manifest.
 		folder := Problem{File: d.cfg.Path, Err: fmt.Errorf("folder cannot be read: %w", withoutPath(err))}
-		d.publish(ctx, append([]Problem{folder}, d.inFiles...))
+		d.answer.publish(ctx, append([]Problem{folder}, d.answer.inFiles...))
 		return 0, folder
 	}
 	now := d.cfg.Clock.Now()
 	files := make(map[string]*file, len(names))
-	changed := d.generation == 0
+	changed := d.answer.generation == 0
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return read, err
@@ -134,44 +149,12 @@ func (d *Directory) pass(ctx context.Context) (read int, err error) {
 	}
 	if changed || len(files) != len(d.files) {
 		d.files = files
-		d.resolve(now)
+		sorted := make([]*file, 0, len(files))
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			sorted = append(sorted, files[name])
+		}
+		d.answer.resolve(sorted, now)
 	}
-	d.publish(ctx, d.inFiles)
+	d.answer.publish(ctx, d.answer.inFiles)
 	return read, nil
-}
-
-// resolve works out from the files which pods there are.
-func (d *Directory) resolve(now time.Time) {
-	var files []*file
-	for _, name := range slices.Sorted(maps.Keys(d.files)) {
-		files = append(files, d.files[name])
-	}
-	manifests, problems := choose(files)
-	pods, byUID := settle(manifests, d.byUID, now)
-	d.inFiles = problems
-	if d.generation > 0 && maps.Equal(byUID, d.byUID) {
-		return // the same pods, perhaps from other files
-	}
-	d.byUID = byUID
-	d.generation++
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pods = slices.Clip(pods)
-}
-
-// publish makes problems those that there are, and tells of the difference.
-func (d *Directory) publish(ctx context.Context, problems []Problem) {
-	d.mu.Lock()
-	added, gone := compareProblems(d.problems, problems)
-	d.problems = problems
-	d.mu.Unlock()
-	for _, p := range added {
-		d.cfg.Logger.WarnContext(ctx, "manifest problem", "file", p.File, "document", p.Document, "err", p.Err)
-	}
-	for _, p := range gone {
-		d.cfg.Logger.InfoContext(ctx, "manifest problem is gone", "file", p.File, "document", p.Document)
-	}
-	if len(added)+len(gone) > 0 {
-		d.cfg.Observer.ProblemsChanged(added, gone)
-	}
 }

@@ -6,6 +6,9 @@ import (
 	"os"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
@@ -56,4 +59,70 @@ spec:
 	// Output:
 	// run default/web-node1 restart Always
 	// typo.yaml spec.containers[0].imgae: Forbidden: unknown field; spec.containers[0].image: Required value; spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive
+}
+
+// Two sources, of which one has not answered yet when the other takes its pod back.
+func ExampleMerge() {
+	m, err := podsource.NewMerge(podsource.MergeConfig{
+		Sources: []string{podsource.SourceFile, podsource.SourceHTTP},
+		Handler: func(_ context.Context, c podsource.Change) {
+			for _, op := range c.Ops {
+				fmt.Println(op.Type, op.Pod.Name)
+			}
+			fmt.Println("pods:", len(c.Pods), "waiting for:", c.Unanswered)
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"}}
+	dns := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "dns", UID: "2"}}
+
+	// Each would be the Handler of a Directory and of an HTTP.
+	file, http := m.Source(podsource.SourceFile), m.Source(podsource.SourceHTTP)
+	file(context.Background(), []*corev1.Pod{web})
+	file(context.Background(), nil)
+	http(context.Background(), []*corev1.Pod{dns})
+	// Output:
+	// ADD web
+	// pods: 1 waiting for: [http]
+	// REMOVE web
+	// pods: 0 waiting for: [http]
+	// ADD dns
+	// pods: 1 waiting for: []
+}
+
+// ConfigMaps and Secrets in the folder, for whoever fills volumes and environments.
+func ExampleStore() {
+	dir, err := os.MkdirTemp("", "manifests")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {mode: fast}\n"
+	if err := os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(text), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+	store := podsource.NewStore()
+	source, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: dir, NodeName: "node1", Store: store})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = store.GetConfigMap("default", "web")
+	fmt.Println("before:", err)
+	if _, err := source.Load(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	web, err := store.GetConfigMap("default", "web")
+	fmt.Println("after:", web.Data["mode"], err)
+	_, err = store.GetSecret("default", "web")
+	fmt.Println(err)
+	// Output:
+	// before: the source has not been read yet
+	// after: fast <nil>
+	// secrets "default/web" not found
 }

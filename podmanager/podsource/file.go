@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -174,31 +175,44 @@ func withoutPath(err error) error {
 	return err
 }
 
-// choose returns the manifests of all files and what is wrong with the files. Of two
-// manifests for one pod the first one counts, and the other is a problem.
-func choose(files []*file) (manifests []manifest, problems []Problem) {
+// chosen is what all files together give.
+type chosen struct {
+	pods     []manifest
+	objects  []metav1.Object
+	problems []Problem
+}
+
+// choose returns what the files give, and what is wrong with them. Of two manifests
+// for one pod or one object the first one counts, and the other is a problem.
+func choose(files []*file) (c chosen) {
 	names := make(map[string]manifest)
 	uids := make(map[types.UID]manifest)
 	for _, f := range files {
-		problems = append(problems, f.problems...)
+		c.problems = append(c.problems, f.problems...)
 		for _, m := range f.manifests {
-			name := m.pod.Namespace + "/" + m.pod.Name
+			name := m.name()
 			var errs fieldErrors
-			if first, taken := names[name]; taken {
+			if first, taken := names[m.kind()+name]; taken {
 				errs = append(errs, duplicate(field.NewPath("metadata", "name"), name, first))
 			}
-			if first, taken := uids[m.pod.UID]; taken && m.ownUID() {
-				errs = append(errs, duplicate(field.NewPath("metadata", "uid"), string(m.pod.UID), first))
+			if first, taken := uids[m.uid()]; taken && m.ownUID() {
+				errs = append(errs, duplicate(field.NewPath("metadata", "uid"), string(m.uid()), first))
 			}
 			if errs != nil {
-				problems = append(problems, Problem{File: m.file, Document: m.document, Err: errs})
+				c.problems = append(c.problems, Problem{File: m.file, Document: m.document, Err: errs})
 				continue
 			}
-			names[name], uids[m.pod.UID] = m, m
-			manifests = append(manifests, m)
+			names[m.kind()+name] = m
+			if m.pod == nil {
+				c.objects = append(c.objects, m.object)
+				continue
+			}
+			uids[m.pod.UID] = m
+			c.pods = append(c.pods, m)
 		}
 	}
-	return manifests, slices.Clip(problems)
+	c.problems = slices.Clip(c.problems)
+	return c
 }
 
 func duplicate(at *field.Path, value string, first manifest) *field.Error {

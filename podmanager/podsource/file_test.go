@@ -27,7 +27,7 @@ func TestNamesOfManifests(t *testing.T) {
 func TestAFileThatVanishesWhileItIsLookedAtIsGone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.yaml")
-	f, opened := look(path, nil, origin{node: "n"}, time.Time{})
+	f, opened := look(path, nil, origin{source: SourceFile, node: "n"}, time.Time{})
 	require.Nil(t, f)
 	require.False(t, opened)
 	_, _, err := read(path)
@@ -56,11 +56,11 @@ func TestAFileUnderARegularFileIsAProblemOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	path := filepath.Join(file, "b.yaml")
-	first, _ := look(path, nil, origin{node: "n"}, time.Time{})
+	first, _ := look(path, nil, origin{source: SourceFile, node: "n"}, time.Time{})
 	require.Len(t, first.problems, 1)
 	require.Equal(t, path, first.problems[0].File)
 	require.NotContains(t, first.problems[0].Err.Error(), path, "the path is said once")
-	again, _ := look(path, first, origin{node: "n"}, time.Time{})
+	again, _ := look(path, first, origin{source: SourceFile, node: "n"}, time.Time{})
 	require.Same(t, first, again)
 }
 
@@ -69,17 +69,17 @@ func TestAFileThatIsRefusedIsReadAnewAfterwards(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.yaml")
 	good := []byte(podWith("", ""))
 	require.NoError(t, os.WriteFile(path, good, 0o600))
-	first, _ := look(path, nil, origin{node: "n"}, time.Time{})
+	first, _ := look(path, nil, origin{source: SourceFile, node: "n"}, time.Time{})
 	require.Len(t, first.manifests, 1)
 
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("#", MaxManifestBytes+1)), 0o600))
-	refused, opened := look(path, first, origin{node: "n"}, time.Time{})
+	refused, opened := look(path, first, origin{source: SourceFile, node: "n"}, time.Time{})
 	require.False(t, opened)
 	require.Len(t, refused.problems, 1)
 	require.Equal(t, first.manifests, refused.manifests)
 
 	require.NoError(t, os.WriteFile(path, good, 0o600))
-	after, opened := look(path, refused, origin{node: "n"}, time.Time{})
+	after, opened := look(path, refused, origin{source: SourceFile, node: "n"}, time.Time{})
 	require.True(t, opened)
 	require.Empty(t, after.problems)
 	require.Equal(t, first.manifests, after.manifests)

@@ -18,6 +18,8 @@ func FuzzDecodeFile(f *testing.F) {
 		"? a\n: b\n", "1: 2\n", "a: 2001-01-01\n", "a: !!binary aGk=\n", "a: .inf\n", "a: [b, {c: d}]\n...\n%YAML 1.1\n---\n",
 		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
 		`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"a":1,"a":2}]}}`,
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: b}\nbinaryData: {c: aGk=}",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {c: aGk=}\nstringData: {a: b}",
 	} {
 		f.Add(true, []byte(text))
 		f.Add(false, []byte(text))
@@ -27,7 +29,7 @@ func FuzzDecodeFile(f *testing.F) {
 		if isJSON {
 			file = "f.json"
 		}
-		manifests, problems := decodeFile(file, data, origin{node: "Node1"})
+		manifests, problems := decodeFile(file, data, origin{source: SourceFile, node: "Node1", objects: true})
 		require.NotEqual(t, len(manifests) == 0, len(problems) == 0, "pods or problems, and never both")
 		for _, p := range problems {
 			require.Error(t, p.Err)
@@ -35,12 +37,58 @@ func FuzzDecodeFile(f *testing.F) {
 		}
 		for i, m := range manifests {
 			require.Equal(t, i+1, m.document)
+			if m.pod == nil {
+				require.NotEmpty(t, m.object.GetName())
+				require.NotEmpty(t, m.object.GetNamespace())
+				continue
+			}
 			require.True(t, strings.HasSuffix(m.pod.Name, "-node1"))
 			require.NotEmpty(t, m.pod.UID)
 			require.NotEmpty(t, m.pod.Namespace)
 			require.NotEmpty(t, m.pod.Spec.Containers)
 		}
-		again, _ := decodeFile(file, data, origin{node: "Node1"})
+		again, _ := decodeFile(file, data, origin{source: SourceFile, node: "Node1", objects: true})
 		require.Equal(t, manifests, again)
+	})
+}
+
+func FuzzDecodeAnswer(f *testing.F) {
+	pod := `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
+	for _, text := range []string{
+		"", "{", "[]", "~", "a: b", podWith("", ""), podWith("", "") + "---\n" + podWith("", ""), "kind: PodList",
+		`{"apiVersion":"v1","kind":"PodList","items":[` + pod + `]}`,
+		`{"apiVersion":"v1","kind":"PodList","items":[` + pod + `,null,{}]}`,
+		"apiVersion: v1\nkind: PodList\nitems: []\n", `{"kind":"PodList","items":{}}`, `{"kind":"PodList","kind":"Pod"}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		manifests, problems := decodeAnswer("u", data, origin{source: SourceHTTP, node: "n"})
+		if len(manifests) > 0 {
+			require.Empty(t, problems, "pods or problems, and never both")
+		}
+		for _, m := range manifests {
+			require.NotNil(t, m.pod)
+			require.NotEmpty(t, m.pod.UID)
+			require.NotEmpty(t, m.pod.Spec.Containers)
+		}
+	})
+}
+
+// Whatever follows a secret in its file, no problem quotes it.
+func FuzzSecretsAreNotTold(f *testing.F) {
+	for _, rest := range []string{
+		"", "\n", ": x", "\n\tb", "\n---\n", "\nkind: Pod", "\n  k: again", "]", "\ntype: 5", "\n data: {a: b}", "\"", " *x", "\ndata: {k: '%'}",
+	} {
+		f.Add(rest)
+	}
+	f.Fuzz(func(t *testing.T, rest string) {
+		for _, before := range []string{"", "*", "!!int ", "\"", "[", "{a: ", "&"} {
+			text := "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData:\n  k: " + before + "hunter2" + rest
+			_, problems := decodeFile("f.yaml", []byte(text), origin{node: "n", objects: true})
+			for _, p := range problems {
+				require.NotContains(t, p.Error(), "hunter2", text)
+			}
+		}
 	})
 }

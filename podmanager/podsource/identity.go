@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The annotations that a source sets are the kubelet's. [Directory] overwrites what
-// a manifest says there.
+// The annotations that a source sets are the kubelet's. Sources overwrite what a
+// manifest says there.
 const (
 	// SourceAnnotation says where the pod came from.
 	SourceAnnotation = "kubernetes.io/config.source"
@@ -25,12 +25,18 @@ const (
 	SeenAnnotation = "kubernetes.io/config.seen"
 	// SourceFile is the value of SourceAnnotation for pods of a [Directory].
 	SourceFile = "file"
+	// SourceHTTP is the value of SourceAnnotation for pods of an [HTTP].
+	SourceHTTP = "http"
+	// SourceStatic is the value of SourceAnnotation for pods of a [Static].
+	SourceStatic = "static"
 )
 
-// origin is what pods get from the folder that they come from.
-type origin struct{ node, owner string }
-
-func (c DirectoryConfig) origin() origin { return origin{node: c.NodeName, owner: c.Owner} }
+// origin is what pods get from the source that they come from.
+type origin struct {
+	source, node, owner string
+	objects             bool // ConfigMaps and Secrets are taken too
+	kindless            bool // what says of no kind is a pod
+}
 
 // contentHash returns 32 hexadecimal digits that depend on what a manifest says and
 // on the origin, and not on how it is written or on the file's name. It is of the pod
@@ -41,7 +47,7 @@ func contentHash(pod *corev1.Pod, of origin) string {
 		Owner        string `json:",omitempty"`
 		Metadata     metav1.ObjectMeta
 		Spec         corev1.PodSpec
-	}{SourceFile, strings.ToLower(of.node), of.owner, pod.ObjectMeta, pod.Spec})
+	}{of.source, strings.ToLower(of.node), of.owner, pod.ObjectMeta, pod.Spec})
 	if err != nil {
 		// What was decoded from JSON marshals; otherwise the pod never looks changed.
 		data = []byte(pod.Namespace + "/" + pod.Name)
@@ -51,16 +57,16 @@ func contentHash(pod *corev1.Pod, of origin) string {
 }
 
 // setIdentity makes the pod a static pod of the node, as the kubelet does.
-func setIdentity(pod *corev1.Pod, nodeName, hash string) {
-	pod.Name = staticName(pod.Name, nodeName)
-	pod.Spec.NodeName = nodeName
+func setIdentity(pod *corev1.Pod, of origin, hash string) {
+	pod.Name = staticName(pod.Name, of.node)
+	pod.Spec.NodeName = of.node
 	if pod.UID == "" {
 		pod.UID = types.UID(hash)
 	}
 	if pod.Annotations == nil {
 		pod.Annotations = make(map[string]string)
 	}
-	pod.Annotations[SourceAnnotation] = SourceFile
+	pod.Annotations[SourceAnnotation] = of.source
 	pod.Annotations[HashAnnotation] = hash
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
 

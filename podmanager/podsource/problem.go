@@ -10,10 +10,12 @@ import (
 // Problem is something that keeps a source from giving all its pods. It is an
 // error.
 type Problem struct {
-	// File is the path of the file, or of the folder itself.
+	// File is the path of the file, or of the folder itself; the URL of an [HTTP];
+	// the name of a source of a [Merge].
 	File string
 	// Document is the place of the document in the file, counted from 1 and
-	// without empty ones. It is 0 if the problem is about the whole file.
+	// without empty ones, or the place in a list. It is 0 if the problem is about
+	// the whole.
 	Document int
 	// Err says what is wrong. If it is about the content of a manifest, it names
 	// every bad field by its path and holds a [field.Error] for each.

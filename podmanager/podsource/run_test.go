@@ -25,7 +25,7 @@ func TestRunTellsTheFirstSetAndThenChanges(t *testing.T) {
 		var told []string
 		var passes, added, gone int
 		d, err := podsource.NewDirectory(podsource.DirectoryConfig{
-			Path: path, NodeName: "n",
+			Path: path, NodeName: "n", PollOnly: true,
 			Handler: func(_ context.Context, pods []*corev1.Pod) {
 				mu.Lock()
 				defer mu.Unlock()

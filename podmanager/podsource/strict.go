@@ -3,6 +3,7 @@ package podsource
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"reflect"
 	"strconv"
@@ -16,15 +17,17 @@ import (
 // wrong type, with its path.
 //
 // Decoders stop at the first wrong type and name it by the Go type or, where a type
-// decodes itself as quantities do, by nothing at all.
-func checkFields(data []byte, t reflect.Type) field.ErrorList {
-	c := checker{fields: make(map[reflect.Type]map[string]reflect.Type)}
+// decodes itself as quantities do, by nothing at all. If the value is secret, so is
+// every part of it.
+func checkFields(data []byte, t reflect.Type, secret bool) field.ErrorList {
+	c := checker{fields: make(map[reflect.Type]map[string]reflect.Type), secret: secret}
 	c.value(nil, data, t)
 	return c.errs
 }
 
 type checker struct {
 	errs   field.ErrorList
+	secret bool
 	fields map[reflect.Type]map[string]reflect.Type // of the structs met so far
 }
 
@@ -34,7 +37,10 @@ func (c *checker) value(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		if err := json.Unmarshal(raw, reflect.New(t).Interface()); err != nil {
-			c.errs = append(c.errs, field.TypeInvalid(path, shown(raw), err.Error()))
+			if c.secret {
+				err = errors.New("cannot be decoded") // which quotes nothing
+			}
+			c.errs = append(c.errs, field.TypeInvalid(path, c.shown(raw), err.Error()))
 		}
 		return
 	}
@@ -46,6 +52,10 @@ func (c *checker) value(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	case reflect.Map:
 		c.object(path, raw, nil, t.Elem())
 	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			c.bytes(path, raw)
+			return
+		}
 		c.list(path, raw, t)
 	default:
 		if json.Unmarshal(raw, reflect.New(t).Interface()) != nil {
@@ -99,8 +109,19 @@ func (c *checker) list(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	}
 }
 
+// bytes checks what JSON holds as base64.
+func (c *checker) bytes(path *field.Path, raw json.RawMessage) {
+	var data []byte
+	switch {
+	case kindOf(raw) != "a string":
+		c.wrong(path, raw, "a string")
+	case json.Unmarshal(raw, &data) != nil:
+		c.errs = append(c.errs, field.Invalid(path, c.shown(raw), "must be base64"))
+	}
+}
+
 func (c *checker) wrong(path *field.Path, raw json.RawMessage, want string) {
-	c.errs = append(c.errs, field.TypeInvalid(path, shown(raw), "want "+want+", have "+kindOf(raw)))
+	c.errs = append(c.errs, field.TypeInvalid(path, c.shown(raw), "want "+want+", have "+kindOf(raw)))
 }
 
 // fieldsOf returns a struct's fields by their JSON names, those of embedded structs
@@ -158,9 +179,15 @@ func kindOf(raw []byte) string {
 	}
 }
 
-// shown is a value in an error: itself while it is short.
-func shown(raw json.RawMessage) any {
+// hidden stands in errors for what they must not tell.
+const hidden = "(hidden)"
+
+// shown is a value in an error: itself while it is short and no secret.
+func (c *checker) shown(raw json.RawMessage) any {
 	const most = 60
+	if c.secret {
+		return hidden
+	}
 	if raw = bytes.TrimSpace(raw); len(raw) <= most {
 		return raw
 	}

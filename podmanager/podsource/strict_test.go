@@ -48,7 +48,7 @@ func TestCheckFields(t *testing.T) {
 		},
 	} {
 		var got []string
-		for _, err := range checkFields([]byte(text), reflect.TypeFor[sample]()) {
+		for _, err := range checkFields([]byte(text), reflect.TypeFor[sample](), false) {
 			got = append(got, err.Error())
 		}
 		require.Equal(t, want, got, text)
@@ -57,8 +57,9 @@ func TestCheckFields(t *testing.T) {
 
 func TestAValueInAnErrorIsShort(t *testing.T) {
 	t.Parallel()
-	require.JSONEq(t, `{"a":1}`, fmt.Sprintf("%s", shown(json.RawMessage(` {"a":1} `))))
-	long, ok := shown(json.RawMessage(`"` + strings.Repeat("ä", 100) + `"`)).(string)
+	c := new(checker)
+	require.JSONEq(t, `{"a":1}`, fmt.Sprintf("%s", c.shown(json.RawMessage(` {"a":1} `))))
+	long, ok := c.shown(json.RawMessage(`"` + strings.Repeat("ä", 100) + `"`)).(string)
 	require.True(t, ok)
 	require.Less(t, len(long), 70)
 	require.True(t, strings.HasSuffix(long, "ä…"), "cut between characters")

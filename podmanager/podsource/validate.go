@@ -87,9 +87,7 @@ func (v *validator) metadata(pod *corev1.Pod, nodeName string) {
 		v.invalid(at.Child("uid"), string(pod.UID), checkUID(string(pod.UID))...)
 	}
 	v.add(metav1validation.ValidateLabels(pod.Labels, at.Child("labels"))...)
-	for _, key := range sortedKeys(pod.Annotations) {
-		v.invalid(at.Child("annotations"), key, validation.IsQualifiedName(strings.ToLower(key))...)
-	}
+	v.annotations(at.Child("annotations"), pod.Annotations)
 	if _, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
 		v.add(field.Forbidden(at.Child("annotations").Key(corev1.MirrorPodAnnotationKey), "marks what is not a pod of its own"))
 	}

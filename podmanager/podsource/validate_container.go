@@ -2,6 +2,7 @@ package podsource
 
 import (
 	"math"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,8 @@ func (v *validator) container(at *field.Path, c *corev1.Container, stays bool) {
 		v.add(field.Required(at.Child("image"), ""))
 	case strings.TrimSpace(c.Image) != c.Image:
 		v.invalid(at.Child("image"), c.Image, "must not begin or end with a space")
+	default:
+		v.invalid(at.Child("image"), c.Image, checkImage(c.Image)...)
 	}
 	oneOf(v, at.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	oneOf(v, at.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
@@ -143,12 +146,44 @@ func (v *validator) env(at *field.Path, c *corev1.Container) {
 		if e.ValueFrom != nil && e.Value != "" {
 			v.add(field.Forbidden(at.Child("valueFrom"), "may not be given together with value"))
 		}
+		if e.ValueFrom != nil {
+			v.valueFrom(at.Child("valueFrom"), e.ValueFrom)
+		}
 	}
 	for i, from := range c.EnvFrom {
 		if (from.ConfigMapRef == nil) == (from.SecretRef == nil) {
 			v.add(field.Forbidden(at.Child("envFrom").Index(i), "needs one of configMapRef and secretRef"))
 		}
 	}
+}
+
+func (v *validator) valueFrom(at *field.Path, from *corev1.EnvVarSource) {
+	sources := 0
+	for _, source := range reflect.ValueOf(*from).Fields() {
+		if !source.IsNil() {
+			sources++
+		}
+	}
+	if sources != 1 {
+		v.add(field.Forbidden(at, "needs exactly one source"))
+	}
+	if r := from.ConfigMapKeyRef; r != nil {
+		v.keyRef(at.Child("configMapKeyRef"), r.Name, r.Key)
+	}
+	if r := from.SecretKeyRef; r != nil {
+		v.keyRef(at.Child("secretKeyRef"), r.Name, r.Key)
+	}
+	if r := from.FieldRef; r != nil && r.FieldPath == "" {
+		v.add(field.Required(at.Child("fieldRef", "fieldPath"), ""))
+	}
+	if r := from.ResourceFieldRef; r != nil && r.Resource == "" {
+		v.add(field.Required(at.Child("resourceFieldRef", "resource"), ""))
+	}
+}
+
+func (v *validator) keyRef(at *field.Path, name, key string) {
+	v.named(at.Child("name"), name, validation.IsDNS1123Subdomain)
+	v.named(at.Child("key"), key, validation.IsConfigMapKey)
 }
 
 func (v *validator) resources(at *field.Path, r *corev1.ResourceRequirements) {

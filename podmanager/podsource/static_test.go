@@ -1,0 +1,58 @@
+package podsource_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+)
+
+func TestPodsOfAProgramAreLikeManifests(t *testing.T) {
+	t.Parallel()
+	var told []string
+	s, err := podsource.NewStatic(podsource.StaticConfig{
+		NodeName: "Node1", Clock: testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		Handler: func(_ context.Context, pods []*corev1.Pod) { told = append(told, images(pods)) },
+	})
+	require.NoError(t, err)
+	require.Empty(t, told)
+	require.NoError(t, s.Set(t.Context(), nil))
+	require.Equal(t, []string{""}, told, "no pods is an answer")
+
+	given := podOf("a", "", "i:1")
+	before := given.DeepCopy()
+	require.NoError(t, s.Set(t.Context(), []*corev1.Pod{given}))
+	require.Equal(t, before, given, "it is copied")
+	pod := s.Pods()[0]
+	require.Equal(t, "a-node1", pod.Name)
+	require.Equal(t, corev1.PullIfNotPresent, pod.Spec.Containers[0].ImagePullPolicy)
+	require.Regexp(t, "^[0-9a-f]{32}$", pod.UID)
+	require.Equal(t, map[string]string{
+		podsource.SourceAnnotation: podsource.SourceStatic,
+		podsource.HashAnnotation:   string(pod.UID),
+		podsource.SeenAnnotation:   "2026-01-02T03:04:05Z",
+	}, pod.Annotations)
+	require.NoError(t, s.Set(t.Context(), []*corev1.Pod{given}))
+	require.Same(t, pod, s.Pods()[0])
+	require.Equal(t, []string{"", "a-node1 i:1"}, told)
+}
+
+func TestASetIsTakenWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	s, err := podsource.NewStatic(podsource.StaticConfig{NodeName: "n"})
+	require.NoError(t, err)
+	require.NoError(t, s.Set(t.Context(), []*corev1.Pod{podOf("a", "", "i:1")}))
+	err = s.Set(t.Context(), []*corev1.Pod{podOf("b", "", "i:1"), podOf("b", "", "i:2"), podOf("", "", ""), nil})
+	require.EqualError(t, err, `static: document 3: metadata.name: Required value; spec.containers[0].image: Required value
+static: document 4: there is no pod
+static: document 2: metadata.name: Duplicate value: "default/b-n": static, document 1, comes first`)
+	require.Equal(t, "a-n i:1", images(s.Pods()))
+
+	_, err = podsource.NewStatic(podsource.StaticConfig{})
+	require.ErrorContains(t, err, "field NodeName is required")
+}

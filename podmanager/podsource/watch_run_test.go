@@ -1,0 +1,332 @@
+package podsource_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+)
+
+// watched is a Directory that runs, and polls so seldom that what it tells of it was
+// told of itself.
+type watched struct {
+	t       *testing.T
+	path    string
+	told    chan string // each set of pods, as "name image, name image"
+	watches chan error
+	passes  atomic.Int32
+	log     *syncBuffer
+}
+
+// syncBuffer is a buffer for concurrent use.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func newWatched(t *testing.T, path string) *watched {
+	t.Helper()
+	w := &watched{t: t, path: path, told: make(chan string, 100), watches: make(chan error, 100), log: &syncBuffer{}}
+	d, err := podsource.NewDirectory(podsource.DirectoryConfig{
+		Path: path, NodeName: "n", Period: time.Hour,
+		Logger: slog.New(slog.NewTextHandler(w.log, nil)),
+		Handler: func(_ context.Context, pods []*corev1.Pod) {
+			var list []string
+			for _, pod := range pods {
+				list = append(list, pod.Name+" "+pod.Spec.Containers[0].Image)
+			}
+			w.told <- strings.Join(list, ", ")
+		},
+		Observer: podsource.Observer{
+			Loaded:       func(podsource.Result, error) { w.passes.Add(1) },
+			WatchChanged: func(err error) { w.watches <- err },
+		},
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return w
+}
+
+func (w *watched) file(name string) string { return filepath.Join(w.path, name) }
+
+func (w *watched) write(name, text string) {
+	w.t.Helper()
+	require.NoError(w.t, os.WriteFile(w.file(name), []byte(text), 0o600))
+}
+
+func (w *watched) rename(from, to string) {
+	w.t.Helper()
+	require.NoError(w.t, os.Rename(w.file(from), w.file(to)))
+}
+
+// next returns what was told, and how long that took.
+func (w *watched) next() (told string, took time.Duration) {
+	w.t.Helper()
+	begin := time.Now()
+	select {
+	case told = <-w.told:
+		return told, time.Since(begin)
+	case <-time.After(10 * time.Second):
+		require.FailNow(w.t, "nobody was told", w.log.String())
+		return "", 0
+	}
+}
+
+func (w *watched) requireNext(want string) {
+	w.t.Helper()
+	told, took := w.next()
+	require.Equal(w.t, want, told)
+	if took > 100*time.Millisecond { // the aim, missed on a machine that is busy
+		w.t.Logf("told after %v", took)
+	}
+}
+
+// requireQuiet wants nobody to be told for a while.
+func (w *watched) requireQuiet() {
+	w.t.Helper()
+	select {
+	case told := <-w.told:
+		require.FailNow(w.t, "told of nothing new", told)
+	case <-time.After(300 * time.Millisecond):
+	}
+}
+
+func (w *watched) requireWatch() error {
+	w.t.Helper()
+	select {
+	case err := <-w.watches:
+		return err
+	case <-time.After(10 * time.Second):
+		require.FailNow(w.t, "no word of the watch")
+		return nil
+	}
+}
+
+func TestEditsAreSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, t.TempDir())
+	w.requireNext("")
+	require.NoError(t, w.requireWatch())
+	w.write("a.yaml", yamlOf("a", "i:1"))
+	w.requireNext("a-n i:1")
+	w.write("a.yaml", yamlOf("a", "i:2"))
+	w.requireNext("a-n i:2")
+
+	w.write(".b.tmp", yamlOf("b", "i:1"))
+	w.rename(".b.tmp", "b.yaml")
+	w.requireNext("a-n i:2, b-n i:1")
+	w.write(".b.tmp", yamlOf("b", "i:2"))
+	w.rename(".b.tmp", "b.yaml")
+	w.requireNext("a-n i:2, b-n i:2")
+
+	require.NoError(t, os.Remove(w.file("a.yaml")))
+	w.requireNext("b-n i:2")
+	require.NoError(t, os.Remove(w.file("b.yaml")))
+	require.NoError(t, os.Mkdir(w.file("b.yaml"), 0o700))
+	w.requireNext("")
+}
+
+// An editor moves the file away, writes another one and removes the old one. Nobody is
+// told that the file was gone, nor that it was empty.
+func TestASaveByAnEditorIsOneChange(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, t.TempDir())
+	w.requireNext("")
+	w.write("a.yaml", yamlOf("a", "i:0"))
+	w.requireNext("a-n i:0")
+	for i := range 5 {
+		w.write(".a.yaml.swp", "swap")
+		w.write("4913", "")
+		require.NoError(t, os.Remove(w.file("4913")))
+		w.rename("a.yaml", "a.yaml~")
+		w.write("a.yaml", "")
+		w.write("a.yaml", yamlOf("a", fmt.Sprintf("i:%d", i+1)))
+		require.NoError(t, os.Remove(w.file("a.yaml~")))
+		require.NoError(t, os.Remove(w.file(".a.yaml.swp")))
+		w.requireNext(fmt.Sprintf("a-n i:%d", i+1))
+	}
+	w.requireQuiet()
+}
+
+func TestManyFilesAtOnceAreFewPasses(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, t.TempDir())
+	w.requireNext("")
+	before := w.passes.Load()
+	for i := range 200 {
+		w.write(fmt.Sprintf("f%d.yaml", i), yamlOf(fmt.Sprintf("p%d", i), "i:1"))
+	}
+	told := ""
+	for strings.Count(told, "i:1") < 200 {
+		told, _ = w.next()
+	}
+	require.Less(t, w.passes.Load()-before, int32(100))
+}
+
+func TestAtRestThereAreNoPasses(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, t.TempDir())
+	w.write("a.yaml", yamlOf("a", "i:1"))
+	for told := ""; told == ""; {
+		told, _ = w.next()
+	}
+	w.requireQuiet()
+	before := w.passes.Load()
+	// What is no manifest concerns nobody, and neither does reading one.
+	w.write(".swap", "x")
+	w.write("notes.md", "x")
+	require.NoError(t, os.WriteFile(filepath.Dir(w.path)+"/beside.yaml", []byte("x"), 0o600))
+	_, err := os.ReadFile(w.file("a.yaml"))
+	require.NoError(t, err)
+	w.requireQuiet()
+	require.Equal(t, before, w.passes.Load())
+}
+
+func TestAFolderThatIsRemovedAndMadeAgain(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "manifests")
+	require.NoError(t, os.Mkdir(path, 0o700))
+	w := newWatched(t, path)
+	w.requireNext("")
+	for i := range 5 { // the file system may give the new one the number of the old one
+		w.write("a.yaml", yamlOf("a", fmt.Sprintf("i:%d", i)))
+		w.requireNext(fmt.Sprintf("a-n i:%d", i))
+		require.NoError(t, os.RemoveAll(path))
+		if i%2 == 0 {
+			w.waitFolderGone()
+		}
+		require.NoError(t, os.Mkdir(path, 0o700))
+		w.write("a.yaml", yamlOf("a", fmt.Sprintf("i:%d", i)))
+		w.write("b.yaml", yamlOf("b", fmt.Sprintf("i:%d", i)))
+		for told := ""; told != fmt.Sprintf("a-n i:%d, b-n i:%d", i, i); {
+			told, _ = w.next()
+		}
+		require.NoError(t, os.Remove(w.file("b.yaml")))
+		w.requireNext(fmt.Sprintf("a-n i:%d", i))
+	}
+}
+
+// waitFolderGone waits until the Directory has noticed, so that what follows is
+// another case than a folder that is replaced behind its back.
+func (w *watched) waitFolderGone() {
+	w.t.Helper()
+	const words = "folder cannot be read"
+	have := strings.Count(w.log.String(), words)
+	for range 200 {
+		if strings.Count(w.log.String(), words) > have {
+			return
+		}
+		select {
+		case told := <-w.told: // before the folder its files were removed
+			require.Empty(w.t, told)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	require.FailNow(w.t, "the folder is gone and nobody has noticed", w.log.String())
+}
+
+func TestAFolderThatIsReplacedByAnother(t *testing.T) {
+	t.Parallel()
+	above := t.TempDir()
+	path, next := filepath.Join(above, "manifests"), filepath.Join(above, "next")
+	for image, dir := range map[string]string{"i:1": path, "i:2": next} {
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(yamlOf("a", image)), 0o600))
+	}
+	w := newWatched(t, path)
+	w.requireNext("a-n i:1")
+	require.NoError(t, os.Rename(path, filepath.Join(above, "old")))
+	require.NoError(t, os.Rename(next, path))
+	w.requireNext("a-n i:2")
+	require.NoError(t, os.WriteFile(filepath.Join(above, "old", "a.yaml"), []byte(yamlOf("a", "i:9")), 0o600))
+	w.write("a.yaml", yamlOf("a", "i:3"))
+	w.requireNext("a-n i:3")
+}
+
+func TestAFolderThatComesLater(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "manifests")
+	w := newWatched(t, path)
+	require.NoError(t, w.requireWatch(), "the folder above is")
+	require.NoError(t, os.Mkdir(path, 0o700))
+	w.write("a.yaml", yamlOf("a", "i:1"))
+	told := ""
+	for told == "" { // it may have been seen empty
+		told, _ = w.next()
+	}
+	require.Equal(t, "a-n i:1", told)
+	require.Equal(t, 1, strings.Count(w.log.String(), "folder cannot be read"))
+}
+
+func TestAFolderUnderNoFolderIsPolled(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, filepath.Join(t.TempDir(), "not", "there"))
+	require.ErrorIs(t, w.requireWatch(), os.ErrNotExist)
+	require.Equal(t, 1, strings.Count(w.log.String(), "folder cannot be watched and is polled"))
+}
+
+// A mounted ConfigMap switches one link, whose name is hidden.
+func TestASwitchOfLinksIsSeen(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, t.TempDir())
+	w.requireNext("")
+	for _, version := range []string{"1", "2"} {
+		require.NoError(t, os.Mkdir(w.file("..v"+version), 0o700))
+		w.write(filepath.Join("..v"+version, "a.yaml"), yamlOf("a", "i:"+version))
+	}
+	require.NoError(t, os.Symlink("..v1", w.file("..data")))
+	require.NoError(t, os.Symlink(filepath.Join("..data", "a.yaml"), w.file("a.yaml")))
+	w.requireNext("a-n i:1")
+	require.NoError(t, os.Symlink("..v2", w.file("..tmp")))
+	w.rename("..tmp", "..data")
+	w.requireNext("a-n i:2")
+}
+
+func TestALinkToAFolderThatIsTurned(t *testing.T) {
+	t.Parallel()
+	above := t.TempDir()
+	path := filepath.Join(above, "current")
+	for _, version := range []string{"1", "2"} {
+		dir := filepath.Join(above, "v"+version)
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(yamlOf("a", "i:"+version)), 0o600))
+	}
+	require.NoError(t, os.Symlink("v1", path))
+	w := newWatched(t, path)
+	w.requireNext("a-n i:1")
+	require.NoError(t, os.Symlink("v2", path+".tmp"))
+	require.NoError(t, os.Rename(path+".tmp", path))
+	w.requireNext("a-n i:2")
+	w.write("a.yaml", yamlOf("a", "i:3"))
+	w.requireNext("a-n i:3")
+}

@@ -1,0 +1,120 @@
+package podsource
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+)
+
+func TestWhichEventsMatterAndHowLongToWait(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		event fsnotify.Event
+		want  time.Duration
+	}{
+		"written":              {fsnotify.Event{Name: "/m/a.yaml", Op: fsnotify.Write}, quietAfterWrite},
+		"created":              {fsnotify.Event{Name: "/m/a.JSON", Op: fsnotify.Create}, quietAfterWrite},
+		"mode changed":         {fsnotify.Event{Name: "/m/a.yml", Op: fsnotify.Chmod}, quietAfterWrite},
+		"removed":              {fsnotify.Event{Name: "/m/a.yaml", Op: fsnotify.Remove}, quietAfterRemove},
+		"moved away":           {fsnotify.Event{Name: "/m/a.yaml", Op: fsnotify.Rename}, quietAfterRemove},
+		"link of a ConfigMap":  {fsnotify.Event{Name: "/m/..data", Op: fsnotify.Create}, quietAfterWrite},
+		"the folder went":      {fsnotify.Event{Name: "/m", Op: fsnotify.Remove}, quietAfterRemove},
+		"the folder came":      {fsnotify.Event{Name: "/m", Op: fsnotify.Create}, quietAfterWrite},
+		"swap file":            {fsnotify.Event{Name: "/m/.a.yaml.swp", Op: fsnotify.Write}, 0},
+		"hidden manifest":      {fsnotify.Event{Name: "/m/.a.yaml", Op: fsnotify.Write}, 0},
+		"backup":               {fsnotify.Event{Name: "/m/a.yaml~", Op: fsnotify.Create}, 0},
+		"other name":           {fsnotify.Event{Name: "/m/README.md", Op: fsnotify.Write}, 0},
+		"beside the folder":    {fsnotify.Event{Name: "/a.yaml", Op: fsnotify.Write}, 0},
+		"beside, similar name": {fsnotify.Event{Name: "/mm/a.yaml", Op: fsnotify.Write}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.event.Name = filepath.FromSlash(c.event.Name)
+			require.Equal(t, c.want, quietAfter(c.event, filepath.FromSlash("/m")))
+		})
+	}
+}
+
+// A machine has few watches, and they are everybody's.
+func TestWithoutAWatchTheFolderIsPolledAndTheWatchTriedAgain(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	path, told, watches := t.TempDir(), make(chan int), make(chan error, 10)
+	d, err := NewDirectory(DirectoryConfig{
+		Path: path, NodeName: "n", Period: 10 * time.Millisecond,
+		Handler:  func(_ context.Context, pods []*corev1.Pod) { told <- len(pods) },
+		Logger:   slog.New(slog.NewTextHandler(&log, nil)),
+		Observer: Observer{WatchChanged: func(err error) { watches <- err }},
+	})
+	require.NoError(t, err)
+	tries := 0
+	d.notify = func() (*fsnotify.Watcher, error) {
+		if tries++; tries <= 3 {
+			return nil, syscall.EMFILE
+		}
+		return fsnotify.NewWatcher()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	require.Zero(t, <-told)
+	require.ErrorIs(t, <-watches, syscall.EMFILE)
+	require.NoError(t, os.WriteFile(filepath.Join(path, "a.yaml"), []byte(podWith("", "")), 0o600))
+	require.Equal(t, 1, <-told)
+	require.NoError(t, <-watches)
+	cancel()
+	require.NoError(t, <-done)
+	require.Equal(t, 1, strings.Count(log.String(), `msg="folder cannot be watched and is polled"`))
+	require.Equal(t, 1, strings.Count(log.String(), `msg="folder is watched again"`))
+}
+
+// What the watcher itself has lost is looked for.
+func TestAnErrorOfTheWatcherIsAReasonToLook(t *testing.T) {
+	t.Parallel()
+	passes := make(chan struct{}, 10)
+	w := &watch{open: fsnotify.NewWatcher, path: t.TempDir(), trigger: func() { passes <- struct{}{} }, clock: clock.RealClock{}}
+	require.NoError(t, w.arm())
+	w.watcher.Errors <- fsnotify.ErrEventOverflow
+	<-passes
+	require.True(t, w.moved.Load())
+	require.NoError(t, w.arm())
+	require.False(t, w.moved.Load())
+	w.stop()
+
+	broken := &watch{open: func() (*fsnotify.Watcher, error) { return nil, errors.New("boom") }, path: "x"}
+	require.EqualError(t, broken.arm(), "boom")
+	broken.stop()
+}
+
+// A folder that is never quiet is looked at all the same.
+func TestAChangeIsNotPutOffForever(t *testing.T) {
+	t.Parallel()
+	passes := make(chan struct{}, 100)
+	w := &watch{open: fsnotify.NewWatcher, path: t.TempDir(), trigger: func() { passes <- struct{}{} }, clock: clock.RealClock{}}
+	require.NoError(t, w.arm())
+	begin := time.Now()
+	for time.Since(begin) < 10*mostDelay && len(passes) == 0 {
+		w.watcher.Events <- fsnotify.Event{Name: filepath.Join(w.path, "a.yaml"), Op: fsnotify.Write}
+	}
+	require.NotEmpty(t, passes)
+	w.stop()
+}
+
+func TestPeriods(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, 20*time.Second, DirectoryConfig{}.period(true))
+	require.Equal(t, time.Second, DirectoryConfig{}.period(false))
+	require.Equal(t, time.Minute, DirectoryConfig{Period: time.Minute}.period(true))
+	require.Equal(t, time.Minute, DirectoryConfig{Period: time.Minute}.period(false))
+}

@@ -1,0 +1,296 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// idlePod is a pod that does nothing, with more metadata if given.
+func idlePod(name, metadata string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + metadata + "}\nspec:\n" +
+		"  terminationGracePeriodSeconds: 1\n" +
+		"  containers: [{name: idle, image: \"kubeparts.test/testserver:1\", args: [sleep, \"3600\"]}]\n"
+}
+
+// requireOps wants the agent to have logged so many operations of each type on the
+// pods of a manifest, one line each.
+func (n *node) requireOps(name string, adds, updates, removes int) {
+	n.t.Helper()
+	got := [3]int{}
+	for line := range strings.Lines(n.output.String()) {
+		for i, op := range []string{"ADD", "UPDATE", "REMOVE"} {
+			if strings.Contains(line, " op="+op+" pod=default/"+name+"-"+n.hostname+" ") {
+				got[i]++
+			}
+		}
+	}
+	require.Equal(n.t, [3]int{adds, updates, removes}, got, "ADD, UPDATE and REMOVE of %s", name)
+}
+
+// requireNoProblemLeft wants every problem to have gone. On a machine that is busy a
+// file may be seen before it is whole, which is a problem for that moment.
+func (n *node) requireNoProblemLeft() {
+	n.t.Helper()
+	gone := n.output.linesWith("manifest problem is gone")
+	require.Equal(n.t, 2*gone, n.output.linesWith("manifest problem"))
+}
+
+// requireStays wants the pod to be exactly what it was, sandbox and containers, for
+// a while.
+func requireStays(t *testing.T, pod *corev1.Pod, was string) {
+	t.Helper()
+	stays(t, quiet, "pod "+pod.Name, func() (string, bool) {
+		now, err := live(pod)
+		return fmt.Sprint(now, err), err == nil && now == was
+	})
+}
+
+// run waits for the pod of a manifest to run and returns what it consists of.
+func (n *node) run(name string) (pod *corev1.Pod, was string) {
+	n.t.Helper()
+	pod = n.waitRunning(name)
+	was, err := live(pod)
+	require.NoError(n.t, err)
+	return pod, was
+}
+
+// saveLikeVim writes a file as that editor does: a swap file, a test whether it can
+// write, the old file moved away, the new one, and then the rest removed.
+func (n *node) saveLikeVim(file, text string) {
+	n.t.Helper()
+	in := func(name string) string { return filepath.Join(n.manifests, name) }
+	for _, err := range []error{
+		os.WriteFile(in("."+file+".swp"), []byte("swap"), 0o600),
+		os.WriteFile(in("4913"), nil, 0o600),
+		os.Remove(in("4913")),
+		os.Rename(in(file), in(file+"~")),
+		os.WriteFile(in(file), nil, 0o600),
+		os.WriteFile(in(file), []byte(text), 0o600),
+		os.Remove(in(file + "~")),
+		os.Remove(in("." + file + ".swp")),
+	} {
+		require.NoError(n.t, err)
+	}
+}
+
+func TestSavesThatChangeNothingRestartNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("a.yaml", idlePod("a", ""))
+	n.start()
+	pod, was := n.run("a")
+	for range 3 {
+		n.saveLikeVim("a.yaml", "# saved\n"+idlePod("a", ""))
+		n.write("a.yaml", idlePod("a", "")) // an atomic rename
+	}
+	requireStays(t, pod, was)
+	n.requireOps("a", 1, 0, 0)
+	n.requireNoProblemLeft()
+}
+
+func TestAnEditorsSaveIsOneUpdate(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	const uid = ", uid: 9d3f1a52-6f0e-4b7e-8a39-51f6d2c0b7e4"
+	n.write("a.yaml", idlePod("a", uid))
+	n.start()
+	pod, was := n.run("a")
+	n.saveLikeVim("a.yaml", idlePod("a", uid+", labels: {version: two}"))
+	n.waitPod(startTimeout, "a", "to have its label", func(now *corev1.Pod) bool { return now.Labels["version"] == "two" })
+	requireStays(t, pod, was)
+	n.requireOps("a", 1, 1, 0)
+	n.requireNoProblemLeft()
+}
+
+func TestAManifestReplacedByAFolderEndsItsPodOnly(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("a.yaml", idlePod("a", ""))
+	n.write("b.yaml", idlePod("b", ""))
+	n.start()
+	n.waitRunning("a")
+	pod, was := n.run("b")
+	n.remove("a.yaml")
+	require.NoError(t, os.Mkdir(filepath.Join(n.manifests, "a.yaml"), 0o755))
+	n.waitGone(20*time.Second, "a")
+	requireStays(t, pod, was)
+	n.requireOps("a", 1, 0, 1)
+	n.requireOps("b", 1, 0, 0)
+}
+
+func TestAFolderThatIsAwayEndsNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("a.yaml", idlePod("a", ""))
+	n.start()
+	pod, was := n.run("a")
+
+	require.NoError(t, os.Rename(n.manifests, n.manifests+".away"))
+	waitFor(t, 10*time.Second, "the problem", func() (string, bool) {
+		return n.output.String(), n.output.linesWith("folder cannot be read") == 1
+	})
+	requireStays(t, pod, was)
+	require.NoError(t, os.Mkdir(n.manifests+".next", 0o755))
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.WriteFile(filepath.Join(n.manifests+".next", name+".yaml"), []byte(idlePod(name, "")), 0o600))
+	}
+	require.NoError(t, os.Rename(n.manifests+".next", n.manifests))
+	n.waitRunning("b")
+	requireStays(t, pod, was)
+	n.write("c.yaml", idlePod("c", "")) // the new folder is watched as the old one was
+	begin := time.Now()
+	waitFor(t, 10*time.Second, "c to be asked for", func() (string, bool) {
+		return n.output.String(), n.output.linesWith("op=ADD pod=default/c-") == 1
+	})
+	t.Logf("manifest written to operation: %v, looked at every %v", time.Since(begin).Round(time.Millisecond), pollPeriod)
+	n.waitRunning("c")
+	n.requireOps("a", 1, 0, 0)
+	require.Equal(t, 2, n.output.linesWith("manifest problem"), "it came and went")
+}
+
+func TestAFolderThatIsRemovedAndMadeAgainEndsNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("a.yaml", idlePod("a", ""))
+	n.start()
+	pod, was := n.run("a")
+	for range 3 {
+		require.NoError(t, os.RemoveAll(n.manifests))
+		require.NoError(t, os.Mkdir(n.manifests, 0o755))
+		n.write("a.yaml", idlePod("a", ""))
+		requireStays(t, pod, was)
+	}
+	n.write("b.yaml", idlePod("b", ""))
+	n.waitRunning("b")
+	left := bed.traces(t, pod)
+	n.remove("a.yaml")
+	n.waitGone(20*time.Second, "a")
+	bed.requireGone(t, left)
+	n.requireOps("a", 1, 0, 1)
+}
+
+func TestTwoHundredManifestsAtOnce(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("first.yaml", idlePod("first", ""))
+	n.start()
+	pod, was := n.run("first")
+	for i := range 200 {
+		text := idlePod(fmt.Sprintf("p%03d", i), "")
+		if i%50 != 0 { // the machine is small: most are refused by the agent
+			text += "  os: {name: windows}\n"
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(n.manifests, fmt.Sprintf("p%03d.yaml", i)), []byte(text), 0o600))
+	}
+	for i := range 4 {
+		n.waitRunning(fmt.Sprintf("p%03d", i*50))
+	}
+	pods, err := n.agent.pods()
+	require.NoError(t, err)
+	require.Len(t, pods, 201)
+	for i := range 200 {
+		n.requireOps(fmt.Sprintf("p%03d", i), 1, 0, 0)
+	}
+	n.requireNoProblemLeft()
+	requireStays(t, pod, was)
+}
+
+// manifestSite serves one text at its URL, or fails as long as there is none.
+type manifestSite struct {
+	*httptest.Server
+	text  atomic.Value
+	asked atomic.Int32
+}
+
+func newManifestSite(t *testing.T) *manifestSite {
+	t.Helper()
+	s := &manifestSite{}
+	s.text.Store("")
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.asked.Add(1)
+		if text, ok := s.text.Load().(string); ok && text != "" {
+			fmt.Fprint(w, text)
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestAServerThatIsDownEndsNothing(t *testing.T) {
+	t.Parallel()
+	n, site := newNode(t), newManifestSite(t)
+	site.text.Store(idlePod("served", ""))
+	n.write("own.yaml", idlePod("own", ""))
+	n.start("--manifest-url", site.URL)
+	served, was := n.run("served")
+	n.waitRunning("own")
+	n.agent.stop(t)
+
+	// Now it is down from the start, and what runs on the node is all there is to
+	// tell that somebody may want it.
+	site.text.Store("")
+	asked := site.asked.Load()
+	n.start("--manifest-url", site.URL)
+	n.waitRunning("own")
+	waitFor(t, 20*time.Second, "the server to be asked again", func() (string, bool) {
+		return fmt.Sprint(site.asked.Load() - asked), site.asked.Load() > asked+2
+	})
+	requireStays(t, served, was)
+	_, body, err := n.agent.get("/healthz?verbose")
+	require.NoError(t, err)
+	require.Contains(t, body, "503 Service Unavailable")
+	n.remove("own.yaml") // the file's own pods end all the same
+	n.waitGone(20*time.Second, "own")
+	requireStays(t, served, was)
+	require.Equal(t, 1, n.output.linesWith("the server answered 503"), "one line, however often it fails")
+
+	site.text.Store(idlePod("served", ""))
+	n.waitRunning("served")
+	requireStays(t, served, was)
+	n.requireOps("served", 2, 0, 0) // one in each agent's life
+	n.requireOps("own", 2, 0, 1)
+	left := bed.traces(t, served)
+	site.text.Store(`{"apiVersion":"v1","kind":"PodList","items":[]}`)
+	n.waitGone(60*time.Second, "served")
+	bed.requireGone(t, left)
+}
+
+func TestTheSamePodFromTwoSourcesRunsOnce(t *testing.T) {
+	t.Parallel()
+	n, site := newNode(t), newManifestSite(t)
+	site.text.Store(idlePod("other", ""))
+	n.write("a.yaml", idlePod("a", ""))
+	n.start("--manifest-url", site.URL)
+	pod, was := n.run("a")
+	n.waitRunning("other")
+	site.text.Store(idlePod("a", "") + "---\n" + idlePod("other", ""))
+	waitFor(t, 60*time.Second, "the conflict", func() (string, bool) {
+		return n.output.String(), n.output.linesWith("source file has it") == 1
+	})
+	requireStays(t, pod, was)
+	n.requireOps("a", 1, 0, 0)
+
+	// The file gives it up: the one ends, then the other begins.
+	n.remove("a.yaml")
+	next := n.waitPod(startTimeout, "a", "to be the server's", func(now *corev1.Pod) bool {
+		return now.UID != pod.UID && running(now)
+	})
+	require.Equal(t, "http", next.Annotations["kubernetes.io/config.source"])
+	require.Len(t, bed.instances(t, podLabels(next)), 1)
+	n.requireOps("a", 2, 0, 1)
+	n.requireOps("other", 1, 0, 0)
+}
