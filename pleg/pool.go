@@ -74,9 +74,9 @@ func (p *pool) start() {
 		var j *job
 		switch {
 		case len(p.first) > 0:
-			j, p.first = p.first[0], p.first[1:]
+			j = pop(&p.first)
 		case len(p.again) > 0 && p.runningAgain < max(1, p.max/2):
-			j, p.again = p.again[0], p.again[1:]
+			j = pop(&p.again)
 			p.runningAgain++
 		default:
 			return
@@ -84,6 +84,14 @@ func (p *pool) start() {
 		p.running++
 		go p.run(j.pass.ctx, j)
 	}
+}
+
+// pop takes the first job out of a queue that is not empty.
+func pop(queue *[]*job) *job {
+	j := (*queue)[0]
+	(*queue)[0] = nil // for the collector
+	*queue = (*queue)[1:]
+	return j
 }
 
 func (p *pool) run(ctx context.Context, j *job) {

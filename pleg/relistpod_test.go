@@ -1,10 +1,13 @@
 package pleg_test
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
 )
 
 func TestRelistPod(t *testing.T) {
@@ -42,6 +45,21 @@ func TestRelistPod(t *testing.T) {
 
 	r.node.failLists(errRuntime)
 	require.ErrorIs(t, r.RelistPod(t.Context(), "a"), errRuntime)
+}
+
+func TestAWaitForAnotherPassEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{})
+		defer r.node.block("list")()
+		defer start(t, r)()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		require.ErrorIs(t, r.RelistPod(ctx, "a"), context.DeadlineExceeded)
+		_, err := r.Relist(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(began))
+	})
 }
 
 func TestAPodThatOnlyItsOwnRelistMissedComesBack(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/pleg"
@@ -110,6 +111,56 @@ func TestARequestServedByAGlobalRelistIsSkipped(t *testing.T) {
 		require.Equal(t, 4, r.node.listed())
 		stop()
 	})
+}
+
+// A clock may show the request and the beginning of the list at the same instant.
+func TestARequestDuringAGlobalRelistIsServedWhateverTheClockSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{})
+		unblock := r.node.block("list")
+		stop := start(t, r)
+		r.RequestRelist("a")
+		unblock()
+		synctest.Wait()
+		require.Equal(t, 2, r.node.listed())
+		stop()
+	})
+}
+
+// Every failure may cost the runtime client's whole deadline.
+func TestRequestsDoNotHoldUpTheNextGlobalRelist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended []time.Duration
+		began := time.Now()
+		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) {
+			c.Runtime = slowLists{c.Runtime, 20 * time.Second}
+			c.Observer.RelistEnd = func(pleg.Result, error) { ended = append(ended, time.Since(began)) }
+		})
+		r.node.failLists(errRuntime)
+		stop := start(t, r)
+		for i := range 10 { // during the first list
+			r.RequestRelist(types.UID(fmt.Sprint(i)))
+		}
+		time.Sleep(65 * time.Second)
+		stop()
+		require.Equal(t, []time.Duration{20 * time.Second, 60 * time.Second}, ended[:2])
+		_, _, requests := r.Memory()
+		require.Zero(t, requests)
+	})
+}
+
+// slowLists is a runtime whose lists take their time.
+type slowLists struct {
+	pleg.Runtime
+	took time.Duration
+}
+
+func (s slowLists) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	select {
+	case <-time.After(s.took):
+	case <-ctx.Done():
+	}
+	return s.Runtime.ListPodSandbox(ctx, f)
 }
 
 // In the kubelet the waiters of all other pods wait for the one that hangs.

@@ -56,10 +56,10 @@ func (s *Status) ReadySandbox() *runtimeapi.PodSandboxStatus {
 // sandbox, ready or not, else nil.
 func (s *Status) Active(name string) *runtimeapi.ContainerStatus {
 	c := s.Container(name)
-	if c == nil || len(s.Sandboxes) == 0 || s.SandboxOf[c.GetId()] != s.Sandboxes[0].GetId() {
-		return nil
+	if box, known := s.SandboxOf[c.GetId()]; known && len(s.Sandboxes) > 0 && box == s.Sandboxes[0].GetId() {
+		return c
 	}
-	return c
+	return nil
 }
 
 // Running says whether anything of the pod may still run: a container that is

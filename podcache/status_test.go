@@ -74,6 +74,9 @@ func TestActiveIsOfTheNewestSandboxOnly(t *testing.T) {
 	require.Equal(t, "a1", s.Active("a").GetId())
 	require.Nil(t, s.Active("b"))
 	require.Nil(t, s.Active("c"))
+	s.Sandboxes[0] = nil
+	delete(s.SandboxOf, "a1")
+	require.Nil(t, s.Active("a"), "two that are not known are not the same")
 	s.Sandboxes = nil
 	require.Nil(t, s.Active("a"))
 }
