@@ -37,12 +37,23 @@ type Config struct {
 	// RelistPod, which would wait for themselves. An event is delivered when it
 	// has returned; a slow one slows the passes. Required.
 	Handler func(context.Context, Event)
+	// Lister lists in place of Runtime in global relists. Default Runtime.
+	Lister Lister
+	// Events streams hints, which make changes seen within milliseconds and let the
+	// global relists become rarer. What it says is not believed, only looked at.
+	// Optional; a CRI client whose runtime has no such stream does no harm.
+	Events EventSource
 	// LabelSelector restricts the view to sandboxes and containers with all of
 	// these labels, for an agent that shares its runtime. Default: no restriction.
 	LabelSelector map[string]string
 	// Period is the time between the end of a global relist and the beginning of
 	// the next. Default 1s.
 	Period time.Duration
+	// MaxPeriod is what that time grows to while the stream of Events leaves nothing
+	// for it to find. No more than half of Threshold is used, so that resting is never
+	// taken for being stuck. Without Events, or below Period, it has no effect.
+	// Default 30s.
+	MaxPeriod time.Duration
 	// Threshold is the age of the last successful global relist from which on
 	// [Generator.Healthy] complains. Default 3m.
 	Threshold time.Duration
@@ -51,7 +62,9 @@ type Config struct {
 	// InspectTimeout bounds the inspection of one pod, in real time even on a
 	// fake clock. Default 10s.
 	InspectTimeout time.Duration
-	// Clock is the time source. Default the system clock.
+	// Clock is the time source. Default the system clock, of which steps do not
+	// show. On another one that steps back, the times in the cache stand still until
+	// it has caught up; passes go on.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
@@ -93,6 +106,7 @@ func (c Config) Validate() error {
 		}
 	}
 	notNegative("Period", c.Period)
+	notNegative("MaxPeriod", c.MaxPeriod)
 	notNegative("Threshold", c.Threshold)
 	notNegative("InspectTimeout", c.InspectTimeout)
 	if c.MaxInspections < 0 {
@@ -104,6 +118,13 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	orDefault(&c.Period, time.Second)
 	orDefault(&c.Threshold, 3*time.Minute)
+	orDefault(&c.MaxPeriod, 30*time.Second)
+	if c.MaxPeriod = min(c.MaxPeriod, c.Threshold/2); c.Events == nil {
+		c.MaxPeriod = c.Period
+	}
+	if c.Lister == nil {
+		c.Lister = c.Runtime
+	}
 	orDefault(&c.MaxInspections, 8)
 	orDefault(&c.InspectTimeout, 10*time.Second)
 	if c.Clock == nil {

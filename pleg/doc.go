@@ -11,21 +11,25 @@
 // that comes and goes between two of them is never seen. The baseline is the
 // generic PLEG of kubelet 1.36.
 //
+// With [Config].Events, the runtime's stream of events, a change is seen within
+// milliseconds: an event is a hint to list its pod. What else it says is not used,
+// for events come late, twice, out of order or without their contents. As long as the
+// stream announces everything that the global relists find, these become rarer, from
+// one in Period to one in MaxPeriod. One change that it did not announce, or a break
+// of the stream, brings Period back, and a stream that has failed so has to announce
+// a change first. A break is mended with back-off for ever.
+//
+// Whoever waits in the cache for news of a pod, asks for a reinspection or leaves a
+// pass unfinished does not wait for MaxPeriod: there is a relist within Period.
+//
 // # What you supply
 //
 // The four calls of [Runtime], which any CRI client has, a cache that nobody else
 // writes to, and a handler. The handler runs during the pass, one event at a time,
-// so it should note the pod and return. Where a channel fits better:
-//
-//	Handler: func(ctx context.Context, e pleg.Event) {
-//		select {
-//		case events <- e:
-//		case <-ctx.Done():
-//		}
-//	}
-//
-// Whoever reads it must go on reading whatever [Generator.Healthy] says: a full
-// channel stops the passes, and with them the way back to health.
+// so it should note the pod and return. Where a channel fits better, there is
+// [Generator.Watch], which keeps one event per pod for each of its readers and so
+// neither loses any nor waits for them; the handler may then do nothing. Optional are
+// the stream, of the same client, and a [Lister] that lists faster.
 //
 // # What it guarantees
 //
@@ -44,19 +48,23 @@
 //     time at once as to fill all places do delay the inspection of others, by one
 //     InspectTimeout at most for each time they fill them; what has not changed, or
 //     is absent, is fresh all the same.
-//  5. A list that fails changes nothing but the health.
+//  5. A list that fails changes nothing but the health. If it fails because it is too
+//     large, single pods are still looked at: see [ErrTooLarge].
 //  6. Nothing is kept of a pod that is gone and told.
+//  7. However many events come, hints of one pod are one, those of many are one global
+//     relist, and serving them takes a quarter of the time at most.
 //
 // # Goroutines and locking
 //
 // New starts nothing. Run lists, compares and delivers on its own goroutine and
 // inspects on up to MaxInspections others, whose results it takes one by one. They
-// end before Run returns, provided that the runtime's calls end with their context.
+// end before Run returns, provided that the runtime's calls end with their context,
+// and so do the two that read the stream. Each watcher has one until its context ends.
 // Relist and RelistPod wait for the inspections they set off, and deliver on the
 // goroutine of their caller; beside Run, either may deliver what the other found,
 // but never both at a time. One lock serialises the passes and is held while the
 // handler runs; Relist and RelistPod wait for their turn no longer than their context
-// lasts. Healthy and the two requests do not need it.
+// lasts. Healthy, Stats, Watch and the two requests do not need it.
 //
 // No deadline is put on the lists, as the runtime client has one. InspectTimeout is
 // real time even on a fake clock.
@@ -79,6 +87,9 @@
 //   - A reinspection asked for an unknown pod is forgotten after the next full list.
 //     One that meets a change that makes no event yields its PodSync all the same.
 //   - Requests to relist a pod are not limited to 200.
+//   - The evented PLEG writes events into the cache and gives up for good after five
+//     failures within a moment; since 1.37 it is but a hint as well, on top of a list
+//     each second. Here the hints save the lists.
 //   - A pod's own relist notices that the pod is gone.
 //   - IPs also stay when the network of a sandbox goes before the sandbox does.
 //   - [Config].LabelSelector restricts the view, for runtimes shared with others.
@@ -88,5 +99,5 @@
 //
 // Call Relist instead of Run, with a scripted Runtime and the fake clock: it returns
 // when all is delivered. Loops are best tested with Run and the real clock inside a
-// testing/synctest bubble.
+// testing/synctest bubble. [Generator.Stats] tells what happened, missed hints included.
 package pleg

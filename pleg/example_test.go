@@ -9,6 +9,35 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
+// A watcher who does not read in time is told less, but of every pod.
+func ExampleGenerator_Watch() {
+	runtime := newNode() // in real life a CRI client, which is the Events, too
+	generator, err := pleg.New(pleg.Config{
+		Runtime: runtime,
+		Cache:   podcache.New(),
+		Handler: func(context.Context, pleg.Event) {}, // there is a watcher
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	events := generator.Watch(ctx)
+	for _, id := range []string{"web", "proxy", "log"} {
+		runtime.container("1234", id, runs)
+	}
+	runtime.container("5678", "db", runs)
+	_, _ = generator.Relist(ctx)
+	seen := map[string]bool{}
+	for len(seen) < 2 {
+		e := <-events
+		seen[string(e.PodUID)] = true
+	}
+	fmt.Println("pods:", len(seen), "period:", generator.Stats().Period)
+	// Output: pods: 2 period: 1s
+}
+
 // A handler notes which pod to look at; the cache says what became of it.
 func Example() {
 	runtime := newNode() // in real life a CRI client

@@ -13,15 +13,15 @@ import (
 
 // list asks the runtime for all objects with the labels and reads them into l.
 // Like before, which may be nil, costs less than unlike it.
-func (l *listing) list(ctx context.Context, rt Runtime, labels map[string]string, before *listing) error {
+func (l *listing) list(ctx context.Context, rt Lister, labels map[string]string, before *listing) error {
 	l.reset()
 	sandboxes, err := rt.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: labels})
 	if err != nil {
-		return fmt.Errorf("list sandboxes: %w", err)
+		return fmt.Errorf("list sandboxes: %w", explain(err))
 	}
 	containers, err := rt.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
 	if err != nil {
-		return fmt.Errorf("list containers: %w", err)
+		return fmt.Errorf("list containers: %w", explain(err))
 	}
 	l.read(sandboxes, containers, labels, before)
 	return nil

@@ -41,7 +41,9 @@ type Generator struct {
 	// it finds no change.
 	dirty   map[types.UID]*record
 	pending []types.UID
-	dueAt   time.Time // of the next global relist, when running
+	ended   time.Time // when the last global relist of Run was over
+	looked  time.Time // the newest time that the cache was told
+	visited types.UID // the last one, by roam
 
 	// mu guards the fields below and is never held during a call to others.
 	mu         sync.Mutex
@@ -49,6 +51,11 @@ type Generator struct {
 	relistErr  error     // of the last relist
 	relists    map[types.UID]struct{}
 	reinspects map[types.UID]struct{}
+	hints      hints
+	pace       pace
+	stats      Stats
+	began      time.Time // of the global relist under way, or zero
+	watchers   map[*watcher]struct{}
 }
 
 // Result is what a global relist found. It is made anew from each listing, so a
@@ -86,33 +93,54 @@ func New(cfg Config) (*Generator, error) {
 		dirty:      map[types.UID]*record{},
 		relists:    map[types.UID]struct{}{},
 		reinspects: map[types.UID]struct{}{},
+		hints:      hints{pods: map[types.UID]struct{}{}},
+		pace:       newPace(cfg.Period, cfg.MaxPeriod),
+		watchers:   map[*watcher]struct{}{},
 	}
 	g.pool = pool{max: cfg.MaxInspections, timeout: cfg.InspectTimeout, done: g.jobDone}
 	return g, nil
 }
 
-// Run relists at once and then each Period, serves the requests in between, and
-// returns nil when ctx is done and every inspection it set off has ended. It does
+// Run relists at once and then each Period, or less often while the stream of events
+// allows it, serves the requests in between, and returns nil when ctx is done and every inspection it set off has ended. It does
 // not wait for inspections between relists: a pod that hangs delays no other. A
 // second Run beside the first returns [ErrRunning].
 func (g *Generator) Run(ctx context.Context) error {
 	p := newPass(ctx)
 	first := true
+	var listening sync.WaitGroup
 	err := g.loop.Run(ctx, func(context.Context) time.Duration {
 		g.lock()
 		defer g.unlock()
-		g.collect()
-		if first || g.cfg.Clock.Now().Compare(g.dueAt) >= 0 {
-			first = false
-			_, _ = g.relist(p) // logged, and kept for Healthy
-			g.dueAt = g.cfg.Clock.Now().Add(g.cfg.Period)
+		if first {
+			g.cfg.Cache.OnWait(g.loop.Trigger)
 		}
+		g.collect()
+		if first || g.relistDue(g.cfg.Clock.Now()) {
+			g.relistInTurn(p)
+		}
+		if first && g.cfg.Events != nil {
+			listening.Go(func() { g.listen(ctx) })
+		}
+		first = false
 		g.serve(p)
 		p.errs = nil // the observer has seen them
-		return g.dueAt.Sub(g.cfg.Clock.Now())
+		return g.untilNext(g.cfg.Clock.Now())
 	})
+	if !first { // else another Run has all this
+		g.cfg.Cache.OnWait(nil)
+	}
+	listening.Wait()
 	g.await(p)
 	return err
+}
+
+// relistInTurn is a global relist of Run. Its error is logged, and kept for Healthy.
+func (g *Generator) relistInTurn(p *pass) {
+	if _, err := g.relist(p); errors.Is(err, ErrTooLarge) {
+		g.roam(p)
+	}
+	g.ended = g.cfg.Clock.Now()
 }
 
 // Relist does one global relist and returns when the inspections that it set off
@@ -157,8 +185,9 @@ func (g *Generator) RequestRelist(uid types.UID) {
 // next global relist does not know the pod, the request ends there.
 func (g *Generator) RequestReinspect(uid types.UID) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.reinspects[uid] = struct{}{}
+	g.mu.Unlock()
+	g.loop.Trigger() // the next one may be far away
 }
 
 // Healthy returns nil if the last successful global relist began no longer than
@@ -184,31 +213,41 @@ func withCause(err, cause error) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// takeRelists takes the pending requests. Whoever lists all pods after that has
-// served them.
-func (g *Generator) takeRelists() []types.UID {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.relists) == 0 {
-		return nil
-	}
-	uids := slices.Sorted(maps.Keys(g.relists))
-	clear(g.relists)
-	return uids
-}
-
 // serve relists the pods of the pending requests, one after the other. The first
 // that fails ends it: a runtime that does not answer would keep us for as many
 // deadlines as there are requests from the next global relist, which serves all.
 func (g *Generator) serve(p *pass) {
-	for _, uid := range g.takeRelists() {
+	began := g.cfg.Clock.Now()
+	by := g.takeSingle(began)
+	for _, uid := range slices.Concat(by.uids(), g.retries(began)) {
+		before := g.seen(uid)
 		if err := g.relistPod(p, uid); err != nil {
 			if p.ctx.Err() == nil {
 				g.cfg.Logger.WarnContext(p.ctx, "pod relist failed", "podUID", uid, "err", err)
 			}
+			g.hurry()
 			return
 		}
+		if _, hinted := by.hinted[uid]; hinted && differ(before, g.seen(uid)) {
+			g.mu.Lock()
+			g.pace.trusted = true
+			g.mu.Unlock()
+		}
 	}
+	if len(by.hinted) > 0 {
+		now := g.cfg.Clock.Now()
+		g.mu.Lock()
+		g.hints.rest = now.Add(min(hintRest*now.Sub(began), resyncDelay))
+		g.mu.Unlock()
+	}
+}
+
+// seen returns what the newest look has shown of the pod.
+func (g *Generator) seen(uid types.UID) []object {
+	if r := g.records[uid]; r != nil {
+		return r.seen
+	}
+	return nil
 }
 
 // lock waits for the end of the pass under way.
@@ -267,5 +306,8 @@ func (g *Generator) await(p *pass) {
 // finishPass ends a call that began a pass of its own.
 func (g *Generator) finishPass(p *pass, err error) error {
 	g.await(p)
+	if err != nil || p.ctx.Err() != nil {
+		g.hurry() // Run, if there is one
+	}
 	return cmp.Or(err, errors.Join(p.errs...), p.ctx.Err())
 }

@@ -55,7 +55,7 @@ func (r *record) next(now time.Time) action {
 		return wait
 	case len(r.seen) == 0:
 		return forget
-	case r.failures > 0 && now.Before(r.retryAt):
+	case r.untilRetry(now) > 0:
 		if r.changed() {
 			return announce
 		}
@@ -65,6 +65,21 @@ func (r *record) next(now time.Time) action {
 	default:
 		return rest
 	}
+}
+
+// knows says whether the newest look at the pod has shown the change already.
+func (r *record) knows(c change) bool {
+	for i := range r.seen {
+		if o := &r.seen[i]; o.is(c.object) {
+			return o.state == c.to
+		}
+	}
+	return c.to == absent
+}
+
+// differ says whether the state of any object does.
+func differ(before, after []object) bool {
+	return len(diff(nil, &listing{objects: before}, &listing{objects: after})) > 0
 }
 
 func (r *record) changed() bool { return len(r.changesTo(r.seen)) > 0 }
@@ -94,6 +109,15 @@ func (r *record) stale() *podcache.Status {
 	}
 	status.Stale = true
 	return &status
+}
+
+// untilRetry returns how long the pod stays aside. A time longer than the longest
+// is over: the clock has stepped back.
+func (r *record) untilRetry(now time.Time) time.Duration {
+	if wait := r.retryAt.Sub(now); r.failures > 0 && wait <= maxBackOff {
+		return wait
+	}
+	return 0
 }
 
 // advance notes that just these changes were told.

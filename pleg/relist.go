@@ -2,6 +2,7 @@ package pleg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,21 +17,50 @@ import (
 // be done about that. All of this file needs step.
 func (g *Generator) relist(p *pass) (Result, error) {
 	g.cfg.Observer.RelistStart()
-	g.takeRelists()                      // this list serves them all, or if it fails, the next one
-	res := Result{At: g.cfg.Clock.Now()} // before the first call: nothing is older
-	err := g.spare.list(p.ctx, g.cfg.Runtime, g.cfg.LabelSelector, g.listed)
+	res := Result{At: g.cfg.Clock.Now()}
+	at := g.look(res.At) // before the first call: nothing is older
+	by, stream := g.beginRelist(res.At)
+	err := g.spare.list(p.ctx, g.cfg.Lister, g.cfg.LabelSelector, g.listed)
 	g.noteRelist(p.ctx, res.At, err)
 	if err == nil {
-		g.compare(res.At)
-		later := g.reconcileDirty(p, res.At)
+		surprises := g.compare(at)
+		g.judge(surprises, by, stream)
+		later := g.reconcileDirty(p, at)
 		g.report(&res)
 		for _, r := range later {
 			g.settle(p, r)
 		}
+	} else if errors.Is(err, ErrTooLarge) {
+		g.giveBack(by) // no other global relist will do better
 	}
 	res.Took = g.cfg.Clock.Since(res.At)
+	g.note(func(*Stats) { g.began = time.Time{} })
 	g.cfg.Observer.RelistEnd(res, err)
 	return res, err
+}
+
+// look returns the time of a look at the runtime that begins now. It never goes
+// back, because the cache keeps what is newer.
+func (g *Generator) look(now time.Time) time.Time {
+	if now.After(g.looked) {
+		g.looked = now
+	}
+	return g.looked
+}
+
+// judge sets the pace by what a relist found.
+func (g *Generator) judge(surprises map[types.UID]struct{}, by asked, stream int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.hints.pods) > 0 { // they came during the list
+		by.hinted = maps.Clone(by.hinted)
+		if by.hinted == nil {
+			by.hinted = map[types.UID]struct{}{}
+		}
+		maps.Copy(by.hinted, g.hints.pods)
+	}
+	by.vague = by.vague || g.hints.vague
+	g.stats.MissedHints += uint64(g.pace.judge(surprises, by, stream))
 }
 
 // noteRelist keeps what Healthy tells, and logs the beginning and the end of an
@@ -44,6 +74,10 @@ func (g *Generator) noteRelist(ctx context.Context, at time.Time, err error) {
 	g.relistErr = err
 	if err == nil {
 		g.relistedAt = at
+		g.stats.Relists++
+	} else {
+		g.stats.FailedRelists++
+		g.pace.failed()
 	}
 	g.mu.Unlock()
 	switch {
@@ -55,8 +89,9 @@ func (g *Generator) noteRelist(ctx context.Context, at time.Time, err error) {
 }
 
 // compare takes the spare listing, begun at the given time, as the newest, and
-// marks as dirty whom it shows changed.
-func (g *Generator) compare(at time.Time) {
+// marks as dirty whom it shows changed. It returns the pods with a change that no
+// relist of their own has shown before, as far as that matters.
+func (g *Generator) compare(at time.Time) (surprises map[types.UID]struct{}) {
 	g.changes = diff(g.changes[:0], g.listed, g.spare)
 	for _, c := range g.changes {
 		r := g.records[c.object.pod]
@@ -65,6 +100,12 @@ func (g *Generator) compare(at time.Time) {
 			g.records[r.uid] = r
 		}
 		g.dirty[r.uid] = r
+		if g.cfg.Events != nil && !r.knows(c) {
+			if surprises == nil {
+				surprises = map[types.UID]struct{}{}
+			}
+			surprises[r.uid] = struct{}{}
+		}
 	}
 	clear(g.changes)
 	if len(g.changes) > 0 { // else the old one says the same, and has its index
@@ -73,7 +114,7 @@ func (g *Generator) compare(at time.Time) {
 	}
 	g.takeReinspects()
 	if len(g.dirty) == 0 {
-		return
+		return surprises
 	}
 	for _, r := range g.dirty {
 		r.seen, r.seenAt, r.complete = nil, at, true
@@ -84,6 +125,7 @@ func (g *Generator) compare(at time.Time) {
 			r.seen = append(r.seen, *o)
 		}
 	}
+	return surprises
 }
 
 // takeReinspects moves the requests to their records. After a global listing, one
@@ -166,7 +208,8 @@ func count(l *listing) (res Result) {
 
 // relistPod is relist for one pod.
 func (g *Generator) relistPod(p *pass, uid types.UID) error {
-	at := g.cfg.Clock.Now()
+	at := g.look(g.cfg.Clock.Now())
+	g.note(func(s *Stats) { s.PodRelists++ })
 	labels := map[string]string{crilabels.PodUID: string(uid)}
 	maps.Copy(labels, g.cfg.LabelSelector)
 	l := &listing{}
@@ -244,6 +287,7 @@ func (g *Generator) settle(p *pass, r *record) {
 		r.reinspect = true
 		return
 	}
+	g.leave(r)
 	if r.complete {
 		delete(g.records, r.uid)
 		delete(g.dirty, r.uid)
@@ -282,6 +326,7 @@ func (g *Generator) finish(j *job) {
 	now := g.cfg.Clock.Now()
 	g.cfg.Observer.PodInspected(r.uid, now.Sub(j.queued), j.err)
 	status := j.found.status
+	g.noteInspection(r, j.err)
 	if j.err == nil {
 		r.succeed(j.found)
 	} else {
@@ -334,6 +379,7 @@ func (g *Generator) hand(ctx context.Context, e Event) bool {
 		return false
 	}
 	g.cfg.Handler(ctx, e)
+	g.offer(e)
 	g.cfg.Observer.Event(e)
 	return true
 }

@@ -25,6 +25,7 @@ type Cache struct {
 	// UpdateTime, which thereby finds them without a walk over all.
 	held, absent map[types.UID]struct{}
 	waiting      waiters
+	onWait       func() // may be nil
 }
 
 // entry is what is known of one pod.
@@ -91,7 +92,11 @@ func (c *Cache) wait(ctx context.Context, uid types.UID, t time.Time) (*Status, 
 	}
 	w := &waiter{uid: uid, min: t, woken: make(chan struct{})}
 	c.waiting.add(w)
+	onWait := c.onWait
 	c.mu.Unlock()
+	if onWait != nil {
+		onWait()
+	}
 
 	select {
 	case <-w.woken:

@@ -29,8 +29,8 @@
 //
 // # Goroutines and locking
 //
-// The package starts no goroutine and makes no callback. All methods may be called
-// by any number of goroutines; only GetNewerThan blocks. Statuses are shared by
+// The package starts no goroutine and makes no callback but that of [Cache.OnWait].
+// All methods may be called by any number of goroutines; only GetNewerThan blocks. Statuses are shared by
 // all their readers, who must not modify them.
 //
 // Waiters are kept per pod and in a heap by the time they wait for. A global time
@@ -49,6 +49,7 @@
 //     was missing, until the global time has passed it.
 //   - UpdateTime takes the pods that it does not speak for. In the kubelet it comes
 //     only after every pod was inspected, so that one that hangs holds up all.
+//   - The writer can learn that somebody waits, so it need not look all the time.
 //   - A stale status is kept beside the error of the last inspection, and flagged.
 //   - Sandboxes and containers are sorted by attempt and restart count first, and by
 //     time only then: clocks step back (kubernetes#130551, kubernetes#134153).

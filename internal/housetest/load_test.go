@@ -107,7 +107,7 @@ func (m *module) walk(root string) error {
 				nested = append(nested, rel)
 			}
 			return nil
-		case !entry.Type().IsRegular():
+		case !entry.Type().IsRegular(), rel == ".git": // a file, in a linked work tree
 			return nil
 		}
 		data, err := os.ReadFile(name)

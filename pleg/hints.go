@@ -1,0 +1,181 @@
+package pleg
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+)
+
+// EventSource is the part of a container runtime that streams events, a literal
+// subset of cri.RuntimeService. The call sends to the channel until its context is
+// done or the stream breaks, and calls back, with or without a client, when the
+// stream is open. The channel is read until it returns.
+type EventSource interface {
+	GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
+		opened func(runtimeapi.RuntimeService_GetContainerEventsClient)) error
+}
+
+const (
+	// hintDelay is how long a hint waits for others that come with it: the start of
+	// a pod is a dozen of events within a few milliseconds.
+	hintDelay = 5 * time.Millisecond
+	// resyncDelay is the time from the opening of a stream to the global relist
+	// that says what was missed. What the runtime had kept comes meanwhile, and
+	// that relist serves it all.
+	resyncDelay = 100 * time.Millisecond
+	// hintRest is how long no hint is served after some were, in multiples of the
+	// time that took: a flood of events takes a quarter of one core at most.
+	hintRest = 3
+	// A broken stream is opened again after this, doubled with each failure up to
+	// the maximum, less a random part of up to a half.
+	firstReopen = 100 * time.Millisecond
+	maxReopen   = 30 * time.Second
+)
+
+// errStreamEnded stands for the reason of a stream that ended without any.
+var errStreamEnded = errors.New("the stream has ended")
+
+// hints is what the events have asked for. It belongs to the generator's mu.
+type hints struct {
+	pods map[types.UID]struct{}
+	// since is when the first of the pods came; none is served before rest.
+	since, rest time.Time
+	// resync is when to relist everything because a stream has opened, or zero.
+	resync time.Time
+	// vague says that an event did not name its pod.
+	vague bool
+}
+
+// wait returns the time until the pods are to be relisted; ok says that there are any.
+// A wait that is longer than any is over: the clock has stepped back.
+func (h *hints) wait(now time.Time) (wait time.Duration, ok bool) {
+	wait = max(h.since.Add(hintDelay).Sub(now), h.rest.Sub(now))
+	if wait > resyncDelay {
+		wait = 0
+	}
+	return wait, len(h.pods) > 0
+}
+
+// reopenAfter returns how long to wait after a number of failures in a row, with a
+// random number from 0 to 1.
+func reopenAfter(failures int, random float64) time.Duration {
+	wait := min(firstReopen<<min(failures, 16), maxReopen)
+	return wait - time.Duration(random*float64(wait/2))
+}
+
+// podOf returns the pod of an event. It is not ours if it lacks one of the labels;
+// ours without a UID means that the event does not say: runtimes send no more than
+// an id when the sandbox is gone.
+func podOf(e *runtimeapi.ContainerEventResponse, labels map[string]string) (uid types.UID, ours bool) {
+	if b := e.GetPodSandboxStatus(); b != nil {
+		if !matches(b.GetLabels(), labels) {
+			return "", false
+		}
+		uid = cmp.Or(crilabels.UID(b.GetLabels()), types.UID(b.GetMetadata().GetUid()))
+	}
+	for _, c := range e.GetContainersStatuses() {
+		uid = cmp.Or(uid, crilabels.UID(c.GetLabels()))
+	}
+	return uid, true
+}
+
+// listen takes hints from the stream of events until ctx is done, and opens it
+// again whenever it breaks.
+func (g *Generator) listen(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		began := g.cfg.Clock.Now()
+		err := g.stream(ctx)
+		g.streamEnded()
+		if ctx.Err() != nil {
+			return
+		}
+		if g.cfg.Clock.Since(began) >= maxReopen {
+			failures = 0
+		}
+		if failures == 0 { // else it was said already
+			g.cfg.Logger.WarnContext(ctx, "container event stream ended, relisting without it", "err", err)
+		}
+		timer := g.cfg.Clock.NewTimer(reopenAfter(failures, rand.Float64()))
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// stream takes hints until the stream ends, and returns why it did.
+func (g *Generator) stream(ctx context.Context) error {
+	events := make(chan *runtimeapi.ContainerEventResponse)
+	done := make(chan error, 1)
+	go func() {
+		done <- g.cfg.Events.GetContainerEvents(ctx, events,
+			func(runtimeapi.RuntimeService_GetContainerEventsClient) { g.streamOpened() })
+	}()
+	for {
+		select {
+		case e, open := <-events:
+			if !open {
+				events = nil
+				continue
+			}
+			g.hint(e)
+		case err := <-done: // only now: clients may send without regard to ctx
+			return cmp.Or(err, errStreamEnded)
+		}
+	}
+}
+
+// streamOpened sets off a relist of everything a little later.
+func (g *Generator) streamOpened() {
+	now := g.cfg.Clock.Now()
+	g.mu.Lock()
+	if g.pace.open() {
+		g.hints.resync = now.Add(resyncDelay)
+		g.hints.rest = g.hints.resync
+	}
+	g.mu.Unlock()
+	g.loop.Trigger()
+}
+
+func (g *Generator) streamEnded() {
+	g.mu.Lock()
+	g.pace.down()
+	g.hints.resync = time.Time{}
+	g.mu.Unlock()
+	g.loop.Trigger()
+}
+
+// hint notes what an event asks for. What else it says is not believed: it may be
+// minutes old.
+func (g *Generator) hint(e *runtimeapi.ContainerEventResponse) {
+	uid, ours := podOf(e, g.cfg.LabelSelector)
+	now := g.cfg.Clock.Now()
+	g.mu.Lock()
+	g.stats.Hints++
+	first := false
+	switch {
+	case !ours:
+	case uid == "":
+		first = !g.hints.vague
+		g.hints.vague, g.pace.soon = true, true
+		g.pace.heardVaguely()
+	default:
+		if first = len(g.hints.pods) == 0; first {
+			g.hints.since = now
+		}
+		g.hints.pods[uid] = struct{}{}
+		g.pace.heard(uid)
+	}
+	g.mu.Unlock()
+	if first {
+		g.loop.Trigger()
+	}
+}

@@ -1,0 +1,368 @@
+package pleg_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/pleg"
+)
+
+// Any CRI client fits as it is.
+var (
+	_ pleg.EventSource = cri.RuntimeService(nil)
+	_ pleg.Lister      = cri.RuntimeService(nil)
+)
+
+// wire is a stream of events. Like the usual client it sends without regard to
+// the context.
+type wire struct {
+	events chan *runtimeapi.ContainerEventResponse
+	broken chan error
+
+	mu     sync.Mutex
+	refuse error
+	opens  int
+}
+
+func newWire() *wire {
+	return &wire{events: make(chan *runtimeapi.ContainerEventResponse, 100_000), broken: make(chan error)}
+}
+
+func (w *wire) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
+	opened func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
+	w.mu.Lock()
+	w.opens++
+	err := w.refuse
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	opened(nil)
+	for {
+		select {
+		case e := <-w.events:
+			events <- e
+		case err := <-w.broken:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (w *wire) refuseWith(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuse = err
+}
+
+func (w *wire) opened() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.opens
+}
+
+// tell sends an event of the pod.
+func (w *wire) tell(uid types.UID) {
+	w.events <- &runtimeapi.ContainerEventResponse{
+		ContainerId: "whatever", CreatedAt: -7,
+		PodSandboxStatus: &runtimeapi.PodSandboxStatus{Labels: labelsOf(uid)},
+	}
+}
+
+func hinted(w *wire) func(*pleg.Config) { return func(c *pleg.Config) { c.Events = w } }
+
+// stretch is long enough for the period to have become the longest, and ends off
+// the instant of any relist.
+const stretch = 2*time.Minute + 345*time.Millisecond
+
+func TestAHintIsSeenWithinMilliseconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		r := newRig(t, clock.RealClock{}, hinted(w))
+		r.node.container("a", "a1", runs)
+		defer start(t, r)()
+		time.Sleep(stretch)
+		require.Equal(t, 30*time.Second, r.Stats().Period)
+		r.take()
+		before := r.Stats()
+
+		r.node.container("a", "a1", exited)
+		for range 50 {
+			w.tell("a")
+		}
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, []string{"a ContainerDied a1"}, r.take())
+		status, err := r.cache.Get("a")
+		require.NoError(t, err)
+		require.False(t, status.Running())
+		after := r.Stats()
+		require.Equal(t, uint64(1), after.PodRelists-before.PodRelists, "hints of one pod are one")
+		require.Equal(t, before.Relists, after.Relists)
+		require.Equal(t, uint64(50), after.Hints-before.Hints)
+
+		time.Sleep(time.Hour)
+		require.Zero(t, r.Stats().MissedHints, "the global relists found nothing new")
+		require.Equal(t, 30*time.Second, r.Stats().Period)
+	})
+}
+
+func TestHintsOfManyPodsAreOneList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		r := newRig(t, clock.RealClock{}, hinted(w))
+		defer start(t, r)()
+		time.Sleep(stretch)
+		before := r.Stats()
+		for i := range 100 {
+			uid := types.UID(fmt.Sprint(i))
+			r.node.container(uid, string(uid), runs)
+			w.tell(uid)
+		}
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		require.Len(t, r.take(), 100)
+		after := r.Stats()
+		require.Equal(t, uint64(1), after.Relists-before.Relists)
+		require.Equal(t, before.PodRelists, after.PodRelists)
+		time.Sleep(time.Minute)
+		require.Zero(t, r.Stats().MissedHints)
+	})
+}
+
+func TestAFloodOfHintsLeavesTheRuntimeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		r := newRig(t, clock.RealClock{}, hinted(w), func(c *pleg.Config) { c.Lister = c.Runtime; c.Runtime = slow{c.Runtime} })
+		r.node.container("a", "a1", runs)
+		stop := start(t, r)
+		time.Sleep(stretch)
+		before := r.Stats()
+		for range 1000 {
+			w.tell("a")
+			time.Sleep(time.Millisecond)
+		}
+		require.LessOrEqual(t, r.Stats().PodRelists-before.PodRelists, uint64(25), "10 ms each, a quarter of the second")
+		stop()
+	})
+}
+
+// slow is a runtime whose list of sandboxes takes 10 ms.
+type slow struct{ pleg.Runtime }
+
+func (s slow) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	time.Sleep(10 * time.Millisecond) // the bubble's time
+	return s.Runtime.ListPodSandbox(ctx, f)
+}
+
+// The runtime keeps the events of five minutes for the first one who asks.
+func TestABacklogIsServedByOneRelist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		r := newRig(t, clock.RealClock{}, hinted(w))
+		for i := range 100 {
+			uid := types.UID(fmt.Sprint(i))
+			r.node.container(uid, string(uid), runs)
+			for range 50 {
+				w.tell(uid)
+			}
+		}
+		defer start(t, r)()
+		time.Sleep(900 * time.Millisecond)
+		s := r.Stats()
+		require.Equal(t, uint64(5000), s.Hints)
+		require.Equal(t, uint64(2), s.Relists, "the first, and the one after the stream has opened")
+		require.Zero(t, s.PodRelists)
+		require.Len(t, r.take(), 100)
+	})
+}
+
+func TestEventsAreNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		r := newRig(t, clock.RealClock{}, hinted(w))
+		r.node.container("a", "a1", runs)
+		defer start(t, r)()
+		time.Sleep(stretch)
+		r.take()
+		before, err := r.cache.Get("a")
+		require.NoError(t, err)
+		for _, uid := range []types.UID{"a", "never heard of"} {
+			w.events <- &runtimeapi.ContainerEventResponse{
+				ContainerId: "a1", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, CreatedAt: 1 << 62,
+				PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: "s", State: notReady, Labels: labelsOf(uid)},
+				ContainersStatuses: []*runtimeapi.ContainerStatus{{Id: "a1", State: exited}},
+			}
+		}
+		w.events <- nil
+		time.Sleep(time.Minute)
+		require.Empty(t, r.take())
+		after, err := r.cache.Get("a")
+		require.NoError(t, err)
+		require.Same(t, before, after)
+		records, dirty, requests := r.Memory()
+		require.Equal(t, []int{1, 0, 0}, []int{records, dirty, requests})
+	})
+}
+
+// When a sandbox is gone the runtime says no more than an id.
+func TestAnEventOfAnUnknownPodRelistsAllSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		r := newRig(t, clock.RealClock{}, hinted(w))
+		r.node.container("a", "a1", runs)
+		defer start(t, r)()
+		time.Sleep(stretch)
+		r.take()
+		before := r.Stats()
+		r.node.remove("a1")
+		for range 100 {
+			w.events <- &runtimeapi.ContainerEventResponse{ContainerId: "a1"}
+		}
+		synctest.Wait()
+		require.Equal(t, []string{"a ContainerDied a1", "a ContainerRemoved a1"}, r.take())
+		for range 100 { // a flood is no more than the shortest period
+			w.events <- &runtimeapi.ContainerEventResponse{ContainerId: "a1"}
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.LessOrEqual(t, r.Stats().Relists-before.Relists, uint64(11))
+		time.Sleep(time.Minute)
+		require.Zero(t, r.Stats().MissedHints)
+	})
+}
+
+func TestOtherAgentsEventsAreNoHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		r := newRig(t, clock.RealClock{}, hinted(w), func(c *pleg.Config) {
+			c.LabelSelector = map[string]string{crilabels.Agent: "me"}
+		})
+		defer start(t, r)()
+		time.Sleep(stretch)
+		before := r.node.listed()
+		w.tell("theirs")
+		time.Sleep(500 * time.Millisecond)
+		require.Equal(t, before, r.node.listed())
+	})
+}
+
+// The kubelet gives up after five failures, in a quarter of a second.
+func TestTheStreamIsOpenedAgainForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		w.refuseWith(errRuntime)
+		r := newRig(t, clock.RealClock{}, hinted(w))
+		r.node.container("a", "a1", runs)
+		stop := start(t, r)
+		time.Sleep(time.Hour)
+		require.False(t, r.Stats().Streaming)
+		require.Equal(t, time.Second, r.Stats().Period)
+		require.Greater(t, w.opened(), 120, "every 30 s")
+		require.Less(t, w.opened(), 260, "with jitter")
+		w.refuseWith(nil)
+		time.Sleep(30*time.Second + stretch)
+		require.True(t, r.Stats().Streaming)
+		require.Zero(t, r.Stats().Reconnects)
+		require.Equal(t, 30*time.Second, r.Stats().Period)
+
+		opens := w.opened()
+		w.broken <- nil // ends without a reason, as when the runtime restarts
+		synctest.Wait()
+		require.Equal(t, time.Second, r.Stats().Period, "at once")
+		r.node.container("a", "a1", exited)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Contains(t, r.take(), "a ContainerDied a1", "without a hint, and before any")
+		require.Equal(t, opens+1, w.opened(), "the first attempt is quick: the last stream had lasted")
+		require.Equal(t, uint64(1), r.Stats().Reconnects)
+		time.Sleep(stretch)
+		require.Zero(t, r.Stats().MissedHints, "nothing was promised while it was down")
+		require.Equal(t, 30*time.Second, r.Stats().Period)
+		stop()
+	})
+}
+
+// odd is a source that misbehaves as told.
+type odd func(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
+	opened func(runtimeapi.RuntimeService_GetContainerEventsClient)) error
+
+func (o odd) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
+	opened func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
+	return o(ctx, events, opened)
+}
+
+func TestOddStreamsDoNoHarm(t *testing.T) {
+	type opened = func(runtimeapi.RuntimeService_GetContainerEventsClient)
+	for name, source := range map[string]odd{
+		"one that does nothing": func(context.Context, chan *runtimeapi.ContainerEventResponse, opened) error { return nil },
+		"one that opens and fails": func(_ context.Context, _ chan *runtimeapi.ContainerEventResponse, o opened) error {
+			o(nil)
+			return errors.New("not implemented")
+		},
+		"one that closes its channel": func(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, o opened) error {
+			o(nil)
+			close(events)
+			<-ctx.Done()
+			return nil
+		},
+		"one that sends after the end": func(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, o opened) error {
+			o(nil)
+			<-ctx.Done()
+			for range 100 {
+				events <- &runtimeapi.ContainerEventResponse{}
+			}
+			return ctx.Err()
+		},
+		"one that says again and again that it is open": func(ctx context.Context, _ chan *runtimeapi.ContainerEventResponse, o opened) error {
+			for ctx.Err() == nil {
+				o(nil)
+				time.Sleep(time.Second)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { c.Events = source })
+				stop := start(t, r)
+				time.Sleep(stretch)
+				require.LessOrEqual(t, r.Stats().Relists, uint64(135))
+				r.node.container("a", "a1", runs)
+				time.Sleep(30 * time.Second)
+				synctest.Wait()
+				require.Equal(t, []string{"a ContainerStarted a1"}, r.take())
+				stop()
+			})
+		})
+	}
+}
+
+func TestASecondRunOpensNoStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		r := newRig(t, clock.RealClock{}, hinted(w))
+		stop := start(t, r)
+		require.ErrorIs(t, r.Run(t.Context()), pleg.ErrRunning)
+		require.Equal(t, 1, w.opened())
+		stop()
+		require.False(t, r.Stats().Streaming)
+		stop = start(t, r)
+		require.Equal(t, 2, w.opened())
+		stop()
+	})
+}

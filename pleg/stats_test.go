@@ -1,0 +1,154 @@
+package pleg_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/pleg"
+)
+
+func TestStatsCount(t *testing.T) {
+	clk := fakeClock()
+	r := newRig(t, clk)
+	r.node.container("a", "a1", runs)
+	r.node.container("b", "b1", runs)
+	r.relist()
+	require.NoError(t, r.RelistPod(t.Context(), "a"))
+	require.Equal(t, pleg.Stats{Relists: 1, PodRelists: 1, Inspections: 2, Events: 2, Period: time.Second}, r.Stats())
+
+	r.node.fail("a1", errRuntime)
+	r.node.fail("b1", errRuntime)
+	r.node.container("a", "a1", exited)
+	r.node.container("b", "b1", exited)
+	_, err := r.Relist(t.Context())
+	require.Error(t, err)
+	require.Equal(t, pleg.Stats{
+		Relists: 2, PodRelists: 1, Inspections: 4, FailedInspections: 2, Events: 4, SetAside: 2, Period: time.Second,
+	}, r.Stats())
+	clk.Step(time.Second)
+	_, err = r.Relist(t.Context())
+	require.Error(t, err)
+	require.Equal(t, 2, r.Stats().SetAside, "each counts once")
+	r.node.remove("b1")
+	r.relist()
+	require.Equal(t, 1, r.Stats().SetAside, "b is gone")
+	r.node.fail("a1", nil)
+	clk.Step(time.Minute)
+	r.relist()
+	require.Zero(t, r.Stats().SetAside)
+
+	r.node.failLists(errRuntime)
+	_, err = r.Relist(t.Context())
+	require.Error(t, err)
+	require.Equal(t, uint64(1), r.Stats().FailedRelists)
+	require.ErrorIs(t, r.Stats().ListError, errRuntime)
+}
+
+func TestStatsShowAGeneratorThatIsStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{})
+		unblock := r.node.block("list")
+		stop := start(t, r)
+		time.Sleep(42 * time.Second)
+		require.Equal(t, 42*time.Second, r.Stats().InProgress)
+		unblock()
+		synctest.Wait()
+		require.Zero(t, r.Stats().InProgress)
+		stop()
+	})
+}
+
+// crowded is a runtime whose lists of all are too large for one message.
+type crowded struct {
+	*node
+	full, breaks, broken atomic.Bool
+}
+
+func (c *crowded) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	if c.broken.Load() {
+		return nil, errRuntime
+	}
+	if c.full.Load() && f.GetLabelSelector()[crilabels.PodUID] == "" {
+		c.broken.Store(c.breaks.Load())
+		return nil, fmt.Errorf("client: %w", grpcstatus.Error(codes.ResourceExhausted, "received message larger than max (17 vs. 16)"))
+	}
+	return c.node.ListContainers(ctx, f)
+}
+
+// In the kubelet nothing is ever seen again.
+func TestListsThatAreTooLargeDegradeButDoNotKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := &crowded{}
+		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { rt.node = newNode(); c.Runtime = rt })
+		r.node = rt.node
+		const pods = 40
+		for i := range pods {
+			uid := types.UID(fmt.Sprintf("%02d", i))
+			r.node.container(uid, "c"+string(uid), runs)
+		}
+		stop := start(t, r)
+		time.Sleep(500 * time.Millisecond)
+		require.Len(t, r.take(), pods)
+		rt.full.Store(true)
+		time.Sleep(time.Second)
+		require.ErrorIs(t, r.Stats().ListError, pleg.ErrTooLarge)
+		require.ErrorContains(t, r.Stats().ListError, "larger than max")
+
+		r.node.container("07", "c07", exited)
+		r.RequestRelist("07")
+		synctest.Wait()
+		require.Equal(t, []string{"07 ContainerDied c07"}, r.take(), "requests are served")
+		for i := range pods {
+			uid := types.UID(fmt.Sprintf("%02d", i))
+			r.node.container(uid, "c"+string(uid), exited)
+			if i%2 == 0 {
+				r.RequestRelist(uid) // many at once as well
+			}
+		}
+		synctest.Wait()
+		require.Len(t, r.take(), pods/2)
+		time.Sleep(3 * time.Second)
+		require.Len(t, r.take(), pods/2-1, "the round finds the others")
+		time.Sleep(3 * time.Minute)
+		require.ErrorIs(t, r.Healthy(), pleg.ErrTooLarge)
+
+		rt.full.Store(false)
+		r.node.container("new", "n1", runs)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.NoError(t, r.Healthy())
+		require.Equal(t, []string{"new ContainerStarted n1"}, r.take())
+		rt.full.Store(true)
+		rt.breaks.Store(true) // after the first such list
+		before := r.Stats().PodRelists
+		time.Sleep(time.Second)
+		require.Equal(t, uint64(1), r.Stats().PodRelists-before, "the round ends when the runtime does not answer")
+		time.Sleep(time.Second)
+		require.ErrorIs(t, r.Stats().ListError, errRuntime)
+		stop()
+	})
+}
+
+func TestAListerListsInPlaceOfTheRuntime(t *testing.T) {
+	lister := newNode()
+	lister.container("a", "a1", runs)
+	r := newRig(t, fakeClock(), func(c *pleg.Config) { c.Lister = lister })
+	r.node.container("a", "a1", runs)
+	r.node.container("b", "b1", runs)
+	require.Equal(t, []string{"a ContainerStarted a1"}, r.relist())
+	require.Zero(t, r.node.listed())
+	require.NoError(t, r.RelistPod(t.Context(), "b"))
+	require.Equal(t, []string{"b ContainerStarted b1"}, r.take(), "single pods are the runtime's")
+}

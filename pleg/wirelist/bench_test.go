@@ -1,0 +1,123 @@
+//go:build unix
+
+package wirelist_test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/pleg/wirelist"
+)
+
+// listBoth is what a relist asks for, with one deadline for the two.
+func listBoth(b *testing.B, l lister) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
+	_, err := l.ListPodSandbox(ctx, nil)
+	require.NoError(b, err)
+	_, err = l.ListContainers(ctx, nil)
+	require.NoError(b, err)
+}
+
+// Reading both lists of an idle node with a sandbox and three containers a pod, in
+// memory. What is allocated is the calls'. kubelet 1.36 with 500 pods: 9.4 to 12.3 ms
+// and 106 k to 141 k allocations, of which the sub-benchmark decode is the like.
+func BenchmarkRead(b *testing.B) {
+	for _, pods := range []int{110, 500, 5000} {
+		sandboxes, containers := variants(pods)
+		read := func(orders int) func(b *testing.B) {
+			return func(b *testing.B) {
+				bed := newBed(b)
+				b.SetBytes(int64(len(sandboxes[0]) + len(containers[0])))
+				b.ReportAllocs()
+				var answers [4]map[string]mem.BufferSlice
+				for i := range answers {
+					answers[i] = map[string]mem.BufferSlice{
+						listSandboxes: cut(sandboxes[i], 16<<10), listContainers: cut(containers[i], 16<<10),
+					}
+				}
+				show := func(i int) { bed.conn.answers = answers[i%orders] }
+				show(0)
+				listBoth(b, bed.l)
+				defer reportCPU(b, cpuTime())
+				for i := 0; b.Loop(); i++ {
+					show(i)
+					listBoth(b, bed.l)
+				}
+			}
+		}
+		b.Run(fmt.Sprintf("pods=%d/order=kept", pods), read(1))
+		b.Run(fmt.Sprintf("pods=%d/order=random", pods), read(len(sandboxes)))
+		b.Run(fmt.Sprintf("pods=%d/decode", pods), func(b *testing.B) {
+			b.ReportAllocs()
+			defer reportCPU(b, cpuTime())
+			for b.Loop() {
+				_ = proto.Unmarshal(sandboxes[0], &runtimeapi.ListPodSandboxResponse{})
+				_ = proto.Unmarshal(containers[0], &runtimeapi.ListContainersResponse{})
+			}
+		})
+	}
+}
+
+// ordinary lists as CRI clients do.
+type ordinary struct {
+	runtimeapi.RuntimeServiceClient
+}
+
+func (o ordinary) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	r, err := o.RuntimeServiceClient.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: f})
+	return r.GetItems(), err
+}
+
+func (o ordinary) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	r, err := o.RuntimeServiceClient.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: f})
+	return r.GetContainers(), err
+}
+
+// The same over a unix socket to another process, which lists in random order: the
+// CPU time and allocations are this process's alone, gRPC's included. kubelet 1.36
+// with 500 pods: 12.3 ms and 141 k allocations for the decoding, which is a part of
+// the sub-benchmarks called ordinary. Two empty answers cost gRPC some 170 allocations.
+func BenchmarkIdleListsOverASocket(b *testing.B) {
+	for _, pods := range []int{110, 500, 5000} {
+		socket := startRuntime(b, pods)
+		run := func(name string, l func(*grpc.ClientConn) lister, opts ...grpc.DialOption) {
+			b.Run(fmt.Sprintf("pods=%d/%s", pods, name), func(b *testing.B) {
+				lists := l(dial(b, socket, opts...))
+				listBoth(b, lists)
+				b.ReportAllocs()
+				defer reportCPU(b, cpuTime())
+				for b.Loop() {
+					listBoth(b, lists)
+				}
+			})
+		}
+		fast := func(c *grpc.ClientConn) lister { return newLister(b, wirelist.Config{Conn: c}) }
+		run("conn=default", fast)
+		run("conn=tuned", fast, grpc.WithStaticStreamWindowSize(16<<20), grpc.WithStaticConnWindowSize(16<<20), grpc.WithDisableRetry())
+		run("ordinary", func(c *grpc.ClientConn) lister { return ordinary{runtimeapi.NewRuntimeServiceClient(c)} },
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+	}
+}
+
+// reportCPU reports what this process has used since.
+func reportCPU(b *testing.B, since time.Duration) {
+	b.Helper()
+	b.ReportMetric(float64(cpuTime()-since)/float64(b.N)/1e6, "cpu-ms/op")
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

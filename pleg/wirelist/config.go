@@ -1,0 +1,48 @@
+package wirelist
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Config configures a [Lister].
+type Config struct {
+	// Conn is a connection to the runtime, such as a *grpc.ClientConn, which stays
+	// the caller's to close. It must honour call options: a stub that fills in
+	// answers by itself will not do. Required.
+	Conn grpc.ClientConnInterface
+	// MaxMessageBytes is the size of the largest message that is accepted. Default
+	// 16 MiB, which is also the most that containerd sends unless told otherwise.
+	MaxMessageBytes int
+	// Timeout bounds a list whose context has no deadline, in real time: there is no
+	// CRI client in between that would. Default 2m, the kubelet's for these calls.
+	Timeout time.Duration
+}
+
+// Validate reports every problem with c, joined.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Conn == nil {
+		errs = append(errs, errors.New("field Conn is required"))
+	}
+	if c.MaxMessageBytes < 0 {
+		errs = append(errs, fmt.Errorf("field MaxMessageBytes: %d is negative", c.MaxMessageBytes))
+	}
+	if c.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("field Timeout: %v is negative", c.Timeout))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxMessageBytes == 0 {
+		c.MaxMessageBytes = 16 << 20
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 2 * time.Minute
+	}
+	return c
+}
