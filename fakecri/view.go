@@ -152,9 +152,12 @@ func (n *Node) status(c *container, l life) *runtimeapi.ContainerStatus {
 		LogPath:     c.logPath,
 		Resources:   l.shownResources(),
 		User:        c.user(),
-		StopSignal:  cmp.Or(c.config.GetStopSignal(), runtimeapi.Signal_SIGTERM),
+		StopSignal:  cmp.Or(c.config.GetStopSignal(), sigterm),
 	}
 }
+
+// sigterm is CRI's number of SIGTERM. Its name differs between versions of cri-api.
+const sigterm runtimeapi.Signal = 23
 
 // user is who the container runs as: root, unless its config has numbers. A name
 // or an image's user would need the image's files to be told.
