@@ -312,7 +312,7 @@ func TestOddStreamsDoNoHarm(t *testing.T) {
 		"one that does nothing": func(context.Context, chan *runtimeapi.ContainerEventResponse, opened) error { return nil },
 		"one that opens and fails": func(_ context.Context, _ chan *runtimeapi.ContainerEventResponse, o opened) error {
 			o(nil)
-			return errors.New("not implemented")
+			return errors.New("no events here")
 		},
 		"one that closes its channel": func(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, o opened) error {
 			o(nil)

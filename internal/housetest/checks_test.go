@@ -28,7 +28,7 @@ func TestChecksCanFail(t *testing.T) {
 			if i < 0 {
 				d.Fatalf(t, "no such check")
 			}
-			found := sorted(checks()[i].run(parseModule(t, d.Input)))
+			found := sorted(checks()[i].run(parseModule(t, strings.ReplaceAll(d.Input, veil, ""))))
 			if len(found) == 0 {
 				passed[d.Cmd] = true
 				return "fine\n"
@@ -38,13 +38,27 @@ func TestChecksCanFail(t *testing.T) {
 			for _, f := range found {
 				fmt.Fprintln(&b, f)
 			}
-			return b.String()
+			return veiled(b.String())
 		})
 	}
 	for _, c := range checks() {
 		require.True(t, failed[c.name], "no script makes check %s fail", c.name)
 		require.True(t, passed[c.name], "no script makes check %s pass", c.name)
 	}
+}
+
+// veil stands inside words of the scripts that no committed file says, these
+// neither.
+const veil = "¦"
+
+// veiled puts a veil into each such word.
+func veiled(text string) string {
+	for _, w := range words() {
+		text = w.pattern.ReplaceAllStringFunc(text, func(hit string) string {
+			return hit[:len(hit)/2] + veil + hit[len(hit)/2:]
+		})
+	}
+	return text
 }
 
 // parseModule makes a module of a script's input: files, each below a line
