@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -278,6 +279,9 @@ func TestAFolderThatComesLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "manifests")
 	w := newWatched(t, path)
 	require.NoError(t, w.requireWatch(), "the folder above is")
+	for !strings.Contains(w.log.String(), "folder cannot be read") { // the watch comes before the first look
+		runtime.Gosched()
+	}
 	require.NoError(t, os.Mkdir(path, 0o700))
 	w.write("a.yaml", yamlOf("a", "i:1"))
 	told := ""
