@@ -12,7 +12,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// desired takes the pods that the manifests ask for now and tells the workers
+// desired takes the pods that are wanted from here on and tells the workers
 // what is new, changed and gone.
 func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
 	a.mu.Lock()
