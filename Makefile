@@ -3,15 +3,16 @@ LINT_VERSION := v2.15.0
 FUZZTIME     ?= 20s
 BENCHTIME    ?= 1x
 MIN_COVER    ?= 85
+CGROUP2_OPTS ?= --mem 1G --cpus 2 --timeout 240
 
 # The linter is a program of its own, kept out of go.mod and built once per version.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz bench cover e2e run ci
+.PHONY: help test race lint fmt generate golden fuzz bench cover e2e test-cgroup2 run ci
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
 
 test: ## all tests: needs Go only, no root, no network beyond modules
 	$(GO) test ./...
@@ -52,6 +53,12 @@ cover: ## statement coverage per package; below MIN_COVER (85) percent fails, ex
 
 e2e: ## real pods on a real containerd that it installs and starts: root on Debian
 	$(GO) test -tags e2e -count=1 -timeout 15m -parallel 4 -v ./test/e2e
+
+test-cgroup2: ## the tests that need cgroup v2, PSI or a machine to kill, in QEMU: root on Debian
+	@grep -rl --include='*_test.go' '^//go:build.*cgroup2' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
+		CGO_ENABLED=0 KPCGROUP2_OPTS="$(CGROUP2_OPTS)" $(GO) test -tags cgroup2 -count=1 -v -run '^TestCgroup2' \
+			-exec "$(CURDIR)/test/cgroup2/run.sh --" "$$dir" </dev/null || exit 1; \
+	done
 
 run: ## run the example agent on an in-process runtime
 	$(GO) run ./examples/minimal-agent

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// mark begins the lines on the first serial port that the host reads.
+const mark = "@@cgroup2 "
+
+// host is the machine that booted this one, at the other end of the first port.
+type host struct{ port *os.File }
+
+// openHost opens the first serial port. The kernel's first /dev holds no more
+// than the console, so a whole one is mounted for as long as that takes.
+func openHost() *host {
+	h := &host{port: os.Stdout}
+	if err := (mount{"devtmpfs", "/dev", "devtmpfs", 0, "mode=0755"}).do(); err != nil {
+		h.try("first /dev", err)
+		return h
+	}
+	port, err := openSerial("/dev/ttyS0")
+	if err == nil {
+		h.port = port
+	}
+	h.try("first serial port", err)
+	h.try("first /dev", syscall.Unmount("/dev", syscall.MNT_DETACH))
+	return h
+}
+
+func (h *host) say(format string, args ...any) {
+	fmt.Fprintf(h.port, "\r\n"+mark+format+"\r\n", args...)
+}
+
+// try reports what failed, in one line.
+func (h *host) try(what string, err error) {
+	if err != nil {
+		h.say("%s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+}
+
+func (h *host) powerOff(code int) {
+	h.say("exit %d uptime %s", code, uptime())
+	drain(h.port)
+	syscall.Sync()
+	h.try("power off", syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF))
+	select {}
+}
+
+func uptime() string {
+	b, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return err.Error()
+	}
+	seconds, _, _ := strings.Cut(string(b), " ")
+	return seconds
+}
+
+// openSerial opens a serial port that changes nothing of what goes through it.
+func openSerial(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	var t syscall.Termios
+	if err := ioctl(f, syscall.TCGETS, uintptr(unsafe.Pointer(&t))); err != nil {
+		return f, err
+	}
+	t.Iflag, t.Oflag, t.Lflag = 0, 0, 0
+	return f, ioctl(f, syscall.TCSETS, uintptr(unsafe.Pointer(&t)))
+}
+
+// drain waits until everything is out of the port, at most a second. The Go
+// runtime's own signals end the system call early, so it is asked more than once.
+func drain(f *os.File) {
+	const tcsbrk = 0x5409 // with a one: wait, send no break
+	for range 500 {
+		var left int32
+		err := ioctl(f, tcsbrk, 1)
+		asked := ioctl(f, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&left)))
+		if err == nil && asked == nil && left == 0 {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // what the emulated chip itself holds
+}
+
+func ioctl(f *os.File, request, arg uintptr) error {
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), request, arg); errno != 0 {
+		return os.NewSyscallError("ioctl", errno)
+	}
+	return nil
+}
