@@ -18,11 +18,17 @@ import (
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/pleg"
+	"github.com/kubeparts/kubeparts/pleg/wirelist"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
 // Any CRI client fits as it is.
-var _ pleg.Runtime = cri.RuntimeService(nil)
+var (
+	_ pleg.Runtime     = cri.RuntimeService(nil)
+	_ pleg.EventSource = cri.RuntimeService(nil)
+	_ pleg.Lister      = cri.RuntimeService(nil)
+	_ pleg.Lister      = (*wirelist.Lister)(nil)
+)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -1,6 +1,7 @@
 package wirelist_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -97,9 +98,10 @@ func equal[M proto.Message](tb testing.TB, want, got []M, wantErr, err error) []
 	}
 	require.NoError(tb, err)
 	require.Len(tb, got, len(want))
+	want, items := inOrder(want), inOrder(got)
 	for i := range want {
-		if !proto.Equal(want[i], got[i]) {
-			require.Equal(tb, prototext.Format(want[i]), prototext.Format(got[i]))
+		if !proto.Equal(want[i], items[i]) {
+			require.Equal(tb, prototext.Format(want[i]), prototext.Format(items[i]))
 			require.Fail(tb, "items differ", "at %d", i)
 		}
 	}
@@ -107,6 +109,22 @@ func equal[M proto.Message](tb testing.TB, want, got []M, wantErr, err error) []
 		return []M{}
 	}
 	return got
+}
+
+// inOrder returns a copy in an order of the items' own: that of lists may be an
+// earlier one's.
+func inOrder[M proto.Message](list []M) []M {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b M) int { return bytes.Compare(canonical(a), canonical(b)) })
+	return list
+}
+
+func canonical(m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return b
 }
 
 // Pieces of messages.
