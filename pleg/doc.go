@@ -66,8 +66,7 @@
 // handler runs; Relist and RelistPod wait for their turn no longer than their context
 // lasts. Healthy, Stats, Watch and the two requests do not need it.
 //
-// No deadline is put on the lists, as the runtime client has one. InspectTimeout is
-// real time even on a fake clock.
+// ListTimeout and InspectTimeout are real time even on a fake clock.
 //
 // # The diff
 //

@@ -33,8 +33,10 @@ func isFresh(t *testing.T, c *podcache.Cache, uid types.UID, when time.Time) boo
 }
 
 func TestNewRefusesABadConfig(t *testing.T) {
-	_, err := pleg.New(pleg.Config{Period: -1, Threshold: -1, InspectTimeout: -1, MaxInspections: -1})
-	for _, field := range []string{"Runtime", "Cache", "Handler", "Period", "Threshold", "InspectTimeout", "MaxInspections"} {
+	_, err := pleg.New(pleg.Config{
+		Period: -1, MaxPeriod: -1, Threshold: -1, ListTimeout: -1, InspectTimeout: -1, MaxInspections: -1,
+	})
+	for _, field := range []string{"Runtime", "Cache", "Handler", "Period", "MaxPeriod", "Threshold", "ListTimeout", "InspectTimeout", "MaxInspections"} {
 		require.ErrorContains(t, err, "field "+field)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ const (
 func TestChangesAreSeenWithinMilliseconds(t *testing.T) {
 	w := watchRuntime(t)
 	box := w.sandbox(t)
-	var own, foreign []time.Duration
+	var own, foreign, ours []time.Duration
 	for i := range latencySamples {
 		id := w.create(t, box, i)
 		_, err := bed.runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id})
@@ -47,7 +48,12 @@ func TestChangesAreSeenWithinMilliseconds(t *testing.T) {
 		pid := bed.pid(t, id)
 		killed := time.Now()
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-		foreign = append(foreign, w.await(t, id, pleg.ContainerDied, killed))
+		took := w.await(t, id, pleg.ContainerDied, killed)
+		foreign = append(foreign, took)
+		told, _ := w.stopped.Load(id)
+		at, ok := told.(time.Time)
+		require.True(t, ok, "seen, but not by the stream")
+		ours = append(ours, max(0, took-at.Sub(killed)))
 		status, err := w.cache.Get(w.uid)
 		require.NoError(t, err)
 		require.Equal(t, int32(137), status.Container("app").GetExitCode(), "what is told is in the cache")
@@ -56,6 +62,7 @@ func TestChangesAreSeenWithinMilliseconds(t *testing.T) {
 	}
 	requireFast(t, "own action", own, ownTarget)
 	requireFast(t, "foreign exit", foreign, foreignTarget)
+	requireFast(t, "foreign exit, from the runtime's event on,", ours, ownTarget)
 	require.LessOrEqual(t, w.generator.Stats().Relists, uint64(5), "relists did not help")
 }
 
@@ -76,6 +83,7 @@ type watched struct {
 	cache     *podcache.Cache
 	generator *pleg.Generator
 	seen      chan sighting
+	stopped   sync.Map // container id to when the runtime's stream told its end
 }
 
 // sighting is an event and when its handler was called.
@@ -92,7 +100,7 @@ func watchRuntime(t *testing.T) *watched {
 	require.NoError(t, err)
 	lister, err := wirelist.New(wirelist.Config{Conn: conn})
 	require.NoError(t, err)
-	runtime := plainRuntime{runtimeapi.NewRuntimeServiceClient(conn)}
+	runtime := plainRuntime{runtimeapi.NewRuntimeServiceClient(conn), &w.stopped}
 	w.generator, err = pleg.New(pleg.Config{
 		Runtime: runtime, Events: runtime, Lister: lister, Cache: w.cache, Period: time.Minute, MaxPeriod: time.Minute,
 		LabelSelector: map[string]string{labelAgent: t.Name()},
@@ -163,7 +171,8 @@ func (w *watched) await(t *testing.T, id string, want pleg.EventType, since time
 
 // plainRuntime is the least that makes a gRPC client a runtime.
 type plainRuntime struct {
-	client runtimeapi.RuntimeServiceClient
+	client  runtimeapi.RuntimeServiceClient
+	stopped *sync.Map // takes when the stream told of a container's end
 }
 
 func (r plainRuntime) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
@@ -196,6 +205,9 @@ func (r plainRuntime) GetContainerEvents(ctx context.Context, events chan *runti
 		event, err := stream.Recv()
 		if err != nil {
 			return err
+		}
+		if event.GetContainerEventType() == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
+			r.stopped.Store(event.GetContainerId(), time.Now())
 		}
 		select {
 		case events <- event:
