@@ -9,8 +9,8 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,13 +28,16 @@ const (
 	// idleLimit is what an idle agent may call in a minute, whatever it calls. The
 	// kubelet, measured on this bed, makes 239 calls with no pod at all.
 	idleLimit = 30
+	// deathLimit is how soon it must show that the runtime is gone, however rare the
+	// relists are.
+	deathLimit = 2 * time.Second
 	// idleSettle is as long as no list is asked for before the agent counts as idle.
 	// Its relists are 30 s apart then, and the gap before was one of 16 s.
 	idleSettle = 20 * time.Second
 )
 
 // Not parallel: the pods of other tests would be news for this agent's stream.
-func TestAHundredIdlePodsCostFewCalls(t *testing.T) {
+func TestAHundredIdlePodsCostFewCallsAndTheRuntimesEndShowsAtOnce(t *testing.T) {
 	n, p := newNode(t), startProxy(t)
 	n.start("--cri-endpoint", p.endpoint)
 	for i := range idlePods {
@@ -67,19 +70,22 @@ func TestAHundredIdlePodsCostFewCalls(t *testing.T) {
 	t.Logf("%d idle pods: %d CRI calls in a minute: %v", idlePods, total, calls)
 	require.Less(t, total, idleLimit)
 	require.Positive(t, total, "nothing was counted")
-	n.requireHealthy()
-}
 
-func (n *node) requireHealthy() {
-	n.t.Helper()
-	code, body, err := n.agent.get("/healthz")
-	require.NoError(n.t, err)
-	require.Equal(n.t, 200, code, body)
+	healthy := n.agent.health(func(code int, _ string) bool { return code == http.StatusOK })
+	seen, ok := healthy()
+	require.True(t, ok, seen)
+	gone := time.Now()
+	p.server.Stop()
+	waitFor(t, deathLimit, "the agent to be unhealthy", n.agent.health(func(code int, _ string) bool {
+		return code == http.StatusServiceUnavailable
+	}))
+	t.Logf("unhealthy %v after the end of its runtime", time.Since(gone).Round(10*time.Millisecond))
 }
 
 // proxy stands between an agent and the bed's runtime and counts calls.
 type proxy struct {
 	endpoint string
+	server   *grpc.Server
 
 	mu    sync.Mutex
 	calls map[string]int       // by method
@@ -96,12 +102,12 @@ func startProxy(t *testing.T) *proxy {
 	conn, err := grpc.NewClient(bed.endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(limit)))
 	require.NoError(t, err)
-	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(limit),
+	p.server = grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(limit),
 		grpc.UnknownServiceHandler(func(_ any, agent grpc.ServerStream) error { return p.forward(agent, conn) }))
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- p.server.Serve(listener) }()
 	t.Cleanup(func() {
-		server.Stop()
+		p.server.Stop()
 		require.NoError(t, <-served)
 		require.NoError(t, conn.Close())
 	})
@@ -155,9 +161,9 @@ func (p *proxy) quiet(prefix string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var newest time.Time
-	for _, method := range slices.Collect(maps.Keys(p.last)) {
-		if strings.HasPrefix(method, prefix) && p.last[method].After(newest) {
-			newest = p.last[method]
+	for method, at := range p.last {
+		if strings.HasPrefix(method, prefix) && at.After(newest) {
+			newest = at
 		}
 	}
 	return time.Since(newest)

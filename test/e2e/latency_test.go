@@ -25,8 +25,9 @@ import (
 const (
 	// latencySamples is how often each of the two times is measured.
 	latencySamples = 100
-	// ownTarget and foreignTarget are what half of them must keep, and latencyFactor
-	// times that is the limit of the slowest but one, on a machine that others use too.
+	// ownTarget and foreignTarget are what half of them must keep; the limit of the
+	// slowest but one is latencyFactor times that, as others use the machine too. Most
+	// of a foreign exit's time is containerd's: what is ours of it has ownTarget.
 	ownTarget, foreignTarget = 20 * time.Millisecond, 50 * time.Millisecond
 	latencyFactor            = 20
 )
