@@ -18,7 +18,6 @@ import (
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/pleg"
-	"github.com/kubeparts/kubeparts/pleg/wirelist"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -27,7 +26,6 @@ var (
 	_ pleg.Runtime     = cri.RuntimeService(nil)
 	_ pleg.EventSource = cri.RuntimeService(nil)
 	_ pleg.Lister      = cri.RuntimeService(nil)
-	_ pleg.Lister      = (*wirelist.Lister)(nil)
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -20,7 +20,7 @@ func (g *Generator) relist(p *pass) (Result, error) {
 	res := Result{At: g.cfg.Clock.Now()}
 	at := g.look(res.At) // before the first call: nothing is older
 	by, stream := g.beginRelist(res.At)
-	err := g.list(p, g.spare, g.cfg.Lister, g.cfg.LabelSelector, g.listed)
+	err := g.spare.list(p.ctx, g.cfg.ListTimeout, g.cfg.Lister, g.cfg.LabelSelector, g.listed)
 	g.noteRelist(p.ctx, res.At, err)
 	if err == nil {
 		surprises := g.compare(at)
@@ -37,13 +37,6 @@ func (g *Generator) relist(p *pass) (Result, error) {
 	g.note(func(*Stats) { g.began = time.Time{} })
 	g.cfg.Observer.RelistEnd(res, err)
 	return res, err
-}
-
-// list has l list, for no longer than a list may take.
-func (g *Generator) list(p *pass, l *listing, from Lister, labels map[string]string, before *listing) error {
-	ctx, cancel := context.WithTimeout(p.ctx, g.cfg.ListTimeout)
-	defer cancel()
-	return l.list(ctx, from, labels, before)
 }
 
 // look returns the time of a look at the runtime that begins now. It never goes
@@ -220,7 +213,7 @@ func (g *Generator) relistPod(p *pass, uid types.UID) error {
 	labels := map[string]string{crilabels.PodUID: string(uid)}
 	maps.Copy(labels, g.cfg.LabelSelector)
 	l := &listing{}
-	if err := g.list(p, l, g.cfg.Runtime, labels, nil); err != nil {
+	if err := l.list(p.ctx, g.cfg.ListTimeout, g.cfg.Runtime, labels, nil); err != nil {
 		return fmt.Errorf("relist pod %s: %w", uid, err)
 	}
 	r := g.records[uid]

@@ -54,11 +54,7 @@ func (a *agent) newSource() (err error) {
 }
 
 func (a *agent) newPLEG() error {
-	lister, err := wirelist.New(wirelist.Config{
-		Conn:            a.node.cri.conn,
-		MaxMessageBytes: maxMessageBytes,
-		Timeout:         rpcTimeout,
-	})
+	lister, err := wirelist.New(wirelist.Config{Conn: a.node.cri.conn, MaxMessageBytes: maxMessageBytes})
 	if err != nil {
 		return err
 	}
@@ -66,6 +62,7 @@ func (a *agent) newPLEG() error {
 		Runtime:       a.node.cri,
 		Lister:        lister,
 		Events:        a.node.cri,
+		ListTimeout:   rpcTimeout,
 		Cache:         a.cache,
 		Handler:       a.plegEvent,
 		LabelSelector: a.ownLabels(),

@@ -22,6 +22,7 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
+// The one user that it was made for takes it as it is.
 var _ pleg.Lister = (*wirelist.Lister)(nil)
 
 // narrow is a connection on which a list of thirty pods fits into a stream only.
