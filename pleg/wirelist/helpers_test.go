@@ -1,10 +1,10 @@
 package wirelist_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -114,17 +114,19 @@ func equal[M proto.Message](tb testing.TB, want, got []M, wantErr, err error) []
 // inOrder returns a copy in an order of the items' own: that of lists may be an
 // earlier one's.
 func inOrder[M proto.Message](list []M) []M {
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b M) int { return bytes.Compare(canonical(a), canonical(b)) })
-	return list
-}
-
-func canonical(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(err)
+	byText := map[string][]M{}
+	for _, m := range list {
+		text, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil {
+			panic(err)
+		}
+		byText[string(text)] = append(byText[string(text)], m)
 	}
-	return b
+	ordered := make([]M, 0, len(list))
+	for _, text := range slices.Sorted(maps.Keys(byText)) {
+		ordered = append(ordered, byText[text]...)
+	}
+	return ordered
 }
 
 // Pieces of messages.
