@@ -57,6 +57,9 @@ type Config struct {
 	// Threshold is the age of the last successful global relist from which on
 	// [Generator.Healthy] complains. Default 3m.
 	Threshold time.Duration
+	// ListTimeout bounds the two lists of one relist together, in real time even on a
+	// fake clock, so that a runtime which hangs is a relist that fails. Default 2m.
+	ListTimeout time.Duration
 	// MaxInspections is the number of pods inspected at a time. Default 8.
 	MaxInspections int
 	// InspectTimeout bounds the inspection of one pod, in real time even on a
@@ -108,6 +111,7 @@ func (c Config) Validate() error {
 	notNegative("Period", c.Period)
 	notNegative("MaxPeriod", c.MaxPeriod)
 	notNegative("Threshold", c.Threshold)
+	notNegative("ListTimeout", c.ListTimeout)
 	notNegative("InspectTimeout", c.InspectTimeout)
 	if c.MaxInspections < 0 {
 		errs = append(errs, fmt.Errorf("field MaxInspections: %d is negative", c.MaxInspections))
@@ -125,6 +129,7 @@ func (c Config) withDefaults() Config {
 	if c.Lister == nil {
 		c.Lister = c.Runtime
 	}
+	orDefault(&c.ListTimeout, 2*time.Minute)
 	orDefault(&c.MaxInspections, 8)
 	orDefault(&c.InspectTimeout, 10*time.Second)
 	if c.Clock == nil {

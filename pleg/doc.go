@@ -29,7 +29,7 @@
 // so it should note the pod and return. Where a channel fits better, there is
 // [Generator.Watch], which keeps one event per pod for each of its readers and so
 // neither loses any nor waits for them; the handler may then do nothing. Optional are
-// the stream, of the same client, and a [Lister] that lists faster.
+// the stream, of the same client, and a [Lister] that lists faster: pleg/wirelist.
 //
 // # What it guarantees
 //
@@ -48,8 +48,9 @@
 //     time at once as to fill all places do delay the inspection of others, by one
 //     InspectTimeout at most for each time they fill them; what has not changed, or
 //     is absent, is fresh all the same.
-//  5. A list that fails changes nothing but the health. If it fails because it is too
-//     large, single pods are still looked at: see [ErrTooLarge].
+//  5. A list that fails changes nothing but the health, and one that hangs fails after
+//     ListTimeout. If it fails because it is too large, single pods are still looked
+//     at: see [ErrTooLarge].
 //  6. Nothing is kept of a pod that is gone and told.
 //  7. However many events come, hints of one pod are one, those of many are one global
 //     relist, and serving them takes a quarter of the time at most.
@@ -66,23 +67,24 @@
 // handler runs; Relist and RelistPod wait for their turn no longer than their context
 // lasts. Healthy, Stats, Watch and the two requests do not need it.
 //
-// No deadline is put on the lists, as the runtime client has one. InspectTimeout is
-// real time even on a fake clock.
+// ListTimeout and InspectTimeout are real time even on a fake clock.
 //
 // # The diff
 //
 // Two listings are compared by position, in a few microseconds for a hundred pods
-// and without memory. Runtimes that list in random order cost a look into an index,
-// which is kept as long as nothing changes. Only pods with a difference are looked at
-// any closer, and of those only the containers that are new or in another state are
-// asked for: of an exited one nothing changes any more.
+// and without memory. Where a runtime lists in random order, wirelist keeps that of
+// the list before; without it, each object costs a look into an index, which is kept
+// as long as nothing changes. Only pods with a difference are looked at any closer,
+// and of those only the containers that are new or in another state are asked for: of
+// an exited one nothing changes any more.
 //
 // # Differences from the kubelet
 //
 //   - Nothing is dropped: the kubelet's channel of 1,000 events loses what does not fit.
 //   - An inspection that fails does not hold back the events; the status is flagged.
 //   - Pods are inspected in parallel, each with a deadline, and become fresh one by one.
-//   - Health is that of the lists alone, and the error says what is wrong with them.
+//   - Health is that of the lists alone, which have a deadline of their own, and the
+//     error says what is wrong with them.
 //   - A state this build does not know counts as unknown; the kubelet panics.
 //   - A reinspection asked for an unknown pod is forgotten after the next full list.
 //     One that meets a change that makes no event yields its PodSync all the same.

@@ -22,7 +22,11 @@ import (
 )
 
 // Any CRI client fits as it is.
-var _ pleg.Runtime = cri.RuntimeService(nil)
+var (
+	_ pleg.Runtime     = cri.RuntimeService(nil)
+	_ pleg.EventSource = cri.RuntimeService(nil)
+	_ pleg.Lister      = cri.RuntimeService(nil)
+)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

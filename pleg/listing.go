@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -11,9 +12,11 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// list asks the runtime for all objects with the labels and reads them into l.
-// Like before, which may be nil, costs less than unlike it.
-func (l *listing) list(ctx context.Context, rt Lister, labels map[string]string, before *listing) error {
+// list asks the runtime for all objects with the labels, for no longer than limit,
+// and reads them into l. Like before, which may be nil, costs less than unlike it.
+func (l *listing) list(ctx context.Context, limit time.Duration, rt Lister, labels map[string]string, before *listing) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	l.reset()
 	sandboxes, err := rt.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: labels})
 	if err != nil {

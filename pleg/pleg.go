@@ -102,9 +102,10 @@ func New(cfg Config) (*Generator, error) {
 }
 
 // Run relists at once and then each Period, or less often while the stream of events
-// allows it, serves the requests in between, and returns nil when ctx is done and every inspection it set off has ended. It does
-// not wait for inspections between relists: a pod that hangs delays no other. A
-// second Run beside the first returns [ErrRunning].
+// allows it, serves the requests in between, and returns nil when ctx is done and
+// every inspection it set off has ended. It does not wait for inspections between
+// relists: a pod that hangs delays no other. A second Run beside the first returns
+// [ErrRunning].
 func (g *Generator) Run(ctx context.Context) error {
 	p := newPass(ctx)
 	first := true

@@ -20,7 +20,7 @@ func (g *Generator) relist(p *pass) (Result, error) {
 	res := Result{At: g.cfg.Clock.Now()}
 	at := g.look(res.At) // before the first call: nothing is older
 	by, stream := g.beginRelist(res.At)
-	err := g.spare.list(p.ctx, g.cfg.Lister, g.cfg.LabelSelector, g.listed)
+	err := g.spare.list(p.ctx, g.cfg.ListTimeout, g.cfg.Lister, g.cfg.LabelSelector, g.listed)
 	g.noteRelist(p.ctx, res.At, err)
 	if err == nil {
 		surprises := g.compare(at)
@@ -213,7 +213,7 @@ func (g *Generator) relistPod(p *pass, uid types.UID) error {
 	labels := map[string]string{crilabels.PodUID: string(uid)}
 	maps.Copy(labels, g.cfg.LabelSelector)
 	l := &listing{}
-	if err := l.list(p.ctx, g.cfg.Runtime, labels, nil); err != nil {
+	if err := l.list(p.ctx, g.cfg.ListTimeout, g.cfg.Runtime, labels, nil); err != nil {
 		return fmt.Errorf("relist pod %s: %w", uid, err)
 	}
 	r := g.records[uid]

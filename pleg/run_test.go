@@ -149,6 +149,29 @@ func TestRequestsDoNotHoldUpTheNextGlobalRelist(t *testing.T) {
 	})
 }
 
+// The kubelet waits as long as its client does.
+func TestAListThatHangsIsOneThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{}, func(c *pleg.Config) { c.ListTimeout = 5 * time.Second })
+		r.node.container("a", "a1", runs)
+		unblock := r.node.block("list")
+		stop := start(t, r)
+		time.Sleep(5*time.Second + time.Millisecond)
+		require.ErrorIs(t, r.Healthy(), context.DeadlineExceeded)
+		require.Equal(t, uint64(1), r.Stats().FailedRelists)
+		time.Sleep(6 * time.Second)
+		require.Equal(t, uint64(2), r.Stats().FailedRelists, "it is tried again after Period")
+		unblock()
+		time.Sleep(time.Second)
+		require.NoError(t, r.Healthy())
+		require.Equal(t, []string{"a ContainerStarted a1"}, r.take())
+
+		defer r.node.block("list")()
+		require.ErrorIs(t, r.RelistPod(t.Context(), "a"), context.DeadlineExceeded)
+		stop()
+	})
+}
+
 // slowLists is a runtime whose lists take their time.
 type slowLists struct {
 	pleg.Runtime

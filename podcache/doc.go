@@ -30,8 +30,8 @@
 // # Goroutines and locking
 //
 // The package starts no goroutine and makes no callback but that of [Cache.OnWait].
-// All methods may be called by any number of goroutines; only GetNewerThan blocks. Statuses are shared by
-// all their readers, who must not modify them.
+// All methods may be called by any number of goroutines; only GetNewerThan blocks.
+// Statuses are shared by all their readers, who must not modify them.
 //
 // Waiters are kept per pod and in a heap by the time they wait for. A global time
 // that satisfies nobody thus costs the same with one waiter as with thousands. One

@@ -18,6 +18,9 @@ const (
 	rpcTimeout = 2 * time.Minute
 	// maxMessageBytes is the largest answer that is taken, as the kubelet's.
 	maxMessageBytes = 16 << 20
+	// windowBytes is what may be under way unread. A fixed size that holds any answer
+	// spares gRPC to measure the bandwidth of a socket.
+	windowBytes = maxMessageBytes
 )
 
 // criClient has the methods of cri.RuntimeService and cri.ImageManagerService
@@ -35,6 +38,9 @@ func dialCRI(endpoint string) (*criClient, error) {
 	conn, err := grpc.NewClient(endpoint,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
+		grpc.WithStaticStreamWindowSize(windowBytes),
+		grpc.WithStaticConnWindowSize(windowBytes),
+		grpc.WithDisableRetry(), // nobody configures any; gRPC would prepare for them
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: connectTimeout, // or it would be the backoff's delay
@@ -117,6 +123,30 @@ func (c *criClient) ListContainers(ctx context.Context, filter *runtimeapi.Conta
 
 func (c *criClient) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
 	return call(ctx, rpcTimeout, c.runtime.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: verbose})
+}
+
+// GetContainerEvents has no limit: it lasts until ctx is done or the stream breaks.
+func (c *criClient) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, opened func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // frees the stream
+	stream, err := c.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		return err
+	}
+	if opened != nil {
+		opened(stream)
+	}
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		select {
+		case events <- event:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (c *criClient) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {

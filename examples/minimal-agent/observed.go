@@ -19,8 +19,12 @@ import (
 )
 
 const (
-	// runtimePeriod is how often the runtime is asked how it is, as the kubelet does.
-	runtimePeriod = 5 * time.Second
+	// runtimePeriod is how often the runtime is asked how it is while it is well, so
+	// that one that hangs shows within 11 s. One that ends shows at once: that ends
+	// the stream of events, whereupon a relist fails and has it asked.
+	runtimePeriod = 8 * time.Second
+	// troublePeriod is the same while it is not well.
+	troublePeriod = 2 * time.Second
 	// runtimePatience is how long it may take to answer that before it counts as
 	// hung: the kubelet waits two minutes.
 	runtimePatience = 3 * time.Second
@@ -47,15 +51,16 @@ func (a *agent) refresh(ctx context.Context, uid types.UID) (*podcache.Status, e
 	return a.cache.GetNewerThan(ctx, uid, now)
 }
 
-// relisted has the runtime asked at once when a relist, which comes more often,
-// shows that it has stopped answering or answers again.
+// relisted has the runtime asked at once when a relist shows that it has stopped
+// answering or answers again.
 func (a *agent) relisted(err error) {
 	if (err == nil) != (a.runtime.get() == nil) {
 		a.ask.Trigger()
 	}
 }
 
-// askRuntime asks the runtime whether it and its network are ready.
+// askRuntime asks the runtime whether it and its network are ready, and returns when
+// to ask again.
 func (a *agent) askRuntime(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, runtimePatience)
 	defer cancel()
@@ -68,6 +73,9 @@ func (a *agent) askRuntime(ctx context.Context) time.Duration {
 		a.runtime.set(err)
 	default:
 		a.runtime.set(notReady(answer.GetStatus()))
+	}
+	if a.runtime.get() != nil {
+		return troublePeriod
 	}
 	return runtimePeriod
 }

@@ -15,7 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/pleg"
 	"github.com/kubeparts/kubeparts/pleg/wirelist"
+	"github.com/kubeparts/kubeparts/podcache"
 )
 
 // listBoth is what a relist asks for, with one deadline for the two.
@@ -120,4 +122,50 @@ func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// A whole relist of a generator on an idle node, over the same socket. kubelet 1.36
+// with its runtime's share: 500 pods 33.5 to 37 ms and 248 k allocations, 5,000 pods
+// 320 ms and 2.49 M. To be beaten: 1.5 ms of CPU and 200 allocations, and 15 ms.
+func BenchmarkIdleRelistOverASocket(b *testing.B) {
+	for _, pods := range []int{110, 500, 5000} {
+		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
+			g := newGenerator(b, pods)
+			b.ReportAllocs()
+			defer reportCPU(b, cpuTime())
+			for b.Loop() {
+				_, _ = g.Relist(b.Context())
+			}
+		})
+	}
+}
+
+// newGenerator returns a generator on a tuned connection to a runtime with idle pods,
+// all of which it has seen.
+func newGenerator(tb testing.TB, pods int) *pleg.Generator {
+	tb.Helper()
+	conn := dial(tb, startRuntime(tb, pods),
+		grpc.WithStaticStreamWindowSize(16<<20), grpc.WithStaticConnWindowSize(16<<20), grpc.WithDisableRetry())
+	g, err := pleg.New(pleg.Config{
+		Runtime: inspected{ordinary{runtimeapi.NewRuntimeServiceClient(conn)}}, Cache: podcache.New(),
+		Handler: func(context.Context, pleg.Event) {}, Lister: newLister(tb, wirelist.Config{Conn: conn}),
+	})
+	require.NoError(tb, err)
+	for range 2 {
+		res, err := g.Relist(tb.Context())
+		require.NoError(tb, err)
+		require.Equal(tb, pods, res.Pods)
+	}
+	return g
+}
+
+// inspected answers for statuses itself: they are asked for but once.
+type inspected struct{ ordinary }
+
+func (inspected) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: id}}, nil
+}
+
+func (inspected) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id}}, nil
 }

@@ -40,14 +40,15 @@
 //
 // # What it guarantees
 //
-//  1. The lists are those of the ordinary decoder, field by field, unknown ones
-//     included, and what that refuses is refused. That two different items with one
-//     id and one state are taken for the same has a chance of one in 2^64 per
-//     change; two states never are.
+//  1. The items are those of the ordinary decoder, field by field, unknown ones
+//     included, and what that refuses is refused. So is their order, but for 3. That
+//     two different items with one id and one state are taken for the same has a
+//     chance of one in 2^64 per change; two states never are.
 //  2. What is returned is never written to again. Callers must not write to it
 //     either, as it is handed out again.
-//  3. A list that has not changed is the same slice, and costs no allocation but
-//     the call's. One that came in another order costs one.
+//  3. A list with the items of the one before is the same slice, in the same order
+//     even if it came in another, as containerd's do. It costs no allocation but
+//     the call's.
 //  4. With an error there is no list. What was remembered remains.
 //  5. A list too large for one message is asked for as a stream (KEP-5825), from
 //     then on at once, until it is half as large. A stream that breaks is an error,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -97,9 +98,10 @@ func equal[M proto.Message](tb testing.TB, want, got []M, wantErr, err error) []
 	}
 	require.NoError(tb, err)
 	require.Len(tb, got, len(want))
+	want, items := inOrder(want), inOrder(got)
 	for i := range want {
-		if !proto.Equal(want[i], got[i]) {
-			require.Equal(tb, prototext.Format(want[i]), prototext.Format(got[i]))
+		if !proto.Equal(want[i], items[i]) {
+			require.Equal(tb, prototext.Format(want[i]), prototext.Format(items[i]))
 			require.Fail(tb, "items differ", "at %d", i)
 		}
 	}
@@ -107,6 +109,24 @@ func equal[M proto.Message](tb testing.TB, want, got []M, wantErr, err error) []
 		return []M{}
 	}
 	return got
+}
+
+// inOrder returns a copy in an order of the items' own: that of lists may be an
+// earlier one's.
+func inOrder[M proto.Message](list []M) []M {
+	byText := map[string][]M{}
+	for _, m := range list {
+		text, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil {
+			panic(err)
+		}
+		byText[string(text)] = append(byText[string(text)], m)
+	}
+	ordered := make([]M, 0, len(list))
+	for _, text := range slices.Sorted(maps.Keys(byText)) {
+		ordered = append(ordered, byText[text]...)
+	}
+	return ordered
 }
 
 // Pieces of messages.

@@ -30,6 +30,7 @@ type memory[M item] struct {
 	known map[string]*entry[M]
 	turn  uint64 // counts the lists begun
 	last  []M    // what the newest list returned
+	spare []M    // memory for the items of the next one
 	// scratch holds what the buffers of an answer cut in two.
 	scratch []byte
 }
@@ -39,6 +40,8 @@ type entry[M item] struct {
 	message M
 	digest  digest
 	turn    uint64 // of the list that had it last
+	at      int    // its place in that list
+	kept    int    // its place in memory.last
 }
 
 func newMemory[M item](of layout[M]) *memory[M] {
@@ -51,11 +54,10 @@ type answer[M item] struct {
 	turn   uint64
 	size   int64 // in bytes, so far
 	seen   int   // entries, each counted once
-
-	// items are the items so far, in memory that is ours only once fresh is set:
-	// until they differ from those of last, they are its beginning.
-	items, last []M
-	fresh       bool
+	items  []M
+	// last is the list before, and news says that this one has other items.
+	last []M
+	news bool
 }
 
 // begin starts a list.
@@ -63,7 +65,12 @@ func (m *memory[M]) begin() *answer[M] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.turn++
-	return &answer[M]{memory: m, turn: m.turn, items: m.last[:0], last: m.last}
+	a := &answer[M]{memory: m, turn: m.turn, items: m.spare[:0], last: m.last}
+	m.spare = nil // another list may begin before this one ends
+	if cap(a.items) < len(a.last) {
+		a.items = make([]M, 0, len(a.last))
+	}
+	return a
 }
 
 // receive implements receiver for one part of the list.
@@ -131,7 +138,7 @@ func (a *answer[M]) read(b []byte) error {
 		// Where an item has a key twice, the order of the pairs matters, which the
 		// digest does not know.
 		if !ok || d.pairs != m.of.pairs(message) {
-			a.add(message)
+			a.items, a.news = append(a.items, message), true
 			return nil
 		}
 		if e == nil {
@@ -140,36 +147,35 @@ func (a *answer[M]) read(b []byte) error {
 		}
 		e.message, e.digest = message, d
 	}
+	// Each entry counts once: as many as the last list had, all of them from it, are
+	// that list.
+	if e.turn >= a.turn || e.kept >= len(a.last) || a.last[e.kept] != e.message {
+		a.news = true
+	}
 	if e.turn < a.turn {
-		e.turn = a.turn
+		e.turn, e.at = a.turn, len(a.items)
 		a.seen++
 	}
-	a.add(e.message)
+	a.items = append(a.items, e.message)
 	return nil
 }
 
-// add appends to items.
-func (a *answer[M]) add(message M) {
-	at := len(a.items)
-	if !a.fresh {
-		if at < len(a.last) && a.last[at] == message {
-			a.items = a.last[:at+1]
-			return
-		}
-		a.fresh = true
-		a.items = append(make([]M, 0, max(len(a.last), at+1)), a.items...)
-	}
-	a.items = append(a.items, message)
-}
-
-// end returns the items and forgets what the list no longer has, unless a list
-// that began later has it.
+// end returns the items, which is the list before if that has the same, and forgets
+// what the list no longer has, unless a list that began later has it.
 func (a *answer[M]) end() []M {
 	m := a.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if a.seen < len(m.known) {
 		maps.DeleteFunc(m.known, func(_ string, e *entry[M]) bool { return e.turn < a.turn })
+	}
+	if !a.news && len(a.items) == len(a.last) {
+		clear(a.items)
+		m.spare = a.items
+		return a.last
+	}
+	for _, e := range m.known {
+		e.kept = e.at
 	}
 	m.last = slices.Clip(a.items)
 	return m.last

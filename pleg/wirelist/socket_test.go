@@ -2,8 +2,6 @@ package wirelist_test
 
 import (
 	"context"
-	"net"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -30,22 +28,12 @@ func newLister(tb testing.TB, cfg wirelist.Config) *wirelist.Lister {
 // A whole runtime, listed both ways.
 func TestARuntimeOnASocket(t *testing.T) {
 	t.Parallel()
-	runtime, err := fakecri.New(fakecri.Config{Images: fakecri.DemoImages(), Programs: fakecri.DemoPrograms()})
-	require.NoError(t, err)
-	socket := filepath.Join(t.TempDir(), "cri.sock")
-	lis, err := net.Listen("unix", socket)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- runtime.Serve(ctx, lis) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-served)
-	})
-	conn := dial(t, socket)
+	runtime, conn := serveNode(t)
+	ctx := t.Context()
 	l, ordinary := newLister(t, wirelist.Config{Conn: conn}), runtimeapi.NewRuntimeServiceClient(conn)
 
 	var box string
+	var err error
 	for i, name := range []string{"a", "b", "c"} {
 		pod := &runtimeapi.PodSandboxConfig{
 			Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name},

@@ -42,9 +42,10 @@ func New(cfg Config) (*Lister, error) {
 }
 
 // ListPodSandbox returns the sandboxes that pass the filter, all if it is nil, in
-// the runtime's order. The slice and the messages may be handed out again by later
-// calls, and must not be modified: an unchanged item is the same message, and an
-// unchanged list the same slice. They are never written to once returned.
+// the runtime's order when there is any news. The slice and the messages may be handed
+// out again by later calls, and must not be modified: an unchanged item is the same
+// message, and a list with the same items the same slice, whatever order the runtime
+// sends them in. They are never written to once returned.
 //
 // Errors are gRPC's, with their status, or [ErrTooLarge]; with one there are no items.
 func (l *Lister) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {

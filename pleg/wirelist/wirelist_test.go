@@ -113,17 +113,38 @@ func TestOnlyWhatChangedIsNew(t *testing.T) {
 	}
 }
 
-func TestItemsMayComeInAnyOrder(t *testing.T) {
+// containerd keeps both in maps: with each list another order.
+func TestAListInAnotherOrderIsTheSameSlice(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	boxes, _ := node(9)
 	first := b.sandboxes(encode(boxes))
 	slices.Reverse(boxes.Items)
+	require.Same(t, &first[0], &b.sandboxes(encode(boxes))[0])
+
+	boxes.Items[3].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	next := b.sandboxes(encode(boxes))
 	for i := range first {
-		require.Same(t, first[i], next[len(next)-1-i])
+		require.Equal(t, i != 5, first[i] == next[8-i], "a list with news has its own order")
 	}
 	require.Equal(t, boxes.Items[8].GetId(), first[0].GetId(), "the list handed out before was reordered")
+	slices.Reverse(boxes.Items)
+	require.Same(t, &next[0], &b.sandboxes(encode(boxes))[0])
+}
+
+// The same number of known items is not the same list.
+func TestAListWithAnItemTwiceIsAnotherList(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	boxes, _ := node(3)
+	first := b.sandboxes(encode(boxes))
+	all := boxes.Items
+	boxes.Items = []*runtimeapi.PodSandbox{all[0], all[1], all[1]}
+	twice := b.sandboxes(encode(boxes))
+	require.Same(t, first[1], twice[2])
+	b.sandboxes(encode(boxes))
+	boxes.Items = all
+	b.sandboxes(encode(boxes))
 }
 
 func TestListsGrowAndShrink(t *testing.T) {

@@ -50,15 +50,16 @@ func (n *node) close() {
 	if n.t.Failed() {
 		n.t.Logf("output of the agent:\n%s", n.output)
 	}
-	if n.agent != nil && !n.agent.over() {
-		// In a defer: the pods must go even if the agent does not.
-		defer n.agent.stop(n.t)
-	}
+	// In a defer each: the pods must go even if the agent does not, and after it, for
+	// two that stop one sandbox at once are too many for the CNI plugins.
 	defer func() {
 		if err := bed.removeSandboxes(map[string]string{labelAgent: n.name}); err != nil {
 			n.t.Errorf("removing what the test left: %v", err)
 		}
 	}()
+	if n.agent != nil && !n.agent.over() {
+		defer n.agent.stop(n.t)
+	}
 	requireForeignUntouched(n.t)
 }
 

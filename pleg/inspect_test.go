@@ -1,0 +1,249 @@
+package pleg_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// The kubelet delivers no event until the inspection works.
+func TestFailedInspectionsSetThePodAside(t *testing.T) {
+	clk := fakeClock()
+	r := newRig(t, clk)
+	r.node.sandbox("a", "sa", ready)
+	r.node.container("a", "a1", runs)
+	r.relist()
+	r.node.container("a", "a1", exited)
+	r.node.fail("a1", errRuntime)
+	r.node.takeAsked()
+
+	res, err := r.Relist(t.Context())
+	require.ErrorIs(t, err, errRuntime)
+	require.Equal(t, 1, res.Inspecting)
+	require.Equal(t, []string{"a ContainerDied a1"}, r.take())
+	status, err := r.cache.GetNewerThan(t.Context(), "a", clk.Now())
+	require.ErrorIs(t, err, errRuntime)
+	require.True(t, status.Stale)
+	require.Len(t, status.Containers, 1, "what was known stays")
+	require.NoError(t, r.Healthy(), "one pod is not the node")
+	r.node.takeAsked()
+
+	var tries []int
+	for second := range 200 { // back-off: 1, 2, 4 … 60 s
+		clk.Step(time.Second)
+		_, _ = r.Relist(t.Context())
+		if len(r.node.takeAsked()) > 0 {
+			tries = append(tries, second+1)
+		}
+		_, err = r.cache.GetNewerThan(t.Context(), "a", clk.Now())
+		require.ErrorIs(t, err, errRuntime, "readers are told, not kept waiting")
+	}
+	require.Equal(t, []int{1, 3, 7, 15, 31, 63, 123, 183}, tries)
+	require.Empty(t, r.take())
+	require.Equal(t, 1, r.result.SetAside)
+
+	r.node.container("a", "a2", runs)
+	require.Equal(t, []string{"a ContainerStarted a2"}, r.relist(), "changes are told at once")
+	require.Empty(t, r.node.takeAsked(), "but not looked at before time")
+	status, err = r.cache.Get("a")
+	require.ErrorIs(t, err, errRuntime)
+	require.True(t, status.Stale)
+
+	r.node.fail("a1", nil)
+	clk.Step(time.Minute)
+	require.Equal(t, []string{"a PodSync"}, r.relist())
+	status, err = r.cache.Get("a")
+	require.NoError(t, err)
+	require.False(t, status.Stale)
+	require.Len(t, status.Containers, 2)
+	require.Equal(t, 1, r.result.SetAside, "as of the list; the inspection came after")
+	r.relist()
+	require.Zero(t, r.result.SetAside)
+}
+
+func TestAPodThatNeverWorkedIsStillAnnouncedAndForgotten(t *testing.T) {
+	r := newRig(t, fakeClock())
+	r.node.container("a", "a1", runs)
+	r.node.empty["a1"] = true
+	_, err := r.Relist(t.Context())
+	require.ErrorContains(t, err, "inspect pod a: status of a1: the runtime returned no status")
+	require.Equal(t, []string{"a ContainerStarted a1"}, r.take())
+	status, err := r.cache.Get("a")
+	require.Error(t, err)
+	require.Equal(t, &podcache.Status{UID: "a", Stale: true}, status)
+
+	r.node.remove("a1")
+	require.Equal(t, []string{"a ContainerDied a1", "a ContainerRemoved a1"}, r.relist())
+	_, err = r.cache.Get("a")
+	require.NoError(t, err)
+	records, dirty, _ := r.Memory()
+	require.Zero(t, records+dirty)
+}
+
+func TestReinspect(t *testing.T) {
+	for name, test := range map[string]struct {
+		do     func(*rig)
+		events []string
+		asked  []string
+	}{
+		"no request":                   {func(*rig) {}, nil, nil},
+		"a request inspects all":       {func(r *rig) { r.RequestReinspect("a") }, []string{"a PodSync"}, []string{"a1", "a2", "sa"}},
+		"requests for one pod are one": {func(r *rig) { r.RequestReinspect("a"); r.RequestReinspect("a") }, []string{"a PodSync"}, []string{"a1", "a2", "sa"}},
+		"a request for a changed pod":  {func(r *rig) { r.RequestReinspect("a"); r.node.container("a", "a1", exited) }, []string{"a ContainerDied a1"}, []string{"a1", "a2", "sa"}},
+		"a request for a removed pod":  {func(r *rig) { r.RequestReinspect("a"); r.node.remove("sa", "a1", "a2") }, []string{"a ContainerDied sa", "a ContainerRemoved sa", "a ContainerDied a1", "a ContainerRemoved a1", "a ContainerRemoved a2"}, nil},
+		"a request for an unknown pod": {func(r *rig) { r.RequestReinspect("z") }, nil, nil},
+		"a change that makes no event": {func(r *rig) { r.RequestReinspect("a"); r.node.container("a", "a3", created) }, []string{"a PodSync"}, []string{"a1", "a2", "a3", "sa"}},
+		"a request met by a pod's relist": {func(r *rig) {
+			r.RequestReinspect("a")
+			require.NoError(r.t, r.RelistPod(r.t.Context(), "a"))
+		}, []string{"a PodSync"}, []string{"a1", "a2", "sa"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, fakeClock())
+			r.node.sandbox("a", "sa", ready)
+			r.node.ips["sa"] = []string{"10.0.0.1"}
+			r.node.container("a", "a1", runs)
+			r.node.container("a", "a2", exited)
+			r.relist()
+			r.node.takeAsked()
+			test.do(r)
+			require.Equal(t, test.events, r.relist())
+			require.Equal(t, test.asked, r.node.takeAsked())
+			require.Empty(t, r.relist())
+			_, _, requests := r.Memory()
+			require.Zero(t, requests)
+		})
+	}
+}
+
+func TestAFailedReinspectionIsRepeatedWhole(t *testing.T) {
+	clk := fakeClock()
+	r := newRig(t, clk)
+	r.node.container("a", "a1", runs)
+	r.node.container("a", "a2", exited)
+	r.relist()
+	r.node.takeAsked()
+	r.RequestReinspect("a")
+	r.node.fail("a2", errRuntime)
+	_, err := r.Relist(t.Context())
+	require.ErrorIs(t, err, errRuntime)
+	require.Empty(t, r.take())
+	r.node.takeAsked()
+	r.node.fail("a2", nil)
+	clk.Step(time.Second)
+	require.Equal(t, []string{"a PodSync"}, r.relist())
+	require.Equal(t, []string{"a1", "a2"}, r.node.takeAsked())
+}
+
+func TestOnlyWhatChangedIsAskedFor(t *testing.T) {
+	r := newRig(t, fakeClock())
+	r.node.sandbox("a", "sa", ready)
+	r.node.ips["sa"] = []string{"10.0.0.1"}
+	r.node.container("a", "a1", runs)
+	r.node.container("a", "a2", exited)
+	r.node.container("a", "a3", created)
+	r.node.sandbox("b", "sb", ready)
+	r.relist()
+	require.Equal(t, []string{"a1", "a2", "a3", "sa", "sb"}, r.node.takeAsked())
+	r.node.container("a", "a1", exited)
+	r.relist()
+	require.Equal(t, []string{"a1", "a3"}, r.node.takeAsked(), "a created one may have changed unseen")
+	r.node.sandbox("b", "sb", notReady)
+	r.node.container("b", "b1", runs)
+	r.relist()
+	require.Equal(t, []string{"b1", "sb"}, r.node.takeAsked())
+	r.node.sandbox("b", "sb2", ready)
+	r.relist()
+	require.Equal(t, []string{"sb2"}, r.node.takeAsked())
+	r.node.container("b", "b1", exited)
+	r.relist()
+	require.Equal(t, []string{"b1", "sb2"}, r.node.takeAsked(), "a ready sandbox may have got its address")
+}
+
+func TestStatusSaysWhichSandboxAContainerIsIn(t *testing.T) {
+	r := newRig(t, fakeClock())
+	r.node.sandbox("a", "old", notReady)
+	r.node.container("a", "a1", exited)
+	r.node.container("a", "a2", runs)
+	r.node.containers[0].PodSandboxId, r.node.containers[1].PodSandboxId = "old", "new"
+	r.node.sandbox("a", "new", ready)
+	r.relist()
+	s, err := r.cache.Get("a")
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"a1": "old", "a2": "new"}, s.SandboxOf)
+	r.node.container("a", "a2", exited) // known from the list before
+	r.relist()
+	s, err = r.cache.Get("a")
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"a1": "old", "a2": "new"}, s.SandboxOf)
+}
+
+func TestWhatVanishesBeforeItsInspectionIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{})
+		r.node.sandbox("a", "sa", ready)
+		r.node.container("a", "a1", runs)
+		r.node.container("a", "a2", runs)
+		unblock := r.node.block("sa")
+		done := make(chan error, 1)
+		go func() { _, err := r.Relist(t.Context()); done <- err }()
+		synctest.Wait()
+		r.node.remove("a2")
+		unblock()
+		require.NoError(t, <-done)
+		require.Len(t, r.take(), 3)
+		status, err := r.cache.Get("a")
+		require.NoError(t, err)
+		require.Len(t, status.Containers, 1)
+		require.Equal(t, []string{"a ContainerDied a2", "a ContainerRemoved a2"}, r.relist())
+	})
+}
+
+func TestIPs(t *testing.T) {
+	v4, dual := []string{"10.0.0.1"}, []string{"10.0.0.1", "fd00::1"}
+	for _, ips := range [][]string{v4, dual} {
+		r := newRig(t, fakeClock())
+		get := func() []string { s, _ := r.cache.Get("a"); return s.IPs }
+		r.node.sandbox("a", "s1", ready)
+		r.node.ips["s1"] = ips
+		r.node.container("a", "a1", runs)
+		r.relist()
+		require.Equal(t, ips, get())
+
+		r.node.ips["s1"] = nil
+		r.RequestReinspect("a")
+		r.relist()
+		require.Equal(t, ips, get(), "the network goes before the sandbox")
+
+		r.node.sandbox("a", "s1", notReady)
+		r.node.container("a", "a1", exited)
+		r.relist()
+		require.Equal(t, ips, get(), "kept after the end")
+		status, _ := r.cache.Get("a")
+		require.Equal(t, []string{"n-a", "ns"}, []string{status.Name, status.Namespace})
+
+		r.node.sandbox("a", "s2", ready)
+		r.relist()
+		require.Empty(t, get(), "another sandbox has other addresses")
+		r.node.ips["s2"] = []string{"10.0.0.9", "not an address"}
+		r.node.container("a", "a2", runs)
+		r.relist()
+		require.Equal(t, []string{"10.0.0.9"}, get())
+
+		r.node.remove("s1", "s2", "a1", "a2")
+		r.relist()
+		require.Empty(t, get(), "forgotten with the pod")
+	}
+	r := newRig(t, fakeClock())
+	r.node.sandbox("a", "s1", ready)
+	r.node.ips["s1"] = []string{"nonsense", "10.0.0.1"}
+	r.relist()
+	status, _ := r.cache.Get("a")
+	require.Empty(t, status.IPs)
+}
