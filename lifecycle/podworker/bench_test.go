@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -28,11 +29,19 @@ func (s trivial) SyncTerminatedPod(context.Context, podworker.Turn) error {
 	return nil
 }
 
+// blank is a cache that is always fresh and knows nothing.
+type blank struct{ status *podcache.Status }
+
+func (c blank) Get(types.UID) (*podcache.Status, error) { return c.status, nil }
+func (c blank) GetNewerThan(context.Context, types.UID, time.Time) (*podcache.Status, error) {
+	return c.status, nil
+}
+
 // benchWorkers returns Workers that run until the benchmark ends.
 func benchWorkers(b *testing.B) (*podworker.Workers, chan struct{}) {
 	b.Helper()
 	done := make(chan struct{}, 1)
-	w, err := podworker.New(podworker.Config{Syncer: trivial{done}, Cache: &instant{pods: map[types.UID]*podcache.Status{}}})
+	w, err := podworker.New(podworker.Config{Syncer: trivial{done}, Cache: blank{&podcache.Status{}}})
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	stopped := make(chan error, 1)

@@ -33,6 +33,7 @@ type Workers struct {
 	mu    sync.Mutex
 	pods  map[types.UID]*worker
 	queue queue
+	wake  time.Time // when the loop looks at the queue by itself
 	gate  gate
 	// synced says that SyncKnownPods was called: an unknown pod is not wanted.
 	synced bool
@@ -48,6 +49,7 @@ type Workers struct {
 	run     context.Context
 	stopped bool
 	turns   sync.WaitGroup // goroutines of workers; added to only while open
+	spare   []*job         // jobs without a worker
 }
 
 // worker is one pod. It has a goroutine only while it works.
@@ -141,12 +143,14 @@ func (w *Workers) startDue(context.Context) time.Duration {
 	now := w.cfg.Clock.Now()
 	for p := w.queue.first(); p != nil; p = w.queue.first() {
 		if wait := p.due.Sub(now); wait > 0 {
+			w.wake = p.due
 			return wait
 		}
 		w.queue.remove(p)
 		p.wanted = true
 		w.start(p)
 	}
+	w.wake = now.Add(idle)
 	return idle
 }
 
@@ -154,7 +158,8 @@ func (w *Workers) startDue(context.Context) time.Duration {
 // before.
 func (w *Workers) schedule(p *worker, due time.Time) {
 	w.queue.set(p, due)
-	if w.queue.first() == p {
+	if due.Before(w.wake) {
+		w.wake = due
 		w.loop.Trigger()
 	}
 }
@@ -165,7 +170,8 @@ func (w *Workers) start(p *worker) {
 		return
 	}
 	p.working = true
-	w.turns.Go(func() { w.work(p) })
+	w.turns.Add(1)
+	go w.hire(p).run()
 }
 
 // open says whether turns may begin. A cancelled Run is closed before it returns:
@@ -255,7 +261,7 @@ func (w *Workers) runs(uid types.UID) bool {
 // told when the pod has ended.
 func (w *Workers) update(u Update, done chan<- error) {
 	uid := u.uid()
-	runs := w.runs(uid)
+	runs := u.asksRuntime() && w.runs(uid)
 
 	w.mu.Lock()
 	p, known := w.pods[uid]
@@ -279,12 +285,21 @@ func (w *Workers) update(u Update, done chan<- error) {
 	} else {
 		w.report(e.report, nil)
 	}
+	untold := len(p.moves) > 0
 	w.mu.Unlock()
 
 	if e.ignored != "" {
 		w.cfg.Observer.Ignored(u, e.ignored)
 	}
-	w.tell(p)
+	if untold {
+		w.tell(p)
+	}
+}
+
+// asksRuntime says whether what runs of the pod counts: a pod that ended before
+// this agent began, or a static one, may or may not have left something behind.
+func (u Update) asksRuntime() bool {
+	return u.Pod != nil && (podspec.IsTerminal(u.Pod.Status.Phase) || podspec.IsStatic(u.Pod))
 }
 
 func (u Update) uid() types.UID {

@@ -10,41 +10,70 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// job is one turn of one worker.
+// job is a goroutine's work: the turns of one worker, one after the other. Jobs
+// are used again, so that a turn makes nothing new but its ctx.
 type job struct {
+	run func() // what the goroutine runs, made once
+	p   *worker
+
 	ctx   context.Context
 	turn  Turn
 	since time.Time // what the status must be as new as
+	ended time.Time
 	info  TurnInfo
 	// synced says that the Syncer was called, acted that it changed something, and
 	// terminal that the pod has run to completion.
 	synced, acted, terminal bool
 }
 
-// work takes turns for p as long as one is wanted. It is the goroutine of p.
-func (w *Workers) work(p *worker) {
-	for {
-		j := w.begin(p)
-		if j == nil {
-			return
-		}
-		w.take(j)
-		w.end(p, j)
+// spares is how many jobs are kept for the turns to come.
+const spares = 64
+
+// hire returns a job for p.
+func (w *Workers) hire(p *worker) *job {
+	if n := len(w.spare); n > 0 {
+		j := w.spare[n-1]
+		w.spare, j.p = w.spare[:n-1], p
+		return j
+	}
+	j := &job{p: p}
+	j.run = func() { w.work(j) }
+	return j
+}
+
+// release lets go of a job and its worker.
+func (w *Workers) release(j *job) {
+	j.p.working = false
+	*j = job{run: j.run}
+	if len(w.spare) < spares {
+		w.spare = append(w.spare, j)
 	}
 }
 
-// begin claims the next turn of p, or lets go of p if there is none.
-func (w *Workers) begin(p *worker) *job {
+// work takes turns for a worker as long as one is wanted. It is its goroutine.
+func (w *Workers) work(j *job) {
+	defer w.turns.Done()
+	for w.begin(j) {
+		w.take(j)
+		w.end(j)
+	}
+}
+
+// begin claims the worker's next turn, or releases it if there is none.
+func (w *Workers) begin(j *job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	p := j.p
 	if !w.open() || !p.wanted || w.blocked(p) {
-		p.working = false
-		return nil
+		w.release(j)
+		return false
 	}
 	w.queue.remove(p)
 	p.wanted, p.started = false, true
 	p.stopping = p.stopping || p.phase >= Terminating
-	j := &job{
+	*j = job{
+		run:   j.run,
+		p:     p,
 		turn:  Turn{Type: p.why, Pod: p.pod, Status: p.running, Grace: p.grace, Evict: p.evicted, StatusFn: p.statusFn},
 		since: p.ended,
 		info:  TurnInfo{UID: p.uid, Pod: p.pod, Type: p.why, Phase: p.phase},
@@ -52,7 +81,7 @@ func (w *Workers) begin(p *worker) *job {
 	j.turn.acted = &j.acted
 	j.ctx, p.cancel = context.WithCancel(w.run)
 	p.why = Sync // the reason of the next turn, unless an update gives another
-	return j
+	return true
 }
 
 // take waits for a status that is new enough and calls the Syncer.
@@ -60,6 +89,7 @@ func (w *Workers) take(j *job) {
 	began := w.cfg.Clock.Now()
 	status, err := w.status(j)
 	called := w.cfg.Clock.Now()
+	j.ended = called
 	j.info.Waited, j.info.Err = called.Sub(began), err
 	if err != nil {
 		return
@@ -75,19 +105,20 @@ func (w *Workers) take(j *job) {
 	default:
 		j.info.Err = w.cfg.Syncer.SyncTerminatingPod(j.ctx, j.turn)
 	}
-	j.info.Duration = w.cfg.Clock.Since(called)
+	j.ended = w.cfg.Clock.Now()
+	j.info.Duration = j.ended.Sub(called)
 }
 
 // end moves the pod on after a turn, and sees to it that there is another one
 // unless it has finished.
-func (w *Workers) end(p *worker, j *job) {
+func (w *Workers) end(j *job) {
 	w.mu.Lock()
+	p := j.p
 	cancelled := j.ctx.Err() != nil
 	p.cancel()
 	p.cancel, p.lastErr = nil, j.info.Err
-	now := w.cfg.Clock.Now()
 	if j.synced {
-		p.ended = now
+		p.ended = j.ended
 	}
 	next, moved, report := advance(p.state, verdict{phase: j.info.Phase, terminal: j.terminal, err: j.info.Err})
 	p.state = next
@@ -104,15 +135,18 @@ func (w *Workers) end(p *worker, j *job) {
 	case cancelled && j.info.Err != nil:
 		p.wanted = true // what cancelled it wants one, or the next Run does
 	case !p.wanted:
-		w.schedule(p, now.Add(w.cfg.periods().delay(j.info.Err, now, w.cfg.Jitter())))
+		w.schedule(p, j.ended.Add(w.cfg.periods().delay(j.info.Err, j.ended, w.cfg.Jitter())))
 	}
+	untold := len(p.moves) > 0
 	w.mu.Unlock()
 
 	if j.info.Err != nil && !cancelled {
 		w.logFailure(j)
 	}
 	w.cfg.Observer.TurnEnd(j.info)
-	w.tell(p)
+	if untold {
+		w.tell(p)
+	}
 	if moved || j.acted || cancelled && j.synced {
 		w.cfg.AfterSync(p.uid)
 	}
