@@ -48,11 +48,11 @@ type Workers struct {
 	// that it has returned.
 	run     context.Context
 	stopped bool
-	turns   sync.WaitGroup // goroutines of workers; added to only while open
-	spare   []*job         // jobs without a worker
+	turns   sync.WaitGroup // hands; added to only while open
+	spare   []*hand        // hands that are free, while open
 }
 
-// worker is one pod. It has a goroutine only while it works.
+// worker is one pod. It has a hand, and so a goroutine, only while it works.
 type worker struct {
 	state
 
@@ -63,7 +63,7 @@ type worker struct {
 	ended   time.Time
 	lastErr error
 
-	working bool               // a goroutine is at it
+	working bool               // a hand is at it
 	cancel  context.CancelFunc // cancels the turn under way, nil if there is none
 	due     time.Time          // when it is to be looked at again
 	index   int                // its place in the queue, -1 if it is in none
@@ -121,6 +121,10 @@ func (w *Workers) Run(ctx context.Context) error {
 
 	w.mu.Lock()
 	w.stopped = true
+	for _, h := range w.spare {
+		close(h.next)
+	}
+	w.spare = nil
 	w.mu.Unlock()
 	w.turns.Wait() // nobody adds to it any more: ctx is done, and start looks at that
 	w.mu.Lock()
@@ -164,14 +168,13 @@ func (w *Workers) schedule(p *worker, due time.Time) {
 	}
 }
 
-// start gives p a goroutine if it wants one, may have one and has none.
+// start gives p a hand if it wants one, may have one and has none.
 func (w *Workers) start(p *worker) {
 	if !w.open() || p.working || !p.wanted || w.blocked(p) {
 		return
 	}
 	p.working = true
-	w.turns.Add(1)
-	go w.hire(p).run()
+	w.hire().next <- p
 }
 
 // open says whether turns may begin. A cancelled Run is closed before it returns:
