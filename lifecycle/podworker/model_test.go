@@ -256,7 +256,7 @@ func sweep(w *podworker.Workers, j *judge, desired map[types.UID]*corev1.Pod) {
 			all = append(all, p)
 		}
 	}
-	known := w.SyncKnownPods(all)
+	known := w.SyncKnownPods(func() []*corev1.Pod { return all })
 	j.mu.Lock()
 	for uid := range podUIDs() {
 		if _, ok := known[uid]; !ok && !j.busy[uid] {

@@ -41,6 +41,8 @@ type Workers struct {
 	// returned if nothing has changed since.
 	sweep uint64
 	known map[types.UID]Known
+	// updates counts the updates with a pod's spec.
+	updates uint64
 	// past is when forgotten pods had ended, for two sweeps: one that begins anew
 	// must not take what is left of its last life for the beginning of this one.
 	past map[types.UID]life
@@ -68,6 +70,7 @@ type worker struct {
 	due     time.Time          // when it is to be looked at again
 	index   int                // its place in the queue, -1 if it is in none
 	desired uint64             // the last sweep that wanted it
+	updated uint64             // its last update with a spec, as Workers counts them
 
 	moves   []movement // that the observer is still to be told of
 	telling bool       // somebody is at it
@@ -273,6 +276,10 @@ func (w *Workers) update(u Update, done chan<- error) {
 		if u.Pod != nil && podspec.IsStatic(u.Pod) {
 			p.name = podspec.FullName(u.Pod)
 		}
+	}
+	if u.Pod != nil {
+		w.updates++
+		p.updated = w.updates
 	}
 	before, described := p.phase, p.pod != nil
 	next, e := decide(p.state, u, done, facts{known: known, runs: runs, behind: p.name != "" && w.gate.behind(p.name, uid)})

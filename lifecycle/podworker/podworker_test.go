@@ -34,8 +34,8 @@ func TestAPodsWholeLife(t *testing.T) {
 
 		time.Sleep(time.Hour)
 		require.Empty(t, b.sync.log(), "a finished pod is left alone")
-		require.Len(t, b.SyncKnownPods([]*corev1.Pod{pod}), 1)
-		require.Empty(t, b.SyncKnownPods(nil))
+		require.Len(t, b.SyncKnownPods(desired(pod)), 1)
+		require.Empty(t, b.SyncKnownPods(desired()))
 		pods, lines, due := b.Pods()
 		require.Zero(t, pods+lines+due)
 	})
@@ -47,7 +47,7 @@ func TestWhatEndsAPod(t *testing.T) {
 		"deletion":             func(b *bed) { b.update(podworker.Change, newPod("a", deleted(3))) },
 		"succeeded":            func(b *bed) { b.update(podworker.Change, newPod("a", phase(corev1.PodSucceeded))) },
 		"failed":               func(b *bed) { b.update(podworker.Sync, newPod("a", phase(corev1.PodFailed))) },
-		"not desired any more": func(b *bed) { b.SyncKnownPods(nil); synctest.Wait() },
+		"not desired any more": func(b *bed) { b.SyncKnownPods(desired()); synctest.Wait() },
 		"the runtime's view": func(b *bed) {
 			b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: running("a")})
 			synctest.Wait()
@@ -197,7 +197,7 @@ func TestStatusFunctionOfTheLastKillCounts(t *testing.T) {
 		b.kill(newPod("a"), say("first", 2*time.Second))
 		b.sync.set("terminating", nil)
 		b.kill(newPod("a"), say("second", time.Second))
-		b.SyncKnownPods(nil)
+		b.SyncKnownPods(desired())
 		time.Sleep(time.Minute)
 		var status corev1.PodStatus
 		b.sync.last().StatusFn(&status)
@@ -232,7 +232,7 @@ func TestPodsThatOnlyTheRuntimeKnows(t *testing.T) {
 		b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: s})
 		synctest.Wait()
 		require.Equal(t, time.Second, b.sync.last().Grace)
-		known := b.SyncKnownPods(nil)
+		known := b.SyncKnownPods(desired())
 		require.Equal(t, map[types.UID]podworker.Known{"a": {Phase: podworker.Terminating, Orphan: true}}, known)
 		synctest.Wait() // the sweep gave it another try
 
@@ -241,7 +241,7 @@ func TestPodsThatOnlyTheRuntimeKnows(t *testing.T) {
 		b.sync.log()
 		b.update(podworker.Change, newPod("a"))
 		require.Equal(t, []string{"terminating a", "terminated a"}, b.sync.log())
-		require.True(t, b.SyncKnownPods([]*corev1.Pod{newPod("a")})["a"].HasConfig)
+		require.True(t, b.SyncKnownPods(desired(newPod("a")))["a"].HasConfig)
 	})
 }
 
@@ -276,13 +276,13 @@ func TestSameUIDAgain(t *testing.T) {
 		b.update(podworker.Kill, pod)
 		b.update(podworker.Create, pod) // the file is back while it ends
 		require.Len(t, b.ignored, 1)
-		require.Contains(t, b.SyncKnownPods([]*corev1.Pod{pod}), pod.UID)
+		require.Contains(t, b.SyncKnownPods(desired(pod)), pod.UID)
 		b.sync.set("terminating", nil)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.True(t, b.ShouldPodBeFinished("a"))
 		b.sync.log()
-		require.NotContains(t, b.SyncKnownPods([]*corev1.Pod{pod}), pod.UID, "forgotten, so that it can begin anew")
+		require.NotContains(t, b.SyncKnownPods(desired(pod)), pod.UID, "forgotten, so that it can begin anew")
 		b.update(podworker.Create, pod)
 		require.Equal(t, []string{"sync a"}, b.sync.log())
 	})
@@ -372,13 +372,13 @@ func TestANewLifeSeesTheEndOfTheOneBefore(t *testing.T) {
 			synctest.Wait()
 			ended := time.Now()
 			time.Sleep(time.Second)
-			b.SyncKnownPods(nil)
+			b.SyncKnownPods(desired())
 			b.update(podworker.Create, newPod("a"))
 			require.Equal(t, "sync a", b.sync.calls[len(b.sync.calls)-1], name)
 			require.Equal(t, ended, b.cache.asked[len(b.cache.asked)-1], name)
 			b.update(podworker.Kill, newPod("a"))
 			for range 3 {
-				b.SyncKnownPods(nil)
+				b.SyncKnownPods(desired())
 			}
 			require.Zero(t, b.Past(), name)
 		})
