@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kubeparts/kubeparts/podcache"
@@ -198,19 +197,7 @@ func (w *Workers) status(h *hand) (*podcache.Status, error) {
 // inTime waits for a new status for no longer than the configured time, on the
 // configured clock.
 func (w *Workers) inTime(ctx context.Context, h *hand) (*podcache.Status, error) {
-	ctx, stop := context.WithCancel(ctx)
-	timer := w.cfg.Clock.NewTimer(w.cfg.FreshTimeout)
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-timer.C():
-			stop()
-		case <-ctx.Done():
-		}
-	})
-	s, err := w.cfg.Cache.GetNewerThan(ctx, h.info.UID, h.since)
-	stop()
-	timer.Stop()
-	watch.Wait()
-	return s, err
+	ctx, stop := within(ctx, w.cfg.Clock, w.cfg.FreshTimeout)
+	defer stop()
+	return w.cfg.Cache.GetNewerThan(ctx, h.info.UID, h.since)
 }
