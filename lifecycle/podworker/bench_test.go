@@ -39,17 +39,17 @@ func (c blank) GetNewerThan(context.Context, types.UID, time.Time) (*podcache.St
 
 // lightWorkers returns Workers that run until the test ends, among things that
 // cost nothing, and where they say that a turn has come to its end.
-func lightWorkers(b testing.TB) (*podworker.Workers, chan struct{}) {
-	b.Helper()
+func lightWorkers(tb testing.TB) (*podworker.Workers, chan struct{}) {
+	tb.Helper()
 	done := make(chan struct{}, 1)
 	w, err := podworker.New(podworker.Config{Syncer: trivial{done}, Cache: blank{&podcache.Status{}}})
-	require.NoError(b, err)
-	ctx, cancel := context.WithCancel(b.Context())
+	require.NoError(tb, err)
+	ctx, cancel := context.WithCancel(tb.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- w.Run(ctx) }()
-	b.Cleanup(func() {
+	tb.Cleanup(func() {
 		cancel()
-		require.NoError(b, <-stopped)
+		require.NoError(tb, <-stopped)
 	})
 	return w, done
 }
@@ -87,6 +87,22 @@ func BenchmarkCreateToFinished(b *testing.B) {
 		<-done
 		for len(w.SyncKnownPods(desired())) > 0 {
 			runtime.Gosched()
+		}
+	}
+}
+
+// kubelet 1.36: 10 s, because nobody reports.
+func BenchmarkKillOfAFinishedPod(b *testing.B) {
+	w, done := lightWorkers(b)
+	pod := newPod("a")
+	w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+	<-done
+	w.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
+	<-done
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := w.KillPod(b.Context(), pod, podworker.KillOptions{}); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

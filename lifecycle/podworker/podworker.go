@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -198,65 +197,6 @@ func (w *Workers) blocked(p *worker) bool {
 // pod that has ended are ignored: see [Observer.Ignored].
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
-// KillPod ends the pod and returns when nothing of it runs any more: nil then,
-// or at once if it has ended before, or if it is unknown, nothing of it runs and
-// [Workers.SyncKnownPods] was called, so that nobody else is about to tell of it.
-// When ctx is done first, the error says so and why the last attempt failed, if
-// one did; the pod is still going to end. [ErrStopped] says that Run has
-// returned.
-//
-// The pod need not be known. It is retained like that of [Workers.UpdatePod].
-func (w *Workers) KillPod(ctx context.Context, pod *corev1.Pod, how KillOptions) error {
-	if pod == nil || pod.UID == "" {
-		return errors.New("podworker: kill needs a pod with a UID")
-	}
-	if w.isNothing(pod.UID) {
-		return nil
-	}
-	// One place, so that whoever reports never waits for us.
-	done := make(chan error, 1)
-	w.update(Update{Type: Kill, Pod: pod, Kill: how}, done)
-	select {
-	case err := <-done:
-		return wrapKill(pod, err)
-	case <-ctx.Done():
-	}
-	return wrapKill(pod, w.giveUp(pod.UID, done, context.Cause(ctx)))
-}
-
-func wrapKill(pod *corev1.Pod, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("kill pod %s/%s: %w", pod.Namespace, pod.Name, err)
-}
-
-// giveUp ends a wait for the end of a pod. The end may have come meanwhile.
-func (w *Workers) giveUp(uid types.UID, done chan error, cause error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	select {
-	case err := <-done:
-		return err
-	default:
-	}
-	p := w.pods[uid] // it is there: whoever waits is told before a pod is forgotten
-	p.waiters = slices.DeleteFunc(p.waiters, func(c chan<- error) bool { return c == done })
-	if p.lastErr == nil || errors.Is(p.lastErr, context.Canceled) {
-		return cause
-	}
-	return fmt.Errorf("%w; the last attempt failed: %w", cause, p.lastErr)
-}
-
-// isNothing says whether the pod is known to nobody.
-func (w *Workers) isNothing(uid types.UID) bool {
-	w.mu.Lock()
-	_, known := w.pods[uid]
-	known = known || !w.synced
-	w.mu.Unlock()
-	return !known && !w.runs(uid)
-}
-
 // runs says whether the runtime shows anything of the pod that may run.
 func (w *Workers) runs(uid types.UID) bool {
 	s, _ := w.cfg.Cache.Get(uid) // an error leaves what was known before it
@@ -267,7 +207,7 @@ func (w *Workers) runs(uid types.UID) bool {
 // told when the pod has ended.
 func (w *Workers) update(u Update, done chan<- error) {
 	uid := u.uid()
-	runs := u.asksRuntime() && w.runs(uid)
+	runs := w.mayRun(u)
 
 	w.mu.Lock()
 	p, known := w.pods[uid]
@@ -306,10 +246,14 @@ func (w *Workers) update(u Update, done chan<- error) {
 	}
 }
 
-// asksRuntime says whether what runs of the pod counts: a pod that ended before
-// this agent began, or a static one, may or may not have left something behind.
-func (u Update) asksRuntime() bool {
-	return u.Pod != nil && (podspec.IsTerminal(u.Pod.Status.Phase) || podspec.IsStatic(u.Pod))
+// mayRun says whether the runtime shows something of the pod that may run. It is
+// asked only where that counts: about a pod that ended before this agent began, or
+// a static one that may never have started. A pod without a spec came from there.
+func (w *Workers) mayRun(u Update) bool {
+	if u.Pod == nil {
+		return true
+	}
+	return (podspec.IsTerminal(u.Pod.Status.Phase) || podspec.IsStatic(u.Pod)) && w.runs(u.Pod.UID)
 }
 
 func (u Update) uid() types.UID {

@@ -60,7 +60,8 @@ func TestPlanShutdown(t *testing.T) {
 		{"a grace of zero", []*corev1.Pod{newPod("a", grace(0))}, two, 0, "0 20s: a 0s"},
 		{"a grace below and beyond everything", []*corev1.Pod{newPod("a", grace(-1)), newPod("b", grace(math.MaxInt64))}, two, 0, "0 20s: a 0s b 20s"},
 		{
-			"buckets in any order", []*corev1.Pod{newPod("c", priority(5000)), newPod("b", priority(999)), newPod("a", priority(9)), nil},
+			"buckets in any order",
+			[]*corev1.Pod{newPod("c", priority(5000)), newPod("b", priority(999)), newPod("a", priority(9)), nil},
 			three, 0, "0 5s: a 5s\n10 10s: b 10s\n1000 20s: c 20s",
 		},
 		{"the bounds of a bucket", []*corev1.Pod{newPod("a", priority(10)), newPod("b", priority(1000))}, three, 0, "10 10s: a 10s\n1000 20s: b 20s"},
@@ -130,16 +131,25 @@ func TestShutdownConfig(t *testing.T) {
 	}{
 		{"none", config{}, 0, nil, nil},
 		{
-			"two periods", config{ShutdownGracePeriod: 30 * time.Second, ShutdownGracePeriodCriticalPods: 10 * time.Second},
-			30 * time.Second, []bucket{{0, 20 * time.Second}, {podworker.CriticalPriority, 10 * time.Second}}, nil,
+			"two periods",
+			config{ShutdownGracePeriod: 30 * time.Second, ShutdownGracePeriodCriticalPods: 10 * time.Second},
+			30 * time.Second,
+			[]bucket{{0, 20 * time.Second}, {podworker.CriticalPriority, 10 * time.Second}},
+			nil,
 		},
 		{
-			"nothing for critical pods", config{ShutdownGracePeriod: 30 * time.Second},
-			30 * time.Second, []bucket{{0, 30 * time.Second}, {podworker.CriticalPriority, 0}}, nil,
+			"nothing for critical pods",
+			config{ShutdownGracePeriod: 30 * time.Second},
+			30 * time.Second,
+			[]bucket{{0, 30 * time.Second}, {podworker.CriticalPriority, 0}},
+			nil,
 		},
 		{
-			"buckets", config{ShutdownGracePeriodByPodPriority: []bucket{{5, time.Second}, {-5, 2 * time.Second}}},
-			3 * time.Second, []bucket{{5, time.Second}, {-5, 2 * time.Second}}, nil,
+			"buckets",
+			config{ShutdownGracePeriodByPodPriority: []bucket{{5, time.Second}, {-5, 2 * time.Second}}},
+			3 * time.Second,
+			[]bucket{{5, time.Second}, {-5, 2 * time.Second}},
+			nil,
 		},
 		{"a fraction of a second", config{ShutdownGracePeriod: time.Millisecond}, 0, nil, []string{"ShutdownGracePeriod: 1ms must be zero or at least 1s"}},
 		{"negative", config{ShutdownGracePeriod: -time.Hour, ShutdownGracePeriodCriticalPods: -time.Second}, 0, nil, []string{
