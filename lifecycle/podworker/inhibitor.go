@@ -45,6 +45,9 @@ func holdOne(ctx context.Context, in Inhibitor, need time.Duration, shutDown fun
 	if err != nil {
 		return fmt.Errorf("inhibit the shutdown of the machine: %w", err)
 	}
+	if release == nil {
+		release = func() {}
+	}
 	release = sync.OnceFunc(release)
 	defer release()
 	if err := in.AwaitShutdown(ctx); err != nil {

@@ -89,6 +89,9 @@ func (o ShutdownOptions) withDefaults() ShutdownOptions {
 //
 // New pods are the caller's to refuse: see [ReasonNodeShutdown].
 func Shutdown(ctx context.Context, k Killer, stages []Stage, o ShutdownOptions) error {
+	if k == nil {
+		return errors.New("podworker: shutdown needs a Killer")
+	}
 	o = o.withDefaults()
 	if o.Events != nil && o.Node != nil {
 		o.Events.Eventf(o.Node, corev1.EventTypeNormal, EventShutdown, MessageShutdown)
@@ -110,10 +113,14 @@ func Shutdown(ctx context.Context, k Killer, stages []Stage, o ShutdownOptions) 
 func (o ShutdownOptions) end(ctx context.Context, k Killer, s Stage) error {
 	ctx, stop := within(ctx, o.Clock, s.Period)
 	defer stop()
-	pods, errs := make([]*corev1.Pod, len(s.Pods)), make([]error, len(s.Pods))
+	var pods []*corev1.Pod
+	errs := make([]error, len(s.Pods))
 	var kills sync.WaitGroup
 	for i, p := range s.Pods {
-		pods[i] = p.Pod
+		if p.Pod == nil {
+			continue
+		}
+		pods = append(pods, p.Pod)
 		how := KillOptions{Grace: &p.Grace, StatusFn: shutdownStatus(p.Pod.Generation, metav1.NewTime(o.Clock.Now()))}
 		kills.Go(func() { errs[i] = k.KillPod(ctx, p.Pod, how) })
 	}

@@ -127,6 +127,15 @@ func TestAFlushThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
+func TestAShutdownOfHoles(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		require.Error(t, podworker.Shutdown(b.t.Context(), nil, twoStages(), podworker.ShutdownOptions{}))
+		holes := []podworker.Stage{{}, {Period: time.Second, Pods: []podworker.StagePod{{}, {Pod: newPod("a")}}}}
+		require.NoError(t, podworker.Shutdown(b.t.Context(), b, holes, podworker.ShutdownOptions{}))
+		require.Equal(t, []string{"terminating a"}, b.sync.log()[:1])
+	})
+}
+
 // The kubelet notices only after it has killed all pods.
 func TestAShutdownThatIsCalledOffStops(t *testing.T) {
 	inBubble(t, func(b *bed) {
@@ -170,12 +179,24 @@ func TestStatusOfAPodThatEndedWithItsNode(t *testing.T) {
 	})
 }
 
+// Users search for these texts.
+func TestTextsAreTheKubelets(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "Terminated", podworker.ReasonTerminated)
+	require.Equal(t, "Pod was terminated in response to imminent node shutdown.", podworker.MessageTerminated)
+	require.Equal(t, "NodeShutdown", podworker.ReasonNodeShutdown)
+	require.Equal(t, "Pod was rejected as the node is shutting down.", podworker.MessageNodeShutdown)
+	require.Equal(t, "Shutdown", podworker.EventShutdown)
+	require.Equal(t, "Shutdown manager detected shutdown event", podworker.MessageShutdown)
+}
+
 // logind is an Inhibitor in the hands of the test.
 type logind struct {
 	shutdown, cancel chan error
 	taken            int
 	released         int
 	err              error
+	lockless         bool
 	allowed          time.Duration // what the shutdown was told
 }
 
@@ -184,6 +205,9 @@ func (l *logind) Inhibit(context.Context, time.Duration) (time.Duration, func(),
 		return 0, nil, l.err
 	}
 	l.taken++
+	if l.lockless {
+		return 0, nil, nil
+	}
 	return 5 * time.Second, func() { l.released++ }, nil
 }
 
@@ -251,6 +275,9 @@ func TestHoldShutdown(t *testing.T) {
 	})
 	t.Run("no lock", func(t *testing.T) {
 		require.ErrorIs(t, hold(t, &logind{err: broken}, func(func()) {}, nothing), broken)
+	})
+	t.Run("a lock that needs no release", func(t *testing.T) {
+		require.NoError(t, hold(t, &logind{lockless: true}, func(stop func()) { stop() }, nothing))
 	})
 	t.Run("no signal", func(t *testing.T) {
 		in := &logind{}
