@@ -33,7 +33,7 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 		return sweepPeriod
 	}
 	wanted := a.wanted()
-	known := a.workers.SyncKnownPods(wanted)
+	known := a.workers.SyncKnownPods(func() []*corev1.Pod { return wanted })
 	a.statuses.RemoveOrphanedStatuses(func(uid types.UID) bool {
 		_, isKnown := known[uid]
 		return isKnown || a.rejected[uid]

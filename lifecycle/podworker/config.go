@@ -65,7 +65,7 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks. They run on the goroutine of the pod or of
+// Observer holds optional callbacks. They run on the goroutine of the turn or of
 // the caller, for many pods at once, without a lock; a slow one delays that pod.
 type Observer struct {
 	// TurnEnd is called after every call of the Syncer, and after a turn that

@@ -19,17 +19,22 @@
 //
 // Two static pods of one name never run at once: the one that came later waits
 // until the one before has finished. A pod that only the runtime knows can be
-// killed and nothing else.
+// killed and nothing else: [Workers.KillOrphans] finds it in the runtime's list.
 //
 // Every turn gets a status of the pod that is as new as the end of the turn
 // before, so that no turn repeats what the last one did. That holds across lives of
 // one UID too: a new one does not begin with what the last one has left behind.
 //
+// When the node shuts down, [PlanShutdown] says which pods end in which order, by
+// priority and critical ones last, [Shutdown] does that, and [HoldShutdown] has the
+// machine wait for it.
+//
 // # What you supply
 //
 // A [Syncer] that acts (lifecycle/podrunner has one for CRI), a [Cache] of what
 // the runtime says (podcache), and the updates. AfterSync is where to hook up the
-// request for another look at the runtime.
+// request for another look at the runtime. For shutdowns, an [Inhibitor] if the
+// machine has one, and what waits for volumes and flushes statuses.
 //
 // # What it guarantees
 //
@@ -49,11 +54,16 @@
 //     [RetryError] and [TransientError].
 //  8. Of a forgotten pod nothing is left but the time of its end, for two calls of
 //     SyncKnownPods.
+//  9. A sweep never ends a pod that is newer than its list of what is desired.
+//  10. A stage of a shutdown never takes longer than its period and one flush, if
+//     what it calls heeds its ctx, and every stage gets its turn.
 //
 // # Goroutines and locking
 //
-// A pod has a goroutine only while it has a turn. All due times are in one heap
-// and Run sleeps until the first of them; nothing polls. One mutex guards the
+// A pod has a goroutine only while it has a turn. Up to eight goroutines are kept
+// between turns, with the stacks that they have grown. Every turn has a ctx of its
+// own, so that nothing that hangs on it outlives the turn. All due times are in one
+// heap and Run sleeps until the first of them; nothing polls. One mutex guards the
 // records and is held for bookkeeping only: not while the Syncer, the Cache's
 // GetNewerThan, AfterSync or an Observer runs, so all of them may call back. Run
 // returns when every turn has; a Syncer that ignores its ctx delays that.
@@ -80,6 +90,12 @@
 //   - A pod whose spec has no grace period gets 30 s, the API's default.
 //   - Who called SyncKnownPods need not replay anything: resyncs and retries
 //     happen here.
+//   - SyncKnownPods asks for the list of what is desired itself, and so needs no
+//     loop that it shares with the updates.
+//   - The status of a pod that ended in a shutdown is written before the machine goes
+//     down, if Flush sees to that, and a shutdown that is called off stops at once.
+//   - If the machine allows less time than a shutdown needs, the first stages give up
+//     theirs. The kubelet does without the graceful shutdown then.
 //
 // # Testing your code with it
 //

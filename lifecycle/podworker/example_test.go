@@ -77,3 +77,28 @@ func Example() {
 	// killed: true
 	// stopped: true
 }
+
+func ExamplePlanShutdown() {
+	config := podworker.ShutdownConfig{
+		ShutdownGracePeriod:             30 * time.Second,
+		ShutdownGracePeriodCriticalPods: 10 * time.Second,
+	}
+	critical, short := podworker.CriticalPriority, int64(5)
+	pods := []*corev1.Pod{
+		{ObjectMeta: metav1.ObjectMeta{Name: "dns"}, Spec: corev1.PodSpec{Priority: &critical}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "web"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "batch"}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &short}},
+	}
+	for _, stage := range podworker.PlanShutdown(pods, config.GracePeriods(), 0) {
+		fmt.Println("priority", stage.Priority, "within", stage.Period)
+		for _, p := range stage.Pods {
+			fmt.Println("  end", p.Pod.Name, "within", p.Grace)
+		}
+	}
+	// Output:
+	// priority 0 within 20s
+	//   end web within 20s
+	//   end batch within 5s
+	// priority 2000000000 within 10s
+	//   end dns within 10s
+}

@@ -154,6 +154,11 @@ func newPod(uid types.UID, edits ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
+// desired is a source of the given pods.
+func desired(pods ...*corev1.Pod) func() []*corev1.Pod {
+	return func() []*corev1.Pod { return pods }
+}
+
 func static(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Name, p.Annotations = name, map[string]string{podspec.SourceAnnotation: "file"}

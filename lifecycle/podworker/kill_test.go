@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
@@ -59,7 +58,7 @@ func TestKillOfAnUnknownPod(t *testing.T) {
 		requireKilled(t, b.kill(newPod("early"), podworker.KillOptions{}))
 		require.Equal(t, []string{"terminating early", "terminated early"}, b.sync.log(), "nobody has said yet what is desired")
 
-		b.SyncKnownPods(nil)
+		b.SyncKnownPods(desired())
 		requireKilled(t, b.kill(newPod("nowhere"), podworker.KillOptions{}))
 		require.Empty(t, b.sync.log())
 
@@ -78,9 +77,9 @@ func TestKillOfAStaticPodThatNeverStarted(t *testing.T) {
 		require.Equal(t, []string{"sync a"}, b.sync.log())
 		require.True(t, b.ShouldPodBeFinished("b"))
 		require.True(t, b.ShouldPodContainersBeTerminating("b"))
-		b.SyncKnownPods(nil)
+		b.SyncKnownPods(desired())
 		synctest.Wait()
-		b.SyncKnownPods(nil)
+		b.SyncKnownPods(desired())
 		pods, lines, due := b.Pods()
 		require.Zero(t, pods+lines+due, "a place in line is left")
 	})
@@ -91,7 +90,7 @@ func TestKillOfAPodThatIsForgottenBeforeItBegan(t *testing.T) {
 		b := newBed(t)
 		killed := b.kill(newPod("a"), podworker.KillOptions{})
 		requireUnreported(t, killed)
-		b.SyncKnownPods(nil)
+		b.SyncKnownPods(desired())
 		synctest.Wait()
 		requireKilled(t, killed)
 		b.run()
@@ -216,7 +215,7 @@ func TestStaticPodsOfOneNameRunOneAfterTheOther(t *testing.T) {
 		require.Equal(t, []string{"terminating a", "terminated a", "sync c"}, b.sync.log())
 		require.False(t, b.IsPodForMirrorPodTerminatingByFullName("web_ns"))
 
-		known := b.SyncKnownPods([]*corev1.Pod{newPod("d", static("web"))})
+		known := b.SyncKnownPods(desired(newPod("d", static("web"))))
 		synctest.Wait()
 		require.Equal(t, podworker.Known{Phase: podworker.Terminating, Orphan: true, HasConfig: true, Static: true}, known["c"])
 		require.Equal(t, []string{"terminating c", "terminated c", "sync d"}, removeAll(b.sync.log(), "terminating other", "terminated other"))

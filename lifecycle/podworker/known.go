@@ -20,30 +20,44 @@ type Known struct {
 	HasConfig, Static bool
 }
 
-// SyncKnownPods takes the pods that are desired now, all of them, ends the ones
+// SyncKnownPods asks for the pods that are desired, all of them, ends the ones
 // that are not, and returns what is known after that. What has finished, or never
 // began, and is either not desired or was asked for again meanwhile is forgotten:
 // it is not in the result, and a desired pod that is not must be created with
 // [Workers.UpdatePod]. Call it when every source of pods has been read, and then
 // now and then: each call gives pods that failed to end another try.
 //
+// Desired is called once, without a lock. A pod that had an update since that
+// call counts as desired: the list may be older than the pod. So a sweep needs no
+// lock that it shares with who calls UpdatePod; only the updates of one pod have
+// to come in the order of their specs. A list that is older than a pod's removal
+// keeps the pod known until the next sweep, and does no more than that.
+//
 // The result is shared by the callers between two changes and must not be
 // modified.
-func (w *Workers) SyncKnownPods(desired []*corev1.Pod) map[types.UID]Known {
+func (w *Workers) SyncKnownPods(desired func() []*corev1.Pod) map[types.UID]Known {
+	w.mu.Lock()
+	since := w.updates
+	w.mu.Unlock()
+	pods := desired()
+
 	w.mu.Lock()
 	w.synced = true
 	w.sweep++
 	maps.DeleteFunc(w.past, func(_ types.UID, l life) bool { return l.sweep+1 < w.sweep })
-	for _, pod := range desired {
+	for _, pod := range pods {
+		if pod == nil {
+			continue
+		}
 		if p := w.pods[pod.UID]; p != nil {
-			if p.desired+1 != w.sweep {
-				w.known = nil // it was not desired the last time
-			}
-			p.desired = w.sweep
+			w.want(p)
 		}
 	}
 	var moved []*worker
 	for _, p := range w.pods {
+		if p.updated > since {
+			w.want(p)
+		}
 		orphan := p.desired != w.sweep
 		if orphan && p.desired+1 == w.sweep {
 			w.known = nil // it was desired the last time
@@ -62,6 +76,14 @@ func (w *Workers) SyncKnownPods(desired []*corev1.Pod) map[types.UID]Known {
 		w.tell(p)
 	}
 	return known
+}
+
+// want notes that p is desired in this sweep.
+func (w *Workers) want(p *worker) {
+	if p.desired+1 < w.sweep {
+		w.known = nil // it was not desired the last time
+	}
+	p.desired = w.sweep
 }
 
 // snapshot returns what is known, as a new map if something has changed.

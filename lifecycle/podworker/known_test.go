@@ -35,7 +35,7 @@ func TestQueries(t *testing.T) {
 		pod := newPod("a")
 		b.update(podworker.Create, pod)
 		require.Equal(t, [7]bool{n, y, n, n, n, n, n}, b.answers("a"), "syncing")
-		b.SyncKnownPods([]*corev1.Pod{pod})
+		b.SyncKnownPods(desired(pod))
 		require.Equal(t, [7]bool{n, n, y, n, y, y, y}, b.answers("nobody"), "unknown, after the first sweep")
 
 		b.sync.fail("terminating", errors.New("no"))
@@ -73,23 +73,23 @@ func TestSweepsEndOrphansAndForgetThemWhenFinished(t *testing.T) {
 		a, c := newPod("a"), newPod("c")
 		b.update(podworker.Create, a)
 		b.update(podworker.Create, c)
-		known := b.SyncKnownPods([]*corev1.Pod{a, c})
+		known := b.SyncKnownPods(desired(a, c))
 		require.Equal(t, map[types.UID]podworker.Known{"a": {HasConfig: true}, "c": {HasConfig: true}}, known)
 		b.sync.log()
 		b.sync.fail("terminating", errors.New("no"))
 
-		known = b.SyncKnownPods([]*corev1.Pod{c})
+		known = b.SyncKnownPods(desired(c))
 		require.Equal(t, podworker.Known{Phase: podworker.Terminating, Orphan: true, HasConfig: true}, known["a"])
 		synctest.Wait()
 		require.Equal(t, 30*time.Second, b.sync.last().Grace)
-		b.SyncKnownPods([]*corev1.Pod{c})
+		b.SyncKnownPods(desired(c))
 		synctest.Wait()
 		require.Equal(t, []string{"terminating a", "terminating a"}, b.sync.log(), "each sweep tries again")
 
 		b.sync.set("terminating", nil)
-		require.Contains(t, b.SyncKnownPods([]*corev1.Pod{c}), types.UID("a"))
+		require.Contains(t, b.SyncKnownPods(desired(c)), types.UID("a"))
 		synctest.Wait()
-		require.NotContains(t, b.SyncKnownPods([]*corev1.Pod{c}), types.UID("a"))
+		require.NotContains(t, b.SyncKnownPods(desired(c)), types.UID("a"))
 	})
 }
 
@@ -98,7 +98,7 @@ func TestASweepDoesNotHurryATurnUnderWay(t *testing.T) {
 		b.update(podworker.Create, newPod("a"))
 		b.sync.hang("terminating")
 		for range 5 {
-			b.SyncKnownPods(nil)
+			b.SyncKnownPods(desired())
 			synctest.Wait()
 		}
 		require.Equal(t, []string{"sync a", "terminating a"}, b.sync.log())
@@ -111,9 +111,9 @@ func TestADesiredPodThatIsEndingAndNotDesiredAnyMore(t *testing.T) {
 		b.update(podworker.Create, pod)
 		b.sync.hang("terminating")
 		b.update(podworker.Kill, pod)
-		require.False(t, b.SyncKnownPods([]*corev1.Pod{pod})["a"].Orphan)
-		require.True(t, b.SyncKnownPods(nil)["a"].Orphan)
-		require.False(t, b.SyncKnownPods([]*corev1.Pod{pod})["a"].Orphan)
+		require.False(t, b.SyncKnownPods(desired(pod))["a"].Orphan)
+		require.True(t, b.SyncKnownPods(desired())["a"].Orphan)
+		require.False(t, b.SyncKnownPods(desired(pod))["a"].Orphan)
 	})
 }
 
@@ -123,19 +123,50 @@ func TestAFinishedPodStaysKnownWhileItIsDesired(t *testing.T) {
 		b.update(podworker.Create, pod)
 		b.update(podworker.Kill, pod)
 		for range 3 {
-			require.Equal(t, podworker.Finished, b.SyncKnownPods([]*corev1.Pod{pod})["a"].Phase)
+			require.Equal(t, podworker.Finished, b.SyncKnownPods(desired(pod))["a"].Phase)
 		}
 	})
 }
 
 func TestSweepsOfNothingNewAllocateNothing(t *testing.T) {
 	b := newBed(t)
-	var desired []*corev1.Pod
-	for _, uid := range []types.UID{"a", "b", "c"} {
-		pod := newPod(uid)
-		desired = append(desired, pod)
+	all := manyPods(500)
+	for _, pod := range all {
 		b.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
 	}
-	b.SyncKnownPods(desired)
-	require.Zero(t, testing.AllocsPerRun(100, func() { b.SyncKnownPods(desired) }))
+	source := desired(all...)
+	b.SyncKnownPods(source)
+	require.Zero(t, testing.AllocsPerRun(100, func() { b.SyncKnownPods(source) }))
+}
+
+// The list of what is desired takes time to make. What comes up meanwhile must
+// not be ended because the list is older.
+func TestASweepDoesNotEndWhatCameUpSinceItsListWasMade(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		old := newPod("old")
+		b.update(podworker.Create, old)
+		known := b.SyncKnownPods(func() []*corev1.Pod {
+			list := []*corev1.Pod{old, nil} // a hole in it is none of our business
+			b.UpdatePod(podworker.Update{Type: podworker.Create, Pod: newPod("new")})
+			return list
+		})
+		require.Equal(t, map[types.UID]podworker.Known{"old": {HasConfig: true}, "new": {HasConfig: true}}, known)
+		synctest.Wait()
+		require.Equal(t, []string{"sync old", "sync new"}, b.sync.log())
+
+		known = b.SyncKnownPods(desired(old))
+		require.True(t, known["new"].Orphan, "the next list is newer than the pod")
+	})
+}
+
+// A view of the runtime is no wish for the pod.
+func TestASweepCountsARuntimePodThatCameUpMeanwhileAsAnOrphan(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.hang("runtime")
+		known := b.SyncKnownPods(func() []*corev1.Pod {
+			b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: running("a")})
+			return nil
+		})
+		require.Equal(t, map[types.UID]podworker.Known{"a": {Phase: podworker.Terminating, Orphan: true}}, known)
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +32,7 @@ type Workers struct {
 	mu    sync.Mutex
 	pods  map[types.UID]*worker
 	queue queue
+	wake  time.Time // when the loop looks at the queue by itself
 	gate  gate
 	// synced says that SyncKnownPods was called: an unknown pod is not wanted.
 	synced bool
@@ -40,6 +40,8 @@ type Workers struct {
 	// returned if nothing has changed since.
 	sweep uint64
 	known map[types.UID]Known
+	// updates counts the updates with a pod's spec.
+	updates uint64
 	// past is when forgotten pods had ended, for two sweeps: one that begins anew
 	// must not take what is left of its last life for the beginning of this one.
 	past map[types.UID]life
@@ -47,10 +49,11 @@ type Workers struct {
 	// that it has returned.
 	run     context.Context
 	stopped bool
-	turns   sync.WaitGroup // goroutines of workers; added to only while open
+	turns   sync.WaitGroup // hands; added to only while open
+	spare   []*hand        // hands that are free, while open
 }
 
-// worker is one pod. It has a goroutine only while it works.
+// worker is one pod. It has a hand, and so a goroutine, only while it works.
 type worker struct {
 	state
 
@@ -61,11 +64,12 @@ type worker struct {
 	ended   time.Time
 	lastErr error
 
-	working bool               // a goroutine is at it
+	working bool               // a hand is at it
 	cancel  context.CancelFunc // cancels the turn under way, nil if there is none
 	due     time.Time          // when it is to be looked at again
 	index   int                // its place in the queue, -1 if it is in none
 	desired uint64             // the last sweep that wanted it
+	updated uint64             // its last update with a spec, as Workers counts them
 
 	moves   []movement // that the observer is still to be told of
 	telling bool       // somebody is at it
@@ -119,6 +123,10 @@ func (w *Workers) Run(ctx context.Context) error {
 
 	w.mu.Lock()
 	w.stopped = true
+	for _, h := range w.spare {
+		close(h.next)
+	}
+	w.spare = nil
 	w.mu.Unlock()
 	w.turns.Wait() // nobody adds to it any more: ctx is done, and start looks at that
 	w.mu.Lock()
@@ -141,12 +149,14 @@ func (w *Workers) startDue(context.Context) time.Duration {
 	now := w.cfg.Clock.Now()
 	for p := w.queue.first(); p != nil; p = w.queue.first() {
 		if wait := p.due.Sub(now); wait > 0 {
+			w.wake = p.due
 			return wait
 		}
 		w.queue.remove(p)
 		p.wanted = true
 		w.start(p)
 	}
+	w.wake = now.Add(idle)
 	return idle
 }
 
@@ -154,18 +164,19 @@ func (w *Workers) startDue(context.Context) time.Duration {
 // before.
 func (w *Workers) schedule(p *worker, due time.Time) {
 	w.queue.set(p, due)
-	if w.queue.first() == p {
+	if due.Before(w.wake) {
+		w.wake = due
 		w.loop.Trigger()
 	}
 }
 
-// start gives p a goroutine if it wants one, may have one and has none.
+// start gives p a hand if it wants one, may have one and has none.
 func (w *Workers) start(p *worker) {
 	if !w.open() || p.working || !p.wanted || w.blocked(p) {
 		return
 	}
 	p.working = true
-	w.turns.Go(func() { w.work(p) })
+	w.hire().next <- p
 }
 
 // open says whether turns may begin. A cancelled Run is closed before it returns:
@@ -186,65 +197,6 @@ func (w *Workers) blocked(p *worker) bool {
 // pod that has ended are ignored: see [Observer.Ignored].
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
-// KillPod ends the pod and returns when nothing of it runs any more: nil then,
-// or at once if it has ended before, or if it is unknown, nothing of it runs and
-// [Workers.SyncKnownPods] was called, so that nobody else is about to tell of it.
-// When ctx is done first, the error says so and why the last attempt failed, if
-// one did; the pod is still going to end. [ErrStopped] says that Run has
-// returned.
-//
-// The pod need not be known. It is retained like that of [Workers.UpdatePod].
-func (w *Workers) KillPod(ctx context.Context, pod *corev1.Pod, how KillOptions) error {
-	if pod == nil || pod.UID == "" {
-		return errors.New("podworker: kill needs a pod with a UID")
-	}
-	if w.isNothing(pod.UID) {
-		return nil
-	}
-	// One place, so that whoever reports never waits for us.
-	done := make(chan error, 1)
-	w.update(Update{Type: Kill, Pod: pod, Kill: how}, done)
-	select {
-	case err := <-done:
-		return wrapKill(pod, err)
-	case <-ctx.Done():
-	}
-	return wrapKill(pod, w.giveUp(pod.UID, done, context.Cause(ctx)))
-}
-
-func wrapKill(pod *corev1.Pod, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("kill pod %s/%s: %w", pod.Namespace, pod.Name, err)
-}
-
-// giveUp ends a wait for the end of a pod. The end may have come meanwhile.
-func (w *Workers) giveUp(uid types.UID, done chan error, cause error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	select {
-	case err := <-done:
-		return err
-	default:
-	}
-	p := w.pods[uid] // it is there: whoever waits is told before a pod is forgotten
-	p.waiters = slices.DeleteFunc(p.waiters, func(c chan<- error) bool { return c == done })
-	if p.lastErr == nil || errors.Is(p.lastErr, context.Canceled) {
-		return cause
-	}
-	return fmt.Errorf("%w; the last attempt failed: %w", cause, p.lastErr)
-}
-
-// isNothing says whether the pod is known to nobody.
-func (w *Workers) isNothing(uid types.UID) bool {
-	w.mu.Lock()
-	_, known := w.pods[uid]
-	known = known || !w.synced
-	w.mu.Unlock()
-	return !known && !w.runs(uid)
-}
-
 // runs says whether the runtime shows anything of the pod that may run.
 func (w *Workers) runs(uid types.UID) bool {
 	s, _ := w.cfg.Cache.Get(uid) // an error leaves what was known before it
@@ -255,7 +207,7 @@ func (w *Workers) runs(uid types.UID) bool {
 // told when the pod has ended.
 func (w *Workers) update(u Update, done chan<- error) {
 	uid := u.uid()
-	runs := w.runs(uid)
+	runs := w.mayRun(u)
 
 	w.mu.Lock()
 	p, known := w.pods[uid]
@@ -264,6 +216,10 @@ func (w *Workers) update(u Update, done chan<- error) {
 		if u.Pod != nil && podspec.IsStatic(u.Pod) {
 			p.name = podspec.FullName(u.Pod)
 		}
+	}
+	if u.Pod != nil {
+		w.updates++
+		p.updated = w.updates
 	}
 	before, described := p.phase, p.pod != nil
 	next, e := decide(p.state, u, done, facts{known: known, runs: runs, behind: p.name != "" && w.gate.behind(p.name, uid)})
@@ -279,12 +235,25 @@ func (w *Workers) update(u Update, done chan<- error) {
 	} else {
 		w.report(e.report, nil)
 	}
+	untold := len(p.moves) > 0
 	w.mu.Unlock()
 
 	if e.ignored != "" {
 		w.cfg.Observer.Ignored(u, e.ignored)
 	}
-	w.tell(p)
+	if untold {
+		w.tell(p)
+	}
+}
+
+// mayRun says whether the runtime shows something of the pod that may run. It is
+// asked only where that counts: about a pod that ended before this agent began, or
+// a static one that may never have started. A pod without a spec came from there.
+func (w *Workers) mayRun(u Update) bool {
+	if u.Pod == nil {
+		return true
+	}
+	return (podspec.IsTerminal(u.Pod.Status.Phase) || podspec.IsStatic(u.Pod)) && w.runs(u.Pod.UID)
 }
 
 func (u Update) uid() types.UID {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
-	"github.com/kubeparts/kubeparts/podcache"
 )
 
 func TestAPodsWholeLife(t *testing.T) {
@@ -34,8 +33,8 @@ func TestAPodsWholeLife(t *testing.T) {
 
 		time.Sleep(time.Hour)
 		require.Empty(t, b.sync.log(), "a finished pod is left alone")
-		require.Len(t, b.SyncKnownPods([]*corev1.Pod{pod}), 1)
-		require.Empty(t, b.SyncKnownPods(nil))
+		require.Len(t, b.SyncKnownPods(desired(pod)), 1)
+		require.Empty(t, b.SyncKnownPods(desired()))
 		pods, lines, due := b.Pods()
 		require.Zero(t, pods+lines+due)
 	})
@@ -47,7 +46,7 @@ func TestWhatEndsAPod(t *testing.T) {
 		"deletion":             func(b *bed) { b.update(podworker.Change, newPod("a", deleted(3))) },
 		"succeeded":            func(b *bed) { b.update(podworker.Change, newPod("a", phase(corev1.PodSucceeded))) },
 		"failed":               func(b *bed) { b.update(podworker.Sync, newPod("a", phase(corev1.PodFailed))) },
-		"not desired any more": func(b *bed) { b.SyncKnownPods(nil); synctest.Wait() },
+		"not desired any more": func(b *bed) { b.SyncKnownPods(desired()); synctest.Wait() },
 		"the runtime's view": func(b *bed) {
 			b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: running("a")})
 			synctest.Wait()
@@ -197,7 +196,7 @@ func TestStatusFunctionOfTheLastKillCounts(t *testing.T) {
 		b.kill(newPod("a"), say("first", 2*time.Second))
 		b.sync.set("terminating", nil)
 		b.kill(newPod("a"), say("second", time.Second))
-		b.SyncKnownPods(nil)
+		b.SyncKnownPods(desired())
 		time.Sleep(time.Minute)
 		var status corev1.PodStatus
 		b.sync.last().StatusFn(&status)
@@ -232,7 +231,7 @@ func TestPodsThatOnlyTheRuntimeKnows(t *testing.T) {
 		b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: s})
 		synctest.Wait()
 		require.Equal(t, time.Second, b.sync.last().Grace)
-		known := b.SyncKnownPods(nil)
+		known := b.SyncKnownPods(desired())
 		require.Equal(t, map[types.UID]podworker.Known{"a": {Phase: podworker.Terminating, Orphan: true}}, known)
 		synctest.Wait() // the sweep gave it another try
 
@@ -241,7 +240,7 @@ func TestPodsThatOnlyTheRuntimeKnows(t *testing.T) {
 		b.sync.log()
 		b.update(podworker.Change, newPod("a"))
 		require.Equal(t, []string{"terminating a", "terminated a"}, b.sync.log())
-		require.True(t, b.SyncKnownPods([]*corev1.Pod{newPod("a")})["a"].HasConfig)
+		require.True(t, b.SyncKnownPods(desired(newPod("a")))["a"].HasConfig)
 	})
 }
 
@@ -276,13 +275,13 @@ func TestSameUIDAgain(t *testing.T) {
 		b.update(podworker.Kill, pod)
 		b.update(podworker.Create, pod) // the file is back while it ends
 		require.Len(t, b.ignored, 1)
-		require.Contains(t, b.SyncKnownPods([]*corev1.Pod{pod}), pod.UID)
+		require.Contains(t, b.SyncKnownPods(desired(pod)), pod.UID)
 		b.sync.set("terminating", nil)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.True(t, b.ShouldPodBeFinished("a"))
 		b.sync.log()
-		require.NotContains(t, b.SyncKnownPods([]*corev1.Pod{pod}), pod.UID, "forgotten, so that it can begin anew")
+		require.NotContains(t, b.SyncKnownPods(desired(pod)), pod.UID, "forgotten, so that it can begin anew")
 		b.update(podworker.Create, pod)
 		require.Equal(t, []string{"sync a"}, b.sync.log())
 	})
@@ -347,115 +346,6 @@ func TestAfterSyncFollowsWhatActed(t *testing.T) {
 		b.update(podworker.Sync, newPod("a"))
 		require.Equal(t, []types.UID{"a"}, b.after)
 		podworker.Turn{}.Acted() // does nothing
-	})
-}
-
-func TestEachTurnAsksForAStatusAsNewAsTheEndOfTheLast(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		b.update(podworker.Create, newPod("a"))
-		first := time.Now()
-		time.Sleep(5 * time.Second)
-		b.update(podworker.Sync, newPod("a"))
-		require.True(t, b.cache.asked[0].IsZero())
-		require.True(t, b.cache.asked[1].Equal(first))
-	})
-}
-
-// What an earlier life of the UID has left behind must not be taken for this one's.
-func TestANewLifeSeesTheEndOfTheOneBefore(t *testing.T) {
-	for name, first := range map[string]podworker.Update{
-		"a pod":                      {Type: podworker.Kill, Pod: newPod("a")},
-		"what only the runtime knew": {Type: podworker.Kill, Running: running("a")},
-	} {
-		inBubble(t, func(b *bed) {
-			b.UpdatePod(first)
-			synctest.Wait()
-			ended := time.Now()
-			time.Sleep(time.Second)
-			b.SyncKnownPods(nil)
-			b.update(podworker.Create, newPod("a"))
-			require.Equal(t, "sync a", b.sync.calls[len(b.sync.calls)-1], name)
-			require.Equal(t, ended, b.cache.asked[len(b.cache.asked)-1], name)
-			b.update(podworker.Kill, newPod("a"))
-			for range 3 {
-				b.SyncKnownPods(nil)
-			}
-			require.Zero(t, b.Past(), name)
-		})
-	}
-}
-
-func TestACacheErrorIsATurnThatFailed(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		b.cache.set(func(c *instant) { c.err = errors.New("cannot inspect") })
-		b.update(podworker.Create, newPod("a"))
-		require.Empty(t, b.sync.log())
-		require.EqualError(t, b.turns[0].Err, "cannot inspect")
-		b.cache.set(func(c *instant) { c.err = nil })
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		require.Equal(t, []string{"sync a"}, b.sync.log())
-	})
-}
-
-// R12: the kill of a pod must get through even when the runtime cannot be asked.
-func TestAKillGetsThroughWhenTheCacheIsNeverFresh(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		b.cache.set(func(c *instant) { c.hangs = true; c.pods["a"] = running("a") })
-		b.update(podworker.Create, newPod("a"))
-		time.Sleep(time.Hour)
-		require.Empty(t, b.sync.log(), "nothing starts from an old status")
-		killed := b.kill(newPod("a"), podworker.KillOptions{})
-		requireUnreported(t, killed)
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		requireKilled(t, killed)
-		require.Equal(t, []string{"terminating a"}, b.sync.log())
-		require.True(t, b.sync.last().Status.Stale)
-		require.Len(t, b.sync.last().Status.Containers, 1)
-		require.False(t, b.cache.pods["a"].Stale, "the shared status is not written to")
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		require.Equal(t, []string{"terminated a"}, b.sync.log())
-	})
-}
-
-func TestARuntimePodIsKilledByTheViewOfWhoSawIt(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		b.cache.set(func(c *instant) { c.err = errors.New("cannot inspect") })
-		s := running("a")
-		b.UpdatePod(podworker.Update{Type: podworker.Kill, Running: s})
-		synctest.Wait()
-		require.Equal(t, []string{"runtime a"}, b.sync.log())
-		require.Equal(t, s.Containers, b.sync.last().Status.Containers)
-		require.True(t, b.sync.last().Status.Stale)
-	})
-}
-
-// emptyHanded is a cache that keeps no promise.
-type emptyHanded struct{}
-
-func (emptyHanded) Get(types.UID) (*podcache.Status, error) { return nil, nil }
-func (emptyHanded) GetNewerThan(context.Context, types.UID, time.Time) (*podcache.Status, error) {
-	return nil, nil
-}
-
-func TestACacheWithoutAnswersIsNoCrash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &syncer{on: map[string]func(context.Context, podworker.Turn) (bool, error){}}
-		w, err := podworker.New(podworker.Config{Syncer: s, Cache: emptyHanded{}})
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- w.Run(ctx) }()
-		w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: newPod("a")})
-		synctest.Wait()
-		require.Empty(t, s.log())
-		require.NoError(t, w.KillPod(t.Context(), newPod("a"), podworker.KillOptions{}))
-		synctest.Wait()
-		require.Equal(t, []string{"terminating a", "terminated a"}, s.log())
-		cancel()
-		require.NoError(t, <-done)
 	})
 }
 

@@ -5,8 +5,9 @@ import "time"
 // RetryError says when a turn that failed is worth repeating. A [Syncer] may
 // join several, and wrap them; the earliest time counts. A time beyond
 // [Config.ResyncPeriod] is cut to that, so that nothing is forgotten; one that
-// has passed means after [Config.TransientPeriod], so that nothing spins. If other errors are joined beside it, the turn is
-// repeated no later than after [Config.BackoffPeriod].
+// has passed means after [Config.TransientPeriod], so that nothing spins. If other
+// errors are joined beside it, the turn is repeated no later than after
+// [Config.BackoffPeriod].
 type RetryError struct {
 	// At is when to try again. It needs the clock of the Workers' Config.
 	At time.Time

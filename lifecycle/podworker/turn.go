@@ -4,92 +4,126 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// job is one turn of one worker.
-type job struct {
+// hand is a goroutine and the turn that it takes.
+type hand struct {
+	next chan *worker // whose turns to take; closed when there are no more
+	p    *worker      // whose turn it is
+
 	ctx   context.Context
 	turn  Turn
 	since time.Time // what the status must be as new as
+	ended time.Time
 	info  TurnInfo
 	// synced says that the Syncer was called, acted that it changed something, and
 	// terminal that the pod has run to completion.
 	synced, acted, terminal bool
 }
 
-// work takes turns for p as long as one is wanted. It is the goroutine of p.
-func (w *Workers) work(p *worker) {
-	for {
-		j := w.begin(p)
-		if j == nil {
-			return
+// spares is how many hands are kept between turns. A new goroutine has its stack
+// to grow, which takes as long as all else about a turn.
+const spares = 8
+
+// hire returns a hand that is free.
+func (w *Workers) hire() *hand {
+	if last := len(w.spare) - 1; last >= 0 {
+		h := w.spare[last]
+		w.spare = w.spare[:last]
+		return h
+	}
+	h := &hand{next: make(chan *worker, 1)} // one place, so that who hires never waits
+	w.turns.Go(func() { w.work(h) })
+	return h
+}
+
+// release lets go of the hand's worker, and keeps the hand if it may be needed.
+func (w *Workers) release(h *hand) {
+	h.p.working = false
+	*h = hand{next: h.next}
+	if !w.open() || len(w.spare) == spares {
+		close(h.next)
+		return
+	}
+	w.spare = append(w.spare, h)
+}
+
+// work takes turns for one worker after another, for each as long as it wants one.
+func (w *Workers) work(h *hand) {
+	for p := range h.next {
+		h.p = p
+		for w.begin(h) {
+			w.take(h)
+			w.end(h)
 		}
-		w.take(j)
-		w.end(p, j)
 	}
 }
 
-// begin claims the next turn of p, or lets go of p if there is none.
-func (w *Workers) begin(p *worker) *job {
+// begin claims the worker's next turn, or releases it if there is none.
+func (w *Workers) begin(h *hand) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	p := h.p
 	if !w.open() || !p.wanted || w.blocked(p) {
-		p.working = false
-		return nil
+		w.release(h)
+		return false
 	}
 	w.queue.remove(p)
 	p.wanted, p.started = false, true
 	p.stopping = p.stopping || p.phase >= Terminating
-	j := &job{
+	*h = hand{
+		next:  h.next,
+		p:     p,
 		turn:  Turn{Type: p.why, Pod: p.pod, Status: p.running, Grace: p.grace, Evict: p.evicted, StatusFn: p.statusFn},
 		since: p.ended,
 		info:  TurnInfo{UID: p.uid, Pod: p.pod, Type: p.why, Phase: p.phase},
 	}
-	j.turn.acted = &j.acted
-	j.ctx, p.cancel = context.WithCancel(w.run)
+	h.turn.acted = &h.acted
+	h.ctx, p.cancel = context.WithCancel(w.run)
 	p.why = Sync // the reason of the next turn, unless an update gives another
-	return j
+	return true
 }
 
 // take waits for a status that is new enough and calls the Syncer.
-func (w *Workers) take(j *job) {
+func (w *Workers) take(h *hand) {
 	began := w.cfg.Clock.Now()
-	status, err := w.status(j)
+	status, err := w.status(h)
 	called := w.cfg.Clock.Now()
-	j.info.Waited, j.info.Err = called.Sub(began), err
+	h.ended = called
+	h.info.Waited, h.info.Err = called.Sub(began), err
 	if err != nil {
 		return
 	}
-	j.turn.Status, j.info.Stale, j.synced = status, status.Stale, true
+	h.turn.Status, h.info.Stale, h.synced = status, status.Stale, true
 	switch {
-	case j.info.Phase == Syncing:
-		j.terminal, j.info.Err = w.cfg.Syncer.SyncPod(j.ctx, j.turn)
-	case j.info.Phase == Terminated:
-		j.info.Err = w.cfg.Syncer.SyncTerminatedPod(j.ctx, j.turn)
-	case j.turn.Pod == nil:
-		j.info.Err = w.cfg.Syncer.SyncTerminatingRuntimePod(j.ctx, j.turn)
+	case h.info.Phase == Syncing:
+		h.terminal, h.info.Err = w.cfg.Syncer.SyncPod(h.ctx, h.turn)
+	case h.info.Phase == Terminated:
+		h.info.Err = w.cfg.Syncer.SyncTerminatedPod(h.ctx, h.turn)
+	case h.turn.Pod == nil:
+		h.info.Err = w.cfg.Syncer.SyncTerminatingRuntimePod(h.ctx, h.turn)
 	default:
-		j.info.Err = w.cfg.Syncer.SyncTerminatingPod(j.ctx, j.turn)
+		h.info.Err = w.cfg.Syncer.SyncTerminatingPod(h.ctx, h.turn)
 	}
-	j.info.Duration = w.cfg.Clock.Since(called)
+	h.ended = w.cfg.Clock.Now()
+	h.info.Duration = h.ended.Sub(called)
 }
 
 // end moves the pod on after a turn, and sees to it that there is another one
 // unless it has finished.
-func (w *Workers) end(p *worker, j *job) {
+func (w *Workers) end(h *hand) {
 	w.mu.Lock()
-	cancelled := j.ctx.Err() != nil
+	p := h.p
+	cancelled := h.ctx.Err() != nil
 	p.cancel()
-	p.cancel, p.lastErr = nil, j.info.Err
-	now := w.cfg.Clock.Now()
-	if j.synced {
-		p.ended = now
+	p.cancel, p.lastErr = nil, h.info.Err
+	if h.synced {
+		p.ended = h.ended
 	}
-	next, moved, report := advance(p.state, verdict{phase: j.info.Phase, terminal: j.terminal, err: j.info.Err})
+	next, moved, report := advance(p.state, verdict{phase: h.info.Phase, terminal: h.terminal, err: h.info.Err})
 	p.state = next
 	if moved {
 		w.moved(p)
@@ -101,57 +135,60 @@ func (w *Workers) end(p *worker, j *job) {
 		if p.pod == nil {
 			w.drop(p) // nobody asks for what nobody described
 		}
-	case cancelled && j.info.Err != nil:
+	case cancelled && h.info.Err != nil:
 		p.wanted = true // what cancelled it wants one, or the next Run does
 	case !p.wanted:
-		w.schedule(p, now.Add(w.cfg.periods().delay(j.info.Err, now, w.cfg.Jitter())))
+		w.schedule(p, h.ended.Add(w.cfg.periods().delay(h.info.Err, h.ended, w.cfg.Jitter())))
 	}
+	untold := len(p.moves) > 0
 	w.mu.Unlock()
 
-	if j.info.Err != nil && !cancelled {
-		w.logFailure(j)
+	if h.info.Err != nil && !cancelled {
+		w.logFailure(h)
 	}
-	w.cfg.Observer.TurnEnd(j.info)
-	w.tell(p)
-	if moved || j.acted || cancelled && j.synced {
+	w.cfg.Observer.TurnEnd(h.info)
+	if untold {
+		w.tell(p)
+	}
+	if moved || h.acted || cancelled && h.synced {
 		w.cfg.AfterSync(p.uid)
 	}
 }
 
 // logFailure logs a turn that failed, quietly if that was to be expected.
-func (w *Workers) logFailure(j *job) {
+func (w *Workers) logFailure(h *hand) {
 	level := slog.LevelError
 	var wished wishes
-	if wished.collect(j.info.Err); !wished.plain {
+	if wished.collect(h.info.Err); !wished.plain {
 		level = slog.LevelDebug
 	}
-	w.cfg.Logger.Log(j.ctx, level, "turn of a pod failed, it will be repeated",
-		"podUID", j.info.UID, "type", j.info.Type.String(), "phase", j.info.Phase.String(), "err", j.info.Err)
+	w.cfg.Logger.Log(h.ctx, level, "turn of a pod failed, it will be repeated",
+		"podUID", h.info.UID, "type", h.info.Type.String(), "phase", h.info.Phase.String(), "err", h.info.Err)
 }
 
 // status returns a status that is new enough. A pod that ends gets the last known
 // one, marked stale, if there is none in time or none to be had.
-func (w *Workers) status(j *job) (*podcache.Status, error) {
-	uid := j.info.UID
-	if j.info.Phase == Syncing {
-		s, err := w.cfg.Cache.GetNewerThan(j.ctx, uid, j.since)
+func (w *Workers) status(h *hand) (*podcache.Status, error) {
+	uid := h.info.UID
+	if h.info.Phase == Syncing {
+		s, err := w.cfg.Cache.GetNewerThan(h.ctx, uid, h.since)
 		if err == nil && s == nil {
 			err = errors.New("the cache returned no status")
 		}
 		return s, err
 	}
-	if s, err := w.inTime(j.ctx, j); err == nil && s != nil {
+	if s, err := w.inTime(h.ctx, h); err == nil && s != nil {
 		return s, nil
 	}
-	if err := j.ctx.Err(); err != nil {
+	if err := h.ctx.Err(); err != nil {
 		return nil, err
 	}
 	last := podcache.Status{UID: uid}
 	// The error beside it is why it is stale.
 	if s, _ := w.cfg.Cache.Get(uid); s != nil && len(s.Sandboxes)+len(s.Containers) > 0 {
 		last = *s
-	} else if j.turn.Status != nil {
-		last = *j.turn.Status
+	} else if h.turn.Status != nil {
+		last = *h.turn.Status
 	}
 	last.Stale = true
 	return &last, nil
@@ -159,20 +196,8 @@ func (w *Workers) status(j *job) (*podcache.Status, error) {
 
 // inTime waits for a new status for no longer than the configured time, on the
 // configured clock.
-func (w *Workers) inTime(ctx context.Context, j *job) (*podcache.Status, error) {
-	ctx, stop := context.WithCancel(ctx)
-	timer := w.cfg.Clock.NewTimer(w.cfg.FreshTimeout)
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-timer.C():
-			stop()
-		case <-ctx.Done():
-		}
-	})
-	s, err := w.cfg.Cache.GetNewerThan(ctx, j.info.UID, j.since)
-	stop()
-	timer.Stop()
-	watch.Wait()
-	return s, err
+func (w *Workers) inTime(ctx context.Context, h *hand) (*podcache.Status, error) {
+	ctx, stop := within(ctx, w.cfg.Clock, w.cfg.FreshTimeout)
+	defer stop()
+	return w.cfg.Cache.GetNewerThan(ctx, h.info.UID, h.since)
 }

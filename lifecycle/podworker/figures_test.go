@@ -1,0 +1,97 @@
+package podworker_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+// kubelet 1.36: 6 allocations, 8 with its ctx.
+func TestATurnAllocatesItsContextAndNothingElse(t *testing.T) {
+	w, done := lightWorkers(t)
+	pod := newPod("a")
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
+		w.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})
+		<-done
+	}), 2.0)
+}
+
+// kubelet 1.36: 5.4 KB and a goroutine per pod.
+func TestAnIdlePodCostsAFewHundredBytesAndNoGoroutine(t *testing.T) {
+	const n, ceiling, spares = 5000, 400, 8
+	w, done := lightWorkers(t)
+	pods := manyPods(n)
+	before, goroutines := heap(), runtime.NumGoroutine()
+	for _, p := range pods {
+		w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: p})
+		<-done
+	}
+	require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+spares)
+	require.LessOrEqual(t, int64(heap()-before)/n, int64(ceiling))
+	runtime.KeepAlive(pods)
+}
+
+func TestFewGoroutinesAreKeptAfterManyTurns(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		const n, spares = 100, 8
+		gate := make(chan struct{})
+		b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
+		before := runtime.NumGoroutine()
+		for _, p := range manyPods(n) {
+			b.UpdatePod(podworker.Update{Type: podworker.Create, Pod: p})
+		}
+		synctest.Wait()
+		close(gate)
+		synctest.Wait()
+		require.LessOrEqual(t, runtime.NumGoroutine(), before+spares)
+		require.Equal(t, spares, b.Spare())
+	})
+}
+
+// Pods end beside each other: all of them in the time that the runtime needs for
+// one.
+func TestAHundredPodsEndInTheTimeOfOne(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		const stop = 200 * time.Millisecond
+		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) {
+			time.Sleep(stop)
+			return false, nil
+		})
+		pods := manyPods(100)
+		for _, p := range pods {
+			b.UpdatePod(podworker.Update{Type: podworker.Create, Pod: p})
+		}
+		synctest.Wait()
+		began := time.Now()
+		var kills sync.WaitGroup
+		for _, p := range pods {
+			kills.Go(func() { require.NoError(t, b.KillPod(b.t.Context(), p, podworker.KillOptions{})) })
+		}
+		kills.Wait()
+		require.Equal(t, stop, time.Since(began))
+	})
+}
+
+// What a Syncer has left hanging on a turn's ctx goes with the turn.
+func TestTheContextOfATurnEndsWithIt(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		var left context.Context
+		b.sync.set("sync", func(ctx context.Context, _ podworker.Turn) (bool, error) {
+			left = ctx
+			return false, ctx.Err()
+		})
+		b.update(podworker.Create, newPod("a"))
+		require.Error(t, left.Err())
+		first := left
+		b.update(podworker.Sync, newPod("a"))
+		require.NotSame(t, first, left)
+		require.NoError(t, b.turns[1].Err)
+	})
+}

@@ -1,0 +1,99 @@
+package podworker_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+// Who may start: the kubelet's cases for its start gate.
+func TestTheStartGate(t *testing.T) {
+	web := func(uid types.UID, edits ...func(*corev1.Pod)) *corev1.Pod {
+		return newPod(uid, append(edits, static("web"))...)
+	}
+	first := func(b *bed) { b.update(podworker.Create, web("first")) }
+	firstEnds := func(b *bed) {
+		first(b)
+		b.sync.hang("terminating")
+		b.update(podworker.Kill, web("first"))
+	}
+	for _, tt := range []struct {
+		name   string
+		before func(*bed)
+		pod    *corev1.Pod
+		want   []string
+	}{
+		{"a pod that is not static", first, newPod("a"), []string{"sync a"}},
+		{"a pod of that name that is not static", first, newPod("a", func(p *corev1.Pod) { p.Name = "web" }), []string{"sync a"}},
+		{"a static pod alone", func(*bed) {}, web("a"), []string{"sync a"}},
+		{"a static pod of another name", first, newPod("a", static("db")), []string{"sync a"}},
+		{"a static pod of that name in another namespace", first, web("a", func(p *corev1.Pod) { p.Namespace = "other" }), []string{"sync a"}},
+		{"one that has started already", first, web("first"), []string{"sync first"}},
+		{"one behind another", first, web("a"), nil},
+		{"one behind another that ends", firstEnds, web("a"), nil},
+		{"one behind another that has ended", func(b *bed) { first(b); b.update(podworker.Kill, web("first")) }, web("a"), []string{"sync a"}},
+		{"one behind another that could not be cleaned up after", func(b *bed) {
+			first(b)
+			b.sync.hang("terminated")
+			b.update(podworker.Kill, web("first"))
+		}, web("a"), nil},
+		{"one behind another that was killed in line", func(b *bed) {
+			first(b)
+			b.update(podworker.Create, web("second"))
+			b.update(podworker.Kill, web("second"))
+			b.update(podworker.Kill, web("first"))
+		}, web("a"), []string{"sync a"}},
+		{"one that is to end and has not started", first, web("a", deleted(1)), nil},
+		{"one that ended before, behind another", first, web("a", phase(corev1.PodFailed)), []string{"terminated a"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				tt.before(b)
+				b.sync.log()
+				b.update(podworker.Create, tt.pod)
+				require.Equal(t, tt.want, b.sync.log())
+			})
+		})
+	}
+}
+
+// Nine pods of one name: one at a time in the order in which they came, without
+// those that were killed in line, and one that comes back goes to the end.
+func TestNineStaticPodsOfOneName(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		all := map[types.UID]*corev1.Pod{}
+		for _, uid := range []types.UID{"1", "2", "3", "4", "5", "6", "7", "8", "9"} {
+			all[uid] = newPod(uid, static("web"))
+			b.update(podworker.Create, all[uid])
+		}
+		b.update(podworker.Kill, all["4"])
+		b.update(podworker.Kill, all["2"])
+		b.update(podworker.Change, all["9"])
+		require.Equal(t, []string{"sync 1"}, b.sync.log())
+		b.update(podworker.Kill, all["1"])
+		require.Equal(t, []string{"terminating 1", "terminated 1", "sync 3"}, b.sync.log())
+
+		b.update(podworker.Create, all["1"]) // asked for again: the next sweep forgets it
+		want := []*corev1.Pod{all["1"], all["3"], all["6"], all["8"]}
+		known := b.SyncKnownPods(desired(want...))
+		require.Len(t, known, 3)
+		require.NotContains(t, known, types.UID("1"))
+		b.update(podworker.Create, all["1"])
+		for _, uid := range []types.UID{"3", "6", "8", "1"} {
+			b.update(podworker.Kill, all[uid])
+		}
+		require.Equal(t, []string{
+			"terminating 3", "terminated 3", "sync 6", "terminating 6", "terminated 6", "sync 8",
+			"terminating 8", "terminated 8", "sync 1", "terminating 1", "terminated 1",
+		}, b.sync.log())
+		b.SyncKnownPods(desired())
+		synctest.Wait()
+		pods, lines, due := b.Pods()
+		require.Zero(t, pods+lines+due)
+	})
+}

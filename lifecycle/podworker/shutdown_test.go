@@ -1,0 +1,294 @@
+package podworker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+var _ podworker.Killer = (*podworker.Workers)(nil)
+
+// twoStages are an ordinary pod for 20 s and a critical one for 10 s.
+func twoStages() []podworker.Stage {
+	c := podworker.ShutdownConfig{ShutdownGracePeriod: 30 * time.Second, ShutdownGracePeriodCriticalPods: 10 * time.Second}
+	return podworker.PlanShutdown([]*corev1.Pod{
+		newPod("critical", priority(podworker.CriticalPriority)), newPod("a"),
+	}, c.GracePeriods(), 0)
+}
+
+// The nodes events are recorded about.
+type events []string
+
+func (e *events) Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any) {
+	*e = append(*e, fmt.Sprintf("%T %s %s ", object, eventtype, reason)+fmt.Sprintf(messageFmt, args...))
+}
+
+func TestShutdownEndsCriticalPodsLast(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		for _, s := range twoStages() {
+			b.update(podworker.Create, s.Pods[0].Pod)
+		}
+		b.sync.log()
+		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) {
+			time.Sleep(3 * time.Second)
+			return false, nil
+		})
+		var recorded events
+		var log []string
+		began := time.Now()
+		err := podworker.Shutdown(b.t.Context(), b, twoStages(), podworker.ShutdownOptions{
+			Events: &recorded,
+			Node:   &corev1.Node{},
+			AwaitVolumes: func(_ context.Context, pods []*corev1.Pod) error {
+				time.Sleep(time.Second)
+				log = append(log, "unmounted "+pods[0].Name)
+				return nil
+			},
+			Flush: func(context.Context) error { log = append(log, "flush"); return nil },
+			StageEnd: func(s podworker.Stage, took time.Duration, err error) {
+				log = append(log, fmt.Sprintln(s.Priority, took, err))
+			},
+		})
+		require.NoError(t, err)
+		require.Equal(t, 8*time.Second, time.Since(began), "a stage is over when its pods are gone")
+		require.Equal(t, []string{"unmounted a", "0 4s <nil>\n", "flush", "unmounted critical", "2000000000 4s <nil>\n", "flush"}, log)
+		require.Equal(t, events{"*v1.Node Normal Shutdown Shutdown manager detected shutdown event"}, recorded)
+		require.Equal(t, []string{"terminating a", "terminated a", "terminating critical", "terminated critical"}, b.sync.log())
+		require.Equal(t, 20*time.Second, b.sync.turns[2].Grace)
+		require.Equal(t, 10*time.Second, b.sync.last().Grace)
+	})
+}
+
+func TestAStageThatTakesTooLongDoesNotHoldUpTheNextOne(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.set("terminating", func(ctx context.Context, turn podworker.Turn) (bool, error) {
+			if turn.Pod.Name == "a" {
+				<-ctx.Done()
+			}
+			return false, ctx.Err()
+		})
+		began := time.Now()
+		err := podworker.Shutdown(b.t.Context(), b, twoStages(), podworker.ShutdownOptions{})
+		require.EqualError(t, err, "shutdown of pods from priority 0 on: kill pod ns/a: context deadline exceeded")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 20*time.Second, time.Since(began))
+		require.True(t, b.IsPodTerminationRequested("a"), "it still ends")
+		require.True(t, b.IsPodKnownTerminated("critical"))
+	})
+}
+
+// A stage that has no time at all has its pods told to end all the same.
+func TestAStageWithoutTimeTellsItsPodsToEnd(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.hang("terminating")
+		stages := podworker.PlanShutdown([]*corev1.Pod{newPod("a")}, []podworker.ShutdownGracePeriodByPodPriority{{}}, 0)
+		require.ErrorIs(t, podworker.Shutdown(b.t.Context(), b, stages, podworker.ShutdownOptions{}), context.DeadlineExceeded)
+		synctest.Wait()
+		require.Equal(t, []string{"terminating a"}, b.sync.log())
+		require.Equal(t, time.Second, b.sync.last().Grace)
+	})
+}
+
+func TestVolumesThatStayMountedCostTheirStageOnly(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		began, waited := time.Now(), 0
+		err := podworker.Shutdown(b.t.Context(), b, twoStages(), podworker.ShutdownOptions{
+			AwaitVolumes: func(ctx context.Context, _ []*corev1.Pod) error {
+				waited++
+				<-ctx.Done()
+				return fmt.Errorf("busy: %w", context.Cause(ctx))
+			},
+		})
+		require.EqualError(t, err, "shutdown of pods from priority 0 on: busy: context deadline exceeded\n"+
+			"shutdown of pods from priority 2000000000 on: busy: context deadline exceeded")
+		require.Equal(t, 30*time.Second, time.Since(began))
+		require.Equal(t, 2, waited)
+	})
+}
+
+func TestAFlushThatHangsIsGivenUp(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		began := time.Now()
+		err := podworker.Shutdown(b.t.Context(), b, twoStages(), podworker.ShutdownOptions{
+			Flush: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
+		})
+		require.EqualError(t, err, "flush: context deadline exceeded\nflush: context deadline exceeded")
+		require.Equal(t, 4*time.Second, time.Since(began))
+	})
+}
+
+func TestAShutdownOfHoles(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		require.Error(t, podworker.Shutdown(b.t.Context(), nil, twoStages(), podworker.ShutdownOptions{}))
+		holes := []podworker.Stage{{}, {Period: time.Second, Pods: []podworker.StagePod{{}, {Pod: newPod("a")}}}}
+		require.NoError(t, podworker.Shutdown(b.t.Context(), b, holes, podworker.ShutdownOptions{}))
+		require.Equal(t, []string{"terminating a"}, b.sync.log()[:1])
+	})
+}
+
+// The kubelet notices only after it has killed all pods.
+func TestAShutdownThatIsCalledOffStops(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.sync.hang("terminating")
+		ctx, cancel := context.WithCancelCause(b.t.Context())
+		done := make(chan error, 1)
+		go func() { done <- podworker.Shutdown(ctx, b, twoStages(), podworker.ShutdownOptions{}) }()
+		time.Sleep(time.Second)
+		cancel(podworker.ErrShutdownCancelled)
+		err := <-done
+		require.ErrorIs(t, err, podworker.ErrShutdownCancelled)
+		require.False(t, b.IsPodTerminationRequested("critical"))
+	})
+}
+
+func TestStatusOfAPodThatEndedWithItsNode(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		pod := newPod("a", func(p *corev1.Pod) { p.Generation = 3 })
+		stages := podworker.PlanShutdown([]*corev1.Pod{pod}, []podworker.ShutdownGracePeriodByPodPriority{{GracePeriod: time.Second}}, 0)
+		require.NoError(t, podworker.Shutdown(b.t.Context(), b, stages, podworker.ShutdownOptions{}))
+		synctest.Wait()
+		f, earlier, other := b.sync.last().StatusFn, metav1.Unix(1, 0), corev1.PodCondition{Type: corev1.PodReady}
+		why := corev1.PodCondition{
+			Type: "DisruptionTarget", Status: "True", Reason: "TerminationByKubelet", ObservedGeneration: 3,
+			Message: "Pod was terminated in response to imminent node shutdown.", LastTransitionTime: metav1.NewTime(time.Now()),
+		}
+
+		s := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{other}}
+		f(&s)
+		require.Equal(t, corev1.PodStatus{
+			Phase: corev1.PodFailed, Reason: "Terminated", Message: why.Message, Conditions: []corev1.PodCondition{other, why},
+		}, s)
+
+		given := []corev1.PodCondition{{Type: "DisruptionTarget", Status: "True", LastTransitionTime: earlier}, other}
+		s = corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: given}
+		f(&s)
+		why.LastTransitionTime = earlier
+		require.Equal(t, corev1.PodSucceeded, s.Phase)
+		require.Equal(t, []corev1.PodCondition{other, why}, s.Conditions)
+		require.Empty(t, given[0].Reason, "what was given is not written to")
+	})
+}
+
+// Users search for these texts.
+func TestTextsAreTheKubelets(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "Terminated", podworker.ReasonTerminated)
+	require.Equal(t, "Pod was terminated in response to imminent node shutdown.", podworker.MessageTerminated)
+	require.Equal(t, "NodeShutdown", podworker.ReasonNodeShutdown)
+	require.Equal(t, "Pod was rejected as the node is shutting down.", podworker.MessageNodeShutdown)
+	require.Equal(t, "Shutdown", podworker.EventShutdown)
+	require.Equal(t, "Shutdown manager detected shutdown event", podworker.MessageShutdown)
+}
+
+// logind is an Inhibitor in the hands of the test.
+type logind struct {
+	shutdown, cancel chan error
+	taken            int
+	released         int
+	err              error
+	lockless         bool
+	allowed          time.Duration // what the shutdown was told
+}
+
+func (l *logind) Inhibit(context.Context, time.Duration) (time.Duration, func(), error) {
+	if l.err != nil {
+		return 0, nil, l.err
+	}
+	l.taken++
+	if l.lockless {
+		return 0, nil, nil
+	}
+	return 5 * time.Second, func() { l.released++ }, nil
+}
+
+func (l *logind) AwaitShutdown(ctx context.Context) error { return await(ctx, l.shutdown) }
+func (l *logind) AwaitCancel(ctx context.Context) error   { return await(ctx, l.cancel) }
+
+func await(ctx context.Context, c <-chan error) error {
+	select {
+	case err := <-c:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestHoldShutdown(t *testing.T) {
+	hold := func(t *testing.T, in *logind, f func(stop func()), shutDown func(ctx context.Context)) error {
+		t.Helper()
+		var err error
+		synctest.Test(t, func(t *testing.T) {
+			in.shutdown, in.cancel = make(chan error), make(chan error)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			done := make(chan error, 1)
+			go func() {
+				done <- podworker.HoldShutdown(ctx, in, 30*time.Second, func(ctx context.Context, allowed time.Duration) {
+					in.allowed = allowed
+					shutDown(ctx)
+				})
+			}()
+			synctest.Wait()
+			f(stop)
+			err = <-done
+		})
+		require.Contains(t, []time.Duration{0, 5 * time.Second}, in.allowed)
+		return err
+	}
+	broken := errors.New("bus is gone")
+	nothing := func(context.Context) {}
+
+	t.Run("nothing happens", func(t *testing.T) {
+		in := &logind{}
+		require.NoError(t, hold(t, in, func(stop func()) { stop() }, nothing))
+		require.Equal(t, 1, in.released)
+	})
+	t.Run("a shutdown, and one that is called off", func(t *testing.T) {
+		in, n := &logind{}, 0
+		require.NoError(t, hold(t, in, func(stop func()) {
+			in.shutdown <- nil
+			synctest.Wait()
+			require.Equal(t, 1, in.released, "the machine waits no longer than for the pods")
+			in.cancel <- nil
+			in.shutdown <- nil // there is a lock again
+			in.cancel <- nil
+			synctest.Wait()
+			require.Equal(t, 3, in.taken)
+			stop()
+		}, func(ctx context.Context) {
+			if n++; n == 2 {
+				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), podworker.ErrShutdownCancelled)
+			}
+		}))
+		require.Equal(t, 3, in.released)
+	})
+	t.Run("no lock", func(t *testing.T) {
+		require.ErrorIs(t, hold(t, &logind{err: broken}, func(func()) {}, nothing), broken)
+	})
+	t.Run("a lock that needs no release", func(t *testing.T) {
+		require.NoError(t, hold(t, &logind{lockless: true}, func(stop func()) { stop() }, nothing))
+	})
+	t.Run("no signal", func(t *testing.T) {
+		in := &logind{}
+		require.ErrorIs(t, hold(t, in, func(func()) { in.shutdown <- broken }, nothing), broken)
+		require.Equal(t, 1, in.released)
+	})
+	t.Run("no signal while it goes on", func(t *testing.T) {
+		in := &logind{}
+		require.ErrorIs(t, hold(t, in, func(func()) { in.shutdown <- nil; in.cancel <- broken }, func(ctx context.Context) {
+			synctest.Wait()
+			require.NoError(t, ctx.Err(), "the pods still end")
+		}), broken)
+	})
+}
