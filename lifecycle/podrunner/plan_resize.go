@@ -1,0 +1,159 @@
+package podrunner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// Resources are what a pod's cgroups are to have, in the CRI's terms. Only
+// memory limit, CPU shares, quota and period are compared. What containers have
+// now is in their CRI status; one that says nothing there is left as it is.
+type Resources struct {
+	// Container returns what a container is to have. Nil: nothing is resized.
+	Container func(*corev1.Container) *runtimeapi.LinuxContainerResources
+	// PodNow and PodWanted are the same of the pod as a whole, if it has a cgroup
+	// that somebody keeps; else nil.
+	PodNow, PodWanted *runtimeapi.LinuxContainerResources
+}
+
+// Resize is one resource to change while everything runs.
+type Resize struct {
+	// ID and Name are the container's, or, if Pod is set, the sandbox's id and
+	// the pod's name.
+	ID, Name string
+	Pod      bool
+	// Resource is cpu or memory: they change one after the other.
+	Resource corev1.ResourceName
+	// From and To hold that resource alone. In To a limit that is taken away is
+	// -1, because the CRI leaves alone what is zero.
+	From, To *runtimeapi.LinuxContainerResources
+}
+
+// String explains r in one line.
+func (r Resize) String() string {
+	kind := "container"
+	if r.Pod {
+		kind = "pod"
+	}
+	what := fmt.Sprintf("limit %s → %s bytes", limitText(r.From.GetMemoryLimitInBytes()), limitText(r.To.GetMemoryLimitInBytes()))
+	if r.Resource == corev1.ResourceCPU {
+		what = fmt.Sprintf("shares %d → %d, quota %s → %s µs", r.From.GetCpuShares(), r.To.GetCpuShares(),
+			limitText(r.From.GetCpuQuota()), limitText(r.To.GetCpuQuota()))
+	}
+	return fmt.Sprintf("resize %s %s (%s), %s: %s", kind, r.Name, r.ID, r.Resource, what)
+}
+
+func limitText(limit int64) string {
+	if limit <= 0 {
+		return "none"
+	}
+	return strconv.FormatInt(limit, 10)
+}
+
+// resizes plans what is to change in place: memory and then CPU, and of each the
+// pod as a whole first if it grows and last if it shrinks, and containers that
+// shrink before those that grow.
+func (p *planner) resizes() {
+	if p.Resources.Container == nil || p.CreateSandbox != "" {
+		return
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
+		changes := p.containerResizes(name)
+		slices.SortStableFunc(changes, func(a, b Resize) int { return cmp.Compare(a.growth(), b.growth()) })
+		switch pod := p.podResize(name); {
+		case pod == nil:
+		case pod.growth() > 0:
+			changes = slices.Insert(changes, 0, *pod)
+		default:
+			changes = append(changes, *pod)
+		}
+		p.Update = append(p.Update, changes...)
+	}
+	if now, next := podspec.QOSClass(p.Pod), podspec.QOSClassOfSpec(p.Pod); now != next && len(p.Update) > 0 {
+		p.Update, p.NoUpdate = nil, Reason(fmt.Sprintf("the pod's QoS class would change from %s to %s", now, next))
+	}
+}
+
+// containerResizes are the changes of one resource of the regular containers and
+// sidecars that run and go on. An init container is done with soon, and an
+// ephemeral one has no resources.
+func (p *planner) containerResizes(name corev1.ResourceName) (changes []Resize) {
+	for c, init := range podspec.Containers(&p.Pod.Spec) {
+		s := p.here(c.Name)
+		if kindOf(c, init) == Init || s == nil || !running(s) || p.kills(s) {
+			continue
+		}
+		r := Resize{ID: s.GetId(), Name: c.Name, Resource: name}
+		if r.between(s.GetResources().GetLinux(), p.Resources.Container(c)) {
+			changes = append(changes, r)
+		}
+	}
+	return changes
+}
+
+func (p *planner) podResize(name corev1.ResourceName) *Resize {
+	r := Resize{ID: p.Status.Sandboxes[0].GetId(), Name: p.Pod.Name, Pod: true, Resource: name}
+	if !r.between(p.Resources.PodNow, p.Resources.PodWanted) {
+		return nil
+	}
+	return &r
+}
+
+// resizeRestarts says whether a resource of c is to change that does not in place.
+func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
+	if p.Resources.Container == nil || podspec.QOSClass(p.Pod) != podspec.QOSClassOfSpec(p.Pod) {
+		return false
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
+		r := Resize{Resource: name}
+		if podspec.RestartsOnResize(c, name) && r.between(s.GetResources().GetLinux(), p.Resources.Container(c)) {
+			return true
+		}
+	}
+	return false
+}
+
+// between fills in the change of r's resource and says whether there is one. A
+// limit that is not there may be shown as zero or as -1, and what no runtime
+// shows of a container is all zero.
+func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
+	if now == nil || wanted == nil {
+		return false
+	}
+	r.From, r.To = &runtimeapi.LinuxContainerResources{}, &runtimeapi.LinuxContainerResources{}
+	if r.Resource == corev1.ResourceMemory {
+		r.From.MemoryLimitInBytes, r.To.MemoryLimitInBytes = limit(now.GetMemoryLimitInBytes()), limit(wanted.GetMemoryLimitInBytes())
+		return r.From.MemoryLimitInBytes != r.To.MemoryLimitInBytes
+	}
+	r.From.CpuShares, r.To.CpuShares = cmp.Or(now.GetCpuShares(), wanted.GetCpuShares()), cmp.Or(wanted.GetCpuShares(), now.GetCpuShares())
+	r.From.CpuQuota, r.To.CpuQuota = limit(now.GetCpuQuota()), limit(wanted.GetCpuQuota())
+	r.From.CpuPeriod, r.To.CpuPeriod = now.GetCpuPeriod(), cmp.Or(wanted.GetCpuPeriod(), now.GetCpuPeriod())
+	return r.From.CpuShares != r.To.CpuShares || r.From.CpuQuota != r.To.CpuQuota ||
+		r.To.CpuQuota > 0 && r.From.CpuPeriod != r.To.CpuPeriod
+}
+
+// limit is n, or -1 for what is no limit.
+func limit(n int64) int64 {
+	if n <= 0 {
+		return -1
+	}
+	return n
+}
+
+// growth is negative where less is to be had than now, positive where more.
+func (r Resize) growth() int {
+	most := func(limit int64) uint64 { return uint64(limit) } // -1 is the most
+	if r.Resource == corev1.ResourceMemory {
+		return cmp.Compare(most(r.To.GetMemoryLimitInBytes()), most(r.From.GetMemoryLimitInBytes()))
+	}
+	return cmp.Or(
+		cmp.Compare(most(r.To.GetCpuQuota()), most(r.From.GetCpuQuota())),
+		cmp.Compare(r.To.GetCpuShares(), r.From.GetCpuShares()))
+}
