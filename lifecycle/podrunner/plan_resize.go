@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -42,12 +43,17 @@ func (r Resize) String() string {
 	if r.Pod {
 		kind = "pod"
 	}
-	what := fmt.Sprintf("limit %s → %s bytes", limitText(r.From.GetMemoryLimitInBytes()), limitText(r.To.GetMemoryLimitInBytes()))
-	if r.Resource == corev1.ResourceCPU {
-		what = fmt.Sprintf("shares %d → %d, quota %s → %s µs", r.From.GetCpuShares(), r.To.GetCpuShares(),
-			limitText(r.From.GetCpuQuota()), limitText(r.To.GetCpuQuota()))
+	var what []string
+	change := func(name string, from, to int64) {
+		if from != to {
+			what = append(what, fmt.Sprintf("%s %s → %s", name, limitText(from), limitText(to)))
+		}
 	}
-	return fmt.Sprintf("resize %s %s (%s), %s: %s", kind, r.Name, r.ID, r.Resource, what)
+	change("limit in bytes", r.From.GetMemoryLimitInBytes(), r.To.GetMemoryLimitInBytes())
+	change("shares", r.From.GetCpuShares(), r.To.GetCpuShares())
+	change("quota", r.From.GetCpuQuota(), r.To.GetCpuQuota())
+	change("period", r.From.GetCpuPeriod(), r.To.GetCpuPeriod())
+	return fmt.Sprintf("resize %s of %s %s (%s): %s", r.Resource, kind, r.Name, r.ID, strings.Join(what, ", "))
 }
 
 func limitText(limit int64) string {

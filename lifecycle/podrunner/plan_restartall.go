@@ -37,14 +37,17 @@ func (p *planner) restartAll() bool {
 			p.RestartAll = &RestartAll{Name: c.Name, After: endOf(s), Reason: reason}
 			p.backsOff(c, endOf(s))
 		}
-		askers = append(askers, Remove{ID: s.GetId(), Name: c.Name, Reason: reason})
+		askers = append(askers, Remove{ID: s.GetId(), Name: c.Name, Reason: beginsAnew})
 	}
 	if askers == nil {
 		return false
 	}
-	reason := p.RestartAll.Reason
 	for _, s := range p.live() {
-		p.Kill = append(p.Kill, Kill{ID: s.GetId(), Name: podcache.ContainerName(s), Cause: CauseRestartAll, Reason: reason})
+		name := podcache.ContainerName(s)
+		p.Kill = append(p.Kill, Kill{
+			ID: s.GetId(), Name: name, Cause: CauseRestartAll,
+			Reason: Reason(fmt.Sprintf("Container %s is restarted with all others", name)),
+		})
 	}
 	if !p.RetryAt.IsZero() {
 		p.RestartAll = nil // its turn comes
@@ -58,11 +61,14 @@ func (p *planner) restartAll() bool {
 		if kind, known := p.kindOf(name); known && kind == Ephemeral || isAsker(s) {
 			continue
 		}
-		p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: name, Reason: reason})
+		p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: name, Reason: beginsAnew})
 	}
 	p.Remove = append(p.Remove, askers...)
 	for c := range podspec.Containers(&p.Pod.Spec) {
-		p.wait(c.Name, RestartingAllContainers, string(reason))
+		p.wait(c.Name, RestartingAllContainers, string(p.RestartAll.Reason))
 	}
 	return true
 }
+
+// beginsAnew is why everything of a pod is removed that is to begin anew.
+const beginsAnew Reason = "all containers are restarted"
