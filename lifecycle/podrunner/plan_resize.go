@@ -139,10 +139,21 @@ func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 		return r.From.MemoryLimitInBytes != r.To.MemoryLimitInBytes
 	}
 	r.From.CpuShares, r.To.CpuShares = cmp.Or(now.GetCpuShares(), wanted.GetCpuShares()), cmp.Or(wanted.GetCpuShares(), now.GetCpuShares())
+	if r.From.CpuShares == asWeight(r.To.CpuShares) {
+		r.From.CpuShares = r.To.CpuShares
+	}
 	r.From.CpuQuota, r.To.CpuQuota = limit(now.GetCpuQuota()), limit(wanted.GetCpuQuota())
 	r.From.CpuPeriod, r.To.CpuPeriod = now.GetCpuPeriod(), cmp.Or(wanted.GetCpuPeriod(), now.GetCpuPeriod())
 	return r.From.CpuShares != r.To.CpuShares || r.From.CpuQuota != r.To.CpuQuota ||
 		r.To.CpuQuota > 0 && r.From.CpuPeriod != r.To.CpuPeriod
+}
+
+// asWeight is what a runtime shows for shares that it has turned into a weight of
+// cgroup v2 and back.
+func asWeight(shares int64) int64 {
+	const mostShares, mostWeight = 262_144 - 2, 10_000 - 1
+	weight := 1 + (shares-2)*mostWeight/mostShares
+	return 2 + (weight-1)*mostShares/mostWeight
 }
 
 // limit is n, or -1 for what is no limit.
