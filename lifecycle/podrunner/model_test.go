@@ -46,6 +46,7 @@ func TestPlansConverge(t *testing.T) {
 		}
 		require.True(t, settled, "seed %d: %v", seed, b.plans[max(0, len(b.plans)-3):])
 		b.checkSettled(pod, seed)
+		b.checkUp(pod, seed)
 		b.checkStartedOnce(pod, seed)
 	}
 }
@@ -66,6 +67,26 @@ func (b *bed) checkSettled(pod *corev1.Pod, seed uint64) {
 		if running(c) {
 			require.Equal(b.t, names[name], max(0, c.GetResources().GetLinux().GetMemoryLimitInBytes()), "seed %d: memory of %s", seed, name)
 		}
+	}
+}
+
+// checkUp: with Always everything runs that does not end, and sidecars do as long
+// as anything does.
+func (b *bed) checkUp(pod *corev1.Pod, seed uint64) {
+	b.t.Helper()
+	status, any := b.look(pod.UID), false
+	runs := func(c *corev1.Container) bool {
+		s := status.Active(c.Name)
+		return s != nil && running(s)
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		any = any || runs(c)
+		require.True(b.t, runs(c) || c.RestartPolicy != nil || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways, "seed %d: %s does not run", seed, c.Name)
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		require.True(b.t, !podspec.IsSidecar(c) || runs(c) == any, "seed %d: sidecar %s runs: %t", seed, c.Name, runs(c))
 	}
 }
 
