@@ -304,6 +304,30 @@ func TestResizeThatFailsHoldsUpNothingButTheResizesAfterIt(t *testing.T) {
 	require.Len(t, b.did(), 4)
 }
 
+// TestPodAsAWholeIsResizedAround: it has room for its containers at any time. A
+// runtime that does not care for pods as a whole need not be told.
+func TestPodAsAWholeIsResizedAround(t *testing.T) {
+	t.Parallel()
+	now, wanted := int64(64<<20), int64(64<<20)
+	b := newBed(t, func(c *podrunner.Config) {
+		c.PodResources = func(*corev1.Pod) (_, _ *runtimeapi.LinuxContainerResources) {
+			return &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: now}, &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: wanted}
+		}
+	})
+	pod := podOf(nil, "app")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	require.NoError(t, b.sync(pod))
+	b.did()
+	wanted, pod.Spec.Containers[0].Resources.Limits = 128<<20, limits("128Mi", "1")
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdatePodSandboxResources ns/pod", "UpdateContainerResources ns/pod/app"}, b.did())
+
+	now, wanted, pod.Spec.Containers[0].Resources.Limits = 128<<20, 64<<20, limits("64Mi", "1")
+	require.NoError(t, b.node.Fail("UpdatePodSandboxResources", fakecri.Fault{Err: grpcstatus.Error(codes.Unimplemented, "what?")}))
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/app", "UpdatePodSandboxResources ns/pod"}, b.did())
+}
+
 func TestWithoutResizerNothingIsResized(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t, func(c *podrunner.Config) { c.Resizer = nil }), podOf(nil, "app")

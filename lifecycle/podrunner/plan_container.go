@@ -32,8 +32,10 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 	if last != nil {
 		start.Attempt = uint32(podcache.RestartCount(last)) + 1
 		start.Reason = "its sandbox is new"
-	} else if p.Attempts != nil && p.Attempts(c.Name) > 0 {
-		start.Attempt, start.Reason = p.Attempts(c.Name), "it has run before, but is gone"
+	} else if p.Attempts != nil {
+		if start.Attempt = p.Attempts(c.Name); start.Attempt > 0 {
+			start.Reason = "it has run before, but is gone"
+		}
 	}
 	switch {
 	case s == nil:

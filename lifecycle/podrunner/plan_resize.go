@@ -82,10 +82,14 @@ func (p *planner) resizes() {
 		}
 		p.Update = append(p.Update, changes...)
 	}
-	if now, next := podspec.QOSClass(p.Pod), podspec.QOSClassOfSpec(p.Pod); now != next && len(p.Update) > 0 {
-		p.Update, p.NoUpdate = nil, Reason(fmt.Sprintf("the pod's QoS class would change from %s to %s", now, next))
+	if len(p.Update) > 0 && !p.keepsClass() {
+		p.Update, p.NoUpdate = nil, Reason(fmt.Sprintf("the pod's QoS class would change from %s to %s",
+			podspec.QOSClass(p.Pod), podspec.QOSClassOfSpec(p.Pod)))
 	}
 }
+
+// keepsClass says whether the pod stays in its QoS class, as far as it is known.
+func (p *planner) keepsClass() bool { return podspec.QOSClass(p.Pod) == podspec.QOSClassOfSpec(p.Pod) }
 
 // containerResizes are the changes of one resource of the regular containers and
 // sidecars that run and go on. An init container is done with soon, and an
@@ -114,38 +118,45 @@ func (p *planner) podResize(name corev1.ResourceName) *Resize {
 
 // resizeRestarts says whether a resource of c is to change that does not in place.
 func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
-	if p.Resources.Container == nil || podspec.QOSClass(p.Pod) != podspec.QOSClassOfSpec(p.Pod) {
+	if p.Resources.Container == nil || len(c.ResizePolicy) == 0 {
 		return false
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
 		r := Resize{Resource: name}
 		if podspec.RestartsOnResize(c, name) && r.between(s.GetResources().GetLinux(), p.Resources.Container(c)) {
-			return true
+			return p.keepsClass()
 		}
 	}
 	return false
 }
 
 // between fills in the change of r's resource and says whether there is one. A
-// limit that is not there may be shown as zero or as -1, and what no runtime
-// shows of a container is all zero.
+// limit that is not there may be shown as zero or as -1. Shares that are not shown,
+// or not asked for, are no change.
 func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 	if now == nil || wanted == nil {
 		return false
 	}
-	r.From, r.To = &runtimeapi.LinuxContainerResources{}, &runtimeapi.LinuxContainerResources{}
 	if r.Resource == corev1.ResourceMemory {
-		r.From.MemoryLimitInBytes, r.To.MemoryLimitInBytes = limit(now.GetMemoryLimitInBytes()), limit(wanted.GetMemoryLimitInBytes())
-		return r.From.MemoryLimitInBytes != r.To.MemoryLimitInBytes
+		from, to := limit(now.GetMemoryLimitInBytes()), limit(wanted.GetMemoryLimitInBytes())
+		if from == to {
+			return false
+		}
+		r.From, r.To = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: from}, &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: to}
+		return true
 	}
-	r.From.CpuShares, r.To.CpuShares = cmp.Or(now.GetCpuShares(), wanted.GetCpuShares()), cmp.Or(wanted.GetCpuShares(), now.GetCpuShares())
-	if r.From.CpuShares == asWeight(r.To.CpuShares) {
-		r.From.CpuShares = r.To.CpuShares
+	fromShares, toShares := cmp.Or(now.GetCpuShares(), wanted.GetCpuShares()), cmp.Or(wanted.GetCpuShares(), now.GetCpuShares())
+	if fromShares == asWeight(toShares) {
+		fromShares = toShares
 	}
-	r.From.CpuQuota, r.To.CpuQuota = limit(now.GetCpuQuota()), limit(wanted.GetCpuQuota())
-	r.From.CpuPeriod, r.To.CpuPeriod = now.GetCpuPeriod(), cmp.Or(wanted.GetCpuPeriod(), now.GetCpuPeriod())
-	return r.From.CpuShares != r.To.CpuShares || r.From.CpuQuota != r.To.CpuQuota ||
-		r.To.CpuQuota > 0 && r.From.CpuPeriod != r.To.CpuPeriod
+	fromQuota, toQuota := limit(now.GetCpuQuota()), limit(wanted.GetCpuQuota())
+	fromPeriod, toPeriod := now.GetCpuPeriod(), cmp.Or(wanted.GetCpuPeriod(), now.GetCpuPeriod())
+	if fromShares == toShares && fromQuota == toQuota && (toQuota < 0 || fromPeriod == toPeriod) {
+		return false
+	}
+	r.From = &runtimeapi.LinuxContainerResources{CpuShares: fromShares, CpuQuota: fromQuota, CpuPeriod: fromPeriod}
+	r.To = &runtimeapi.LinuxContainerResources{CpuShares: toShares, CpuQuota: toQuota, CpuPeriod: toPeriod}
+	return true
 }
 
 // asWeight is what a runtime shows for shares that it has turned into a weight of

@@ -50,7 +50,11 @@ func (r *Runner) resources(pod *corev1.Pod) Resources {
 	if r.cfg.Resizer == nil {
 		return Resources{}
 	}
-	return Resources{Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
+	res := Resources{Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
 		return linuxResources(pod, c, r.cfg.MemoryCapacityBytes)
 	}}
+	if r.cfg.PodResources != nil {
+		res.PodNow, res.PodWanted = r.cfg.PodResources(pod)
+	}
+	return res
 }
