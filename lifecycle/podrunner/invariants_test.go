@@ -23,21 +23,31 @@ import (
 func TestPlanKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5000) {
-		random := rand.New(rand.NewPCG(seed, 2))
-		text := randomSituation(random)
-		s := newSituation(t, &datadriven.TestData{Cmd: "plan", Input: text})
-		s.pod.Spec.RestartPolicy = randomPolicy(random)
-		before := s.pod.DeepCopy()
-		p := plan{T: t, situation: s}
-		p.Actions = podrunner.Plan(s.input())
-		p.about = fmt.Sprintf("seed %d\nplan policy=%s\n%s----\n%s", seed, s.pod.Spec.RestartPolicy, text, p.Actions)
-		p.checkStops()
-		p.checkStarts()
-		p.checkRemovals()
-		p.checkRestartAll()
-		p.checkUpdates()
-		require.Equal(t, before, s.pod, p.about)
+		checkPlan(t, seed)
 	}
+}
+
+func FuzzPlan(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(checkPlan)
+}
+
+func checkPlan(t *testing.T, seed uint64) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 2))
+	text := randomSituation(random)
+	s := newSituation(t, &datadriven.TestData{Cmd: "plan", Input: text})
+	s.pod.Spec.RestartPolicy = randomPolicy(random)
+	before := s.pod.DeepCopy()
+	p := plan{T: t, situation: s}
+	p.Actions = podrunner.Plan(s.input())
+	p.about = fmt.Sprintf("seed %d\nplan policy=%s\n%s----\n%s", seed, s.pod.Spec.RestartPolicy, text, p.Actions)
+	p.checkStops()
+	p.checkStarts()
+	p.checkRemovals()
+	p.checkRestartAll()
+	p.checkUpdates()
+	require.Equal(t, before, s.pod, p.about)
 }
 
 func randomPolicy(random *rand.Rand) corev1.RestartPolicy {

@@ -16,6 +16,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/fakecri"
@@ -326,6 +327,55 @@ func TestPodAsAWholeIsResizedAround(t *testing.T) {
 	require.NoError(t, b.node.Fail("UpdatePodSandboxResources", fakecri.Fault{Err: grpcstatus.Error(codes.Unimplemented, "what?")}))
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"UpdateContainerResources ns/pod/app", "UpdatePodSandboxResources ns/pod"}, b.did())
+}
+
+// blind shows nothing of what it was told to change.
+type blind struct{ podrunner.Resizer }
+
+func (blind) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
+	return nil
+}
+
+func TestRuntimeThatDoesNotShowAResizeIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t, func(c *podrunner.Config) { c.Resizer = blind{c.Resizer} }), podOf(nil, "app")
+	require.NoError(t, b.sync(pod))
+	for _, size := range []string{"64Mi", "128Mi"} {
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(size)}
+		before := len(b.plans)
+		for range 3 {
+			require.NoError(t, b.sync(pod))
+		}
+		require.Len(t, b.plans, before+1, size)
+		require.Contains(t, b.plans[before], "resize memory of container app", size)
+	}
+}
+
+// TestAgentThatStartsOverTouchesNothing: what runs, of every kind, is recognised,
+// and counts go on.
+func TestAgentThatStartsOverTouchesNothing(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app", "crash")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "job"}, sidecar("proxy", "app")}
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("debug", "job")}
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "500m")
+	for range 4 {
+		require.NoError(t, b.sync(pod))
+		b.clock.Step(900 * time.Millisecond)
+	}
+	b.did()
+	again, err := podrunner.New(podrunner.Config{
+		Sandboxes: b.node, Containers: b.node, Images: b.node, Resizer: b.node, LogRoot: b.logs, Agent: "agent", Clock: b.clock,
+		Refresh: func(context.Context, types.UID) (*podcache.Status, error) { return b.look(pod.UID), nil },
+	})
+	require.NoError(t, err)
+	b.runner = again
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.did())
+	b.clock.Step(time.Second)
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"crash"}, b.starts())
+	require.Equal(t, 1, podcache.RestartCount(b.look(pod.UID).Container("crash")))
 }
 
 func TestWithoutResizerNothingIsResized(t *testing.T) {

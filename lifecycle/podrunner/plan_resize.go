@@ -139,7 +139,7 @@ func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 	}
 	if r.Resource == corev1.ResourceMemory {
 		from, to := limit(now.GetMemoryLimitInBytes()), limit(wanted.GetMemoryLimitInBytes())
-		if from == to {
+		if from == to || from == to/page*page {
 			return false
 		}
 		r.From, r.To = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: from}, &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: to}
@@ -158,6 +158,9 @@ func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 	r.To = &runtimeapi.LinuxContainerResources{CpuShares: toShares, CpuQuota: toQuota, CpuPeriod: toPeriod}
 	return true
 }
+
+// page is what a kernel rounds memory limits down to, and runtimes show.
+const page = 4096
 
 // asWeight is what a runtime shows for shares that it has turned into a weight of
 // cgroup v2 and back.

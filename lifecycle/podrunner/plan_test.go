@@ -73,8 +73,8 @@ func (s *situation) input() podrunner.Input {
 	return in
 }
 
-func newSituation(t *testing.T, d *datadriven.TestData) *situation {
-	t.Helper()
+func newSituation(tb testing.TB, d *datadriven.TestData) *situation {
+	tb.Helper()
 	s := &situation{
 		pod:     testPod(),
 		status:  &podcache.Status{UID: "uid", SandboxOf: map[string]string{}},
@@ -84,12 +84,12 @@ func newSituation(t *testing.T, d *datadriven.TestData) *situation {
 	}
 	if d.HasArg("qos") {
 		var class string
-		d.ScanArgs(t, "qos", &class)
+		d.ScanArgs(tb, "qos", &class)
 		s.pod.Status.QOSClass = corev1.PodQOSClass(class)
 	}
 	if d.HasArg("policy") {
 		var policy string
-		d.ScanArgs(t, "policy", &policy)
+		d.ScanArgs(tb, "policy", &policy)
 		s.pod.Spec.RestartPolicy = corev1.RestartPolicy(policy)
 	}
 	s.pod.Spec.HostNetwork = d.HasArg("hostnetwork")
@@ -97,22 +97,22 @@ func newSituation(t *testing.T, d *datadriven.TestData) *situation {
 		words := strings.Fields(line)
 		switch words[0] {
 		case "spec":
-			s.addSpec(t, words[1:])
+			s.addSpec(tb, words[1:])
 		case "sandbox":
-			s.addSandbox(t, words[1:])
+			s.addSandbox(tb, words[1:])
 		case "backoff":
 			delay, err := time.ParseDuration(words[2])
-			require.NoError(t, err)
+			require.NoError(tb, err)
 			s.backoff[words[1]] = delay
 		case "forgotten":
 			next, err := strconv.ParseUint(words[2], 10, 32)
-			require.NoError(t, err)
+			require.NoError(tb, err)
 			s.forgotten[words[1]] = uint32(next)
 		case "podcgroup":
 			to := slices.Index(words, "to")
-			s.resources.PodNow, s.resources.PodWanted = resources(t, words[1:to]), resources(t, words[to+1:])
+			s.resources.PodNow, s.resources.PodWanted = resources(tb, words[1:to]), resources(tb, words[to+1:])
 		default:
-			s.addContainer(t, words)
+			s.addContainer(tb, words)
 		}
 	}
 	podcache.SortContainers(s.status.Containers)
@@ -126,8 +126,8 @@ func testPod() *corev1.Pod {
 	}
 }
 
-func (s *situation) addSpec(t *testing.T, words []string) {
-	t.Helper()
+func (s *situation) addSpec(tb testing.TB, words []string) {
+	tb.Helper()
 	kind := words[0]
 	if kind == "init" || kind == "sidecar" || kind == "ephemeral" {
 		words = words[1:]
@@ -146,7 +146,7 @@ func (s *situation) addSpec(t *testing.T, words []string) {
 			c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 		case "restart-on", "restart-all-on":
 			i++
-			c.RestartPolicyRules = append(c.RestartPolicyRules, rule(t, w, words[i]))
+			c.RestartPolicyRules = append(c.RestartPolicyRules, rule(tb, w, words[i]))
 		case "startup":
 			c.StartupProbe = &corev1.Probe{}
 		case "liveness":
@@ -162,7 +162,7 @@ func (s *situation) addSpec(t *testing.T, words []string) {
 			if s.wanted[c.Name] == nil {
 				s.wanted[c.Name] = &runtimeapi.LinuxContainerResources{}
 			}
-			addResource(t, s.wanted[c.Name], w)
+			addResource(tb, s.wanted[c.Name], w)
 		}
 	}
 	switch kind {
@@ -175,32 +175,32 @@ func (s *situation) addSpec(t *testing.T, words []string) {
 	}
 }
 
-func rule(t *testing.T, word, code string) corev1.ContainerRestartRule {
-	t.Helper()
+func rule(tb testing.TB, word, code string) corev1.ContainerRestartRule {
+	tb.Helper()
 	action := map[string]corev1.ContainerRestartRuleAction{
 		"restart-on": corev1.ContainerRestartRuleActionRestart, "restart-all-on": corev1.ContainerRestartRuleActionRestartAllContainers,
 	}[word]
 	n, err := strconv.ParseInt(code, 10, 32)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return corev1.ContainerRestartRule{Action: action, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
 		Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{int32(n)},
 	}}
 }
 
-func resources(t *testing.T, words []string) *runtimeapi.LinuxContainerResources {
-	t.Helper()
+func resources(tb testing.TB, words []string) *runtimeapi.LinuxContainerResources {
+	tb.Helper()
 	r := &runtimeapi.LinuxContainerResources{}
 	for _, w := range words {
-		addResource(t, r, w)
+		addResource(tb, r, w)
 	}
 	return r
 }
 
-func addResource(t *testing.T, r *runtimeapi.LinuxContainerResources, word string) {
-	t.Helper()
+func addResource(tb testing.TB, r *runtimeapi.LinuxContainerResources, word string) {
+	tb.Helper()
 	name, value, _ := strings.Cut(word, "=")
 	n, err := strconv.ParseInt(value, 10, 64)
-	require.NoError(t, err, word)
+	require.NoError(tb, err, word)
 	switch name {
 	case "memory":
 		r.MemoryLimitInBytes = n
@@ -211,14 +211,14 @@ func addResource(t *testing.T, r *runtimeapi.LinuxContainerResources, word strin
 	case "period":
 		r.CpuPeriod = n
 	default:
-		t.Fatalf("unknown word %q", word)
+		tb.Fatalf("unknown word %q", word)
 	}
 }
 
-func (s *situation) addSandbox(t *testing.T, words []string) {
-	t.Helper()
+func (s *situation) addSandbox(tb testing.TB, words []string) {
+	tb.Helper()
 	attempt, err := strconv.ParseUint(words[0], 10, 32)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	box := &runtimeapi.PodSandboxStatus{
 		Id:       "box" + words[0],
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod", Attempt: uint32(attempt)},
@@ -238,14 +238,14 @@ func (s *situation) addSandbox(t *testing.T, words []string) {
 			box.Network.Ip = ""
 			box.Linux.Namespaces.Options.Network = runtimeapi.NamespaceMode_NODE
 		default:
-			t.Fatalf("unknown word %q", w)
+			tb.Fatalf("unknown word %q", w)
 		}
 	}
 	s.status.Sandboxes = append(s.status.Sandboxes, box)
 }
 
-func (s *situation) addContainer(t *testing.T, words []string) {
-	t.Helper()
+func (s *situation) addContainer(tb testing.TB, words []string) {
+	tb.Helper()
 	name, count := words[0], words[1]
 	c := &runtimeapi.ContainerStatus{
 		Id:          name + count,
@@ -276,7 +276,7 @@ func (s *situation) addContainer(t *testing.T, words []string) {
 			c.State = runtimeapi.ContainerState_CONTAINER_EXITED
 			i++
 			_, err := fmt.Sscan(words[i], &c.ExitCode)
-			require.NoError(t, err)
+			require.NoError(tb, err)
 		case "in":
 			i++
 			box = "box" + words[i]
@@ -296,7 +296,7 @@ func (s *situation) addContainer(t *testing.T, words []string) {
 			if c.Resources == nil {
 				c.Resources = &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{}}
 			}
-			addResource(t, c.Resources.Linux, words[i])
+			addResource(tb, c.Resources.Linux, words[i])
 		}
 	}
 	s.status.SandboxOf[c.Id] = box

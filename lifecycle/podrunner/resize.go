@@ -3,10 +3,12 @@ package podrunner
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -31,8 +33,35 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 			t.event(t.pod, corev1.EventTypeWarning, "ResizeError", "error resizing %s of %s: %v", u.Resource, u.Name, err)
 			return fmt.Errorf("%s: %w", u, err)
 		}
+		t.setResized(t.pod.UID, u)
 	}
 	return nil
+}
+
+// resizeKey names a resource of a container or pod.
+type resizeKey struct {
+	id       string
+	resource corev1.ResourceName
+}
+
+// unmade returns the resizes that were not made yet. A runtime that goes on
+// showing what was there before, for it rounds or does not look, is not asked for
+// the same thing again and again.
+func (r *Runner) unmade(uid types.UID, updates []Resize) []Resize {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(updates, func(u Resize) bool {
+		return r.resized[uid][resizeKey{u.ID, u.Resource}] == u.String()
+	})
+}
+
+func (r *Runner) setResized(uid types.UID, u Resize) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.resized[uid] == nil {
+		r.resized[uid] = map[resizeKey]string{}
+	}
+	r.resized[uid][resizeKey{u.ID, u.Resource}] = u.String()
 }
 
 // updateSandbox tells the runtime what the pod as a whole has. One that is not

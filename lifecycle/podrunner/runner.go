@@ -27,6 +27,7 @@ type Runner struct {
 	mu      sync.Mutex
 	waiting map[types.UID]map[string]corev1.ContainerStateWaiting
 	pulls   map[pullKey]*pullFailure
+	resized map[types.UID]map[resizeKey]string // the last resize that was made
 }
 
 // pullKey names an image that a pod wants.
@@ -58,6 +59,7 @@ func New(cfg Config) (*Runner, error) {
 		cfg:     cfg,
 		waiting: map[types.UID]map[string]corev1.ContainerStateWaiting{},
 		pulls:   map[pullKey]*pullFailure{},
+		resized: map[types.UID]map[resizeKey]string{},
 	}, nil
 }
 
@@ -109,6 +111,7 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 		Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
 		Attempts: func(name string) uint32 { return r.attempts(t.Pod, name) }, Resources: r.resources(t.Pod),
 	})
+	actions.Update = r.unmade(t.Pod.UID, actions.Update)
 	if !actions.Empty() {
 		r.cfg.Observer.Planned(t.Pod, actions)
 		r.cfg.Logger.DebugContext(ctx, "acting on a pod", "pod", podName(t.Pod), "podUID", t.Pod.UID, "actions", actions.String())
@@ -138,6 +141,7 @@ func (r *Runner) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, uid)
+	delete(r.resized, uid)
 	maps.DeleteFunc(r.pulls, func(k pullKey, _ *pullFailure) bool {
 		if k.uid != uid {
 			return false
