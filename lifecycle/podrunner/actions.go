@@ -143,7 +143,8 @@ type Start struct {
 	// ID is set when the container was created already and only has to start.
 	ID string
 	// After is when its predecessor ended; zero if it had none, or one whose end
-	// nobody saw. Starting it counts against the restart back-off from then.
+	// nobody saw. In place of one that is killed for its probes it is when the one
+	// before that ended. Starting it counts against the restart back-off from then.
 	After  time.Time
 	Reason Reason
 }

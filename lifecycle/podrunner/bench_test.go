@@ -44,5 +44,5 @@ func settled(tb testing.TB, containers int) podrunner.Input {
 func TestPlanOfASettledPodIsCheap(t *testing.T) {
 	in := settled(t, 10)
 	allocs := testing.AllocsPerRun(100, func() { podrunner.Plan(in) })
-	require.LessOrEqual(t, allocs, 80.0)
+	require.LessOrEqual(t, allocs, 100.0) // 61, more under the race detector
 }
