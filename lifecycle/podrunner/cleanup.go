@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -24,7 +22,7 @@ func (p *planner) strays() {
 		case p.here(name) == s:
 			continue
 		}
-		p.Kill = append(p.Kill, Kill{ID: s.GetId(), Name: name, Reason: reason})
+		p.Kill = append(p.Kill, Kill{ID: s.GetId(), Name: name, Cause: CauseStray, Reason: reason})
 	}
 }
 
@@ -34,12 +32,8 @@ func notInSpec(name string) Reason {
 
 // inSpec says whether the spec has a container of that name, of any kind.
 func (p *planner) inSpec(name string) bool {
-	for c := range podspec.Containers(&p.Pod.Spec) {
-		if c.Name == name {
-			return true
-		}
-	}
-	return slices.ContainsFunc(p.Pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name })
+	_, known := p.kindOf(name)
+	return known
 }
 
 // leftovers plans the removal of dead containers but the newest of each name,

@@ -54,6 +54,14 @@ type Config struct {
 	Sandboxes  Sandboxes
 	Containers Containers
 	Images     Images
+	// Resizer changes resources in place. Nil: they stay as containers were made.
+	Resizer Resizer
+	// PodResources says what the cgroup of the pod as a whole has and is to have.
+	// Nil, or nil answers: nobody keeps one.
+	PodResources func(*corev1.Pod) (now, wanted *runtimeapi.LinuxContainerResources)
+	// Probes says what probing found of the container of that id, see
+	// [Input.Probes]. Nil: nobody probes.
+	Probes func(id string) ProbeResults
 	// Refresh looks at the pod in the runtime now and returns what it saw; it is
 	// asked after a kill, because a runtime's word that something stopped is
 	// checked. Required; pleg's RelistPod and podcache's GetNewerThan make it.

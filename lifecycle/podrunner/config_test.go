@@ -306,7 +306,6 @@ func TestUnsupportedNamesEveryField(t *testing.T) {
 	require.EqualError(t, podrunner.Unsupported(pod), `spec.volumes: not supported
 spec.runtimeClassName: not supported
 spec.dnsConfig (without dnsPolicy None): not supported
-spec.initContainers[0].restartPolicy: not supported
 spec.containers[0].livenessProbe: not supported
 spec.containers[0].resources.limits[example.test/gpu]: not supported
 spec.containers[0].resources.limits[hugepages-2Mi]: not supported

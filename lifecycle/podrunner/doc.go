@@ -5,21 +5,24 @@
 // # What it does
 //
 // [Plan] is a pure function: from a pod's spec and what the runtime shows of it
-// to [Actions], the sandbox to create, the containers to kill, remove and start,
-// each with its reason, and why others wait. Actions print as an explanation.
+// to [Actions], the sandbox to create, the containers to kill, remove, resize and
+// start, each with its reason, and why others wait. It knows init containers,
+// sidecars, regular and ephemeral containers, restart policies and rules, failed
+// probes, changed definitions and resources. Actions print as an explanation.
 // [Runner] does on a runtime what Plan says and implements podworker.Syncer: its
 // SyncPod is one plan carried out, its terminating turns stop containers within
-// their grace and then look whether they did stop. [Runner.RemovePod] removes
-// what is left of a pod. [SandboxConfig] and [ContainerConfig] are the pure
-// functions from a spec to the CRI's messages. [Unsupported] names the fields of
-// a spec that are not honoured yet, so that an agent can refuse the pod instead
-// of running another one.
+// their grace, sidecars last, and then look whether they did stop.
+// [Runner.RemovePod] removes what is left of a pod. [SandboxConfig] and
+// [ContainerConfig] are the pure functions from a spec to the CRI's messages.
+// [Unsupported] names the fields of a spec that are not honoured yet, so that an
+// agent can refuse the pod instead of running another one.
 //
 // # What you supply
 //
 // The runtime as three small interfaces that cri.RuntimeService and
-// cri.ImageManagerService have; a way to look at one pod now (Refresh), which
-// pleg and podcache make; a folder for logs; and the agent's name, which marks
+// cri.ImageManagerService have, and a fourth to resize in place; a way to look at
+// one pod now (Refresh), which pleg and podcache make; what probes found, if
+// somebody probes; a folder for logs; and the agent's name, which marks
 // every sandbox and container as the label io.kubeparts.agent. Labels,
 // annotations and log files are the kubelet's, so that crictl, log shippers and
 // a kubelet know them.
@@ -28,28 +31,40 @@
 //
 //  1. Plan depends on nothing but its input and changes nothing.
 //  2. What runs and matches its spec is never touched: an agent that starts over
-//     running pods adopts them, and their restart counts go on.
-//  3. A container's restart count is one more than the highest seen, and no
-//     container is started twice for one count. One that was created but not
-//     started is started, not made again.
+//     running pods adopts them, and their restart counts go on. So are containers
+//     that a kubelet made.
+//  3. A container's restart count is one more than the highest seen, in the
+//     runtime or in its log folder, and no container is started twice for one
+//     count. One that was created but not started is started, not made again. An
+//     ephemeral container is started once.
 //  4. A changed container is replaced even where the policy says Never, once its
 //     image is there and its configuration is complete: until then the old one
 //     goes on. One that the spec does not name any more is stopped and removed. An
 //     ended one comes again only as its policy and rules say, after its back-off.
-//  5. Only objects in the given status are stopped or removed. Whose they are was
+//  5. No init container starts before those before it have ended well or, sidecars,
+//     have started, and no regular one before all of them. A pod is over when its
+//     regular containers are: sidecars are stopped then, the last one first.
+//  6. A restart of all containers is carried through: whatever fails or dies on the
+//     way, nothing of the old run is left when the new one begins.
+//  7. A resize in place never gives containers more than their pod has, and stops
+//     nothing that its policy does not name.
+//  8. Only objects in the given status are stopped or removed. Whose they are was
 //     decided where the status was made (pleg.Config.LabelSelector).
-//  6. A terminating turn succeeds only when a fresh look at the runtime shows that
+//  9. A terminating turn succeeds only when a fresh look at the runtime shows that
 //     nothing runs; otherwise it is [ErrStillRunning].
-//  7. One container that can't be started holds up no other, and its reason is
+//  10. One container that can't be started holds up no other, and its reason is
 //     what the kubelet's status would show ([Runner.Waiting]).
-//  8. Nothing is done upon a stale status, and nothing is retried without a pause:
+//  11. Nothing is done upon a stale status, and nothing is retried without a pause:
 //     containers and sandboxes that die young back off.
-//  9. No name in a manifest and no symbolic link leads log folders out of their root.
+//  12. No name in a manifest and no symbolic link leads log folders out of their root.
+//  13. A pod start costs the sandbox and its status, and of each container its
+//     image's status, create and start; no list.
 //
 // # Goroutines and locking
 //
-// A Runner starts goroutines only to stop several containers at once, and joins
-// them before the call returns. Turns of different pods may run at the same
+// A Runner starts goroutines only to stop several containers at once and to fetch
+// the images of one turn while its sandbox comes up, and joins them before the
+// call returns. Turns of different pods may run at the same
 // time, those of one pod may not. Every call takes a context; a cancelled turn
 // leaves something half done that the next plan sees and finishes.
 //
@@ -68,11 +83,18 @@
 //   - Containers that the spec names no more are stopped, as are second instances
 //     of one name; the kubelet looks only at the newest of each name in the spec. What
 //     a changed container needs is made ready before the old one is stopped.
+//   - Images of one pod are pulled at the same time, and while its sandbox is made.
+//   - An ephemeral container runs once even if the runtime has forgotten it.
+//   - What a restart of all containers (KEP-5532) asks for backs off like any other
+//     restart, with everything stopped meanwhile.
+//   - A resize that would change the pod's QoS class is left undone, and the plan
+//     says so. One that takes memory away is not held back by what is in use.
+//   - The definition's hash covers all but resources, not name and image alone: pods
+//     from files may change in other ways. A hash of another form is left alone.
 //   - The restart back-off grows with starts, not with attempts to start.
 //   - A cancelled pull is no failure of the image and starts no back-off.
-//   - Not yet: probes, hooks, volumes, sidecars, ephemeral containers, pull secrets,
-//     resize, pod cgroups, termination messages. [Unsupported] names those that a
-//     spec can ask for.
+//   - Not yet: hooks, volumes, pull secrets, pod cgroups, termination messages.
+//     [Unsupported] names those that a spec can ask for.
 //
 // # Testing your code with it
 //

@@ -22,6 +22,8 @@ const (
 	CreateContainerError = "CreateContainerError"
 	// RunContainerError says that the runtime could not start it.
 	RunContainerError = "RunContainerError"
+	// RestartingAllContainers says that the whole pod begins anew.
+	RestartingAllContainers = "RestartingAllContainers"
 )
 
 // longestMessage is what a pod's status takes of a runtime's explanations, which

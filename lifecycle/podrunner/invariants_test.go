@@ -23,19 +23,31 @@ import (
 func TestPlanKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5000) {
-		random := rand.New(rand.NewPCG(seed, 2))
-		text := randomSituation(random)
-		s := newSituation(t, &datadriven.TestData{Cmd: "plan", Input: text})
-		s.pod.Spec.RestartPolicy = randomPolicy(random)
-		before := s.pod.DeepCopy()
-		p := plan{T: t, situation: s}
-		p.Actions = podrunner.Plan(podrunner.Input{Pod: s.pod, Status: s.status, Backoff: s.until})
-		p.about = fmt.Sprintf("seed %d\nplan policy=%s\n%s----\n%s", seed, s.pod.Spec.RestartPolicy, text, p.Actions)
-		p.checkStops()
-		p.checkStarts()
-		p.checkRemovals()
-		require.Equal(t, before, s.pod, p.about)
+		checkPlan(t, seed)
 	}
+}
+
+func FuzzPlan(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(checkPlan)
+}
+
+func checkPlan(t *testing.T, seed uint64) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 2))
+	text := randomSituation(random)
+	s := newSituation(t, &datadriven.TestData{Cmd: "plan", Input: text})
+	s.pod.Spec.RestartPolicy = randomPolicy(random)
+	before := s.pod.DeepCopy()
+	p := plan{T: t, situation: s}
+	p.Actions = podrunner.Plan(s.input())
+	p.about = fmt.Sprintf("seed %d\nplan policy=%s\n%s----\n%s", seed, s.pod.Spec.RestartPolicy, text, p.Actions)
+	p.checkStops()
+	p.checkStarts()
+	p.checkRemovals()
+	p.checkRestartAll()
+	p.checkUpdates()
+	require.Equal(t, before, s.pod, p.about)
 }
 
 func randomPolicy(random *rand.Rand) corev1.RestartPolicy {
@@ -49,12 +61,20 @@ func randomSituation(random *rand.Rand) string {
 	var b strings.Builder
 	line := func(words ...any) { fmt.Fprintln(&b, words...) }
 	names := []string{"gone"}
-	for _, name := range []string{"init a", "init b", "x", "y"} {
+	for _, name := range []string{"init a", "sidecar s", "init b", "sidecar t", "ephemeral e", "x", "y"} {
 		if name != "x" && random.IntN(3) == 0 {
 			continue
 		}
-		line("spec", name, pick(random, "", "", "never", "onfailure", "always", "never restart-on 1"))
-		names = append(names, strings.TrimPrefix(name, "init "))
+		policy := pick(random, "", "", "never", "onfailure", "always", "never restart-on 1", "never restart-all-on 2")
+		if strings.HasPrefix(name, "sidecar") {
+			policy = pick(random, "", "", "", "restart-all-on 2")
+		}
+		if strings.HasPrefix(name, "ephemeral") {
+			policy = ""
+		}
+		line("spec", name, policy, pick(random, "", "", "startup", "liveness", "startup liveness"),
+			pick(random, "", "", "memory=100 quota=100 shares=100"), pick(random, "", "", "restart-for cpu"))
+		names = append(names, name[strings.LastIndex(name, " ")+1:])
 	}
 	boxes := random.IntN(3)
 	for i := range boxes {
@@ -66,8 +86,10 @@ func randomSituation(random *rand.Rand) string {
 			if boxes > 0 {
 				in = fmt.Sprint("in ", random.IntN(boxes))
 			}
-			state := pick(random, "created", "running", "running", "exited 0", "exited 1", "exited 0", "unknown", "weird")
-			line(name, count, state, in, pick(random, "", "", "", "old", "nohash"))
+			state := pick(random, "created", "running", "running", "running", "exited 0", "exited 1", "exited 0", "exited 2", "unknown", "weird")
+			line(name, count, state, in, pick(random, "", "", "", "old", "nohash", "kubelet"),
+				pick(random, "", "started", "started", "startup-failed", "liveness-failed"),
+				pick(random, "", "memory=100 quota=100 shares=100", "memory=200 quota=100 shares=100", "memory=200 quota=50 shares=100"))
 		}
 		if random.IntN(4) == 0 {
 			line("backoff", name, "20s")
@@ -104,14 +126,52 @@ func (p *plan) usable() bool {
 // serves says whether s runs, is the newest of its name in a usable sandbox, and
 // is what the spec asks for.
 func (p *plan) serves(s *runtimeapi.ContainerStatus) bool {
-	name := podcache.ContainerName(s)
-	for c := range podspec.Containers(&p.pod.Spec) {
-		if c.Name == name {
-			hash := s.GetAnnotations()[crilabels.Hash]
-			return p.usable() && p.status.Active(name) == s && running(s) && (hash == "" || hash == podspec.ContainerHash(c))
+	c := p.specOf(s)
+	if c == nil || !p.usable() || p.status.Active(c.Name) != s || !running(s) {
+		return false
+	}
+	if p.kindOf(c.Name) == podrunner.Ephemeral {
+		return true
+	}
+	hash, probes := s.GetAnnotations()[crilabels.Hash], p.probes[s.GetId()]
+	if p.kindOf(c.Name) == podrunner.Init {
+		probes = podrunner.ProbeResults{}
+	}
+	return (len(hash) != 16 || hash == podspec.ContainerHash(c)) && (c.LivenessProbe == nil || !probes.LivenessFailed) &&
+		(c.StartupProbe == nil || !probes.StartupFailed) && !p.resizeRestarts(c, s)
+}
+
+// resizeRestarts: "restart-for cpu" is the only such policy here.
+func (p *plan) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
+	want, has := p.wanted[c.Name], s.GetResources().GetLinux()
+	return p.kindOf(c.Name) != podrunner.Init && want != nil && has != nil && len(c.ResizePolicy) > 0 && want.CpuQuota != has.CpuQuota
+}
+
+func (p *plan) specOf(s *runtimeapi.ContainerStatus) *corev1.Container {
+	for _, c := range p.allSpecs() {
+		if c.Name == podcache.ContainerName(s) {
+			return c
 		}
 	}
-	return false
+	return nil
+}
+
+// kindOf goes by name, as randomSituation does, but for init containers that
+// are sidecars by their policy.
+func (p *plan) kindOf(name string) podrunner.ContainerKind {
+	for _, c := range p.pod.Spec.InitContainers {
+		if c.Name == name && podspec.IsSidecar(&c) {
+			return podrunner.Sidecar
+		}
+	}
+	switch name {
+	case "a", "b":
+		return podrunner.Init
+	case "e":
+		return podrunner.Ephemeral
+	default:
+		return podrunner.Regular
+	}
 }
 
 func running(s *runtimeapi.ContainerStatus) bool {
@@ -128,25 +188,28 @@ func (p *plan) byID(id string) *runtimeapi.ContainerStatus {
 	return p.status.Containers[i]
 }
 
-// checkStops: what serves is left alone, but in a pod whose initialization failed
-// for good; everything else that may run is stopped, and once.
+// checkStops: what serves is left alone, but in a pod that is over or begins
+// anew; everything else that may run is stopped, and once.
 func (p *plan) checkStops() {
 	killed := map[string]bool{}
 	for _, k := range p.Kill {
 		require.False(p, killed[k.ID], p.about)
 		killed[k.ID] = true
+		require.Equal(p, p.restartsAll(), k.Cause == podrunner.CauseRestartAll, p.about)
 	}
 	for _, s := range p.status.Containers {
-		switch {
+		switch kind := p.kindOf(podcache.ContainerName(s)); {
 		case !mayRun(s):
 			require.False(p, killed[s.GetId()], p.about)
+		case p.restartsAll():
+			require.True(p, killed[s.GetId()], p.about)
 		case p.StopPod != "":
-			if p.serves(s) {
+			if p.serves(s) && (kind == podrunner.Regular || kind == podrunner.Init) {
 				require.Contains(p, p.StopPod, "init container", p.about)
 			}
 		case p.serves(s):
 			require.False(p, killed[s.GetId()], "%s\n%s", s.GetId(), p.about)
-		case !p.isInit(s): // whose turn may be over, or not have come
+		case !p.isPassive(s):
 			require.True(p, killed[s.GetId()], "%s\n%s", s.GetId(), p.about)
 		}
 	}
@@ -156,17 +219,54 @@ func (p *plan) checkStops() {
 	}
 }
 
-// isInit says whether s is the newest of an init container in the sandbox in use.
-func (p *plan) isInit(s *runtimeapi.ContainerStatus) bool {
-	return slices.ContainsFunc(p.pod.Spec.InitContainers, func(c corev1.Container) bool { return p.status.Active(c.Name) == s })
+// restartsAll says whether one ended so that all have to begin anew, unless the
+// pod is over.
+func (p *plan) restartsAll() bool {
+	return p.StopPod == "" && slices.ContainsFunc(p.pod.Spec.InitContainers, p.asksForAll) ||
+		p.StopPod == "" && slices.ContainsFunc(p.pod.Spec.Containers, p.asksForAll)
+}
+
+func (p *plan) asksForAll(c corev1.Container) bool {
+	s := p.status.Active(c.Name)
+	return p.usable() && s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && s.GetExitCode() == 2 &&
+		slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.ExitCodes.Values[0] == 2 })
+}
+
+// isPassive says whether s is the newest of an init container, whose turn may be
+// over or not have come, or of an ephemeral one, which nobody cares for.
+func (p *plan) isPassive(s *runtimeapi.ContainerStatus) bool {
+	c := p.specOf(s)
+	return c != nil && p.status.Active(c.Name) == s && (p.kindOf(c.Name) == podrunner.Init || p.kindOf(c.Name) == podrunner.Ephemeral)
 }
 
 func (p *plan) somethingIsThere() bool {
 	return len(p.status.Sandboxes) > 0 || slices.ContainsFunc(p.status.Containers, mayRun)
 }
 
-// checkStarts: one start a name, with a new attempt; init containers alone; and
-// nothing whose policy forbids it, nor anything while init containers are to run.
+// checkRestartAll: everything goes but what is ephemeral, who asked for it last.
+func (p *plan) checkRestartAll() {
+	if !p.restartsAll() {
+		require.Nil(p, p.RestartAll, p.about)
+		return
+	}
+	require.Empty(p, p.Start, p.about)
+	if p.RestartAll == nil {
+		require.False(p, p.RetryAt.IsZero(), p.about)
+		return
+	}
+	left := len(p.status.Containers)
+	for _, c := range p.status.Containers {
+		if p.kindOf(podcache.ContainerName(c)) == podrunner.Ephemeral {
+			left--
+		}
+	}
+	require.Len(p, p.Remove, left, p.about)
+	last := p.Remove[len(p.Remove)-1]
+	require.True(p, p.asksForAll(*p.specOf(p.byID(last.ID))), p.about)
+}
+
+// checkStarts: one start a name, with a new attempt; init containers and sidecars
+// in their order; an ephemeral one once; and nothing whose policy forbids it.
 func (p *plan) checkStarts() {
 	started := map[string]bool{}
 	for _, s := range p.Start {
@@ -174,6 +274,7 @@ func (p *plan) checkStarts() {
 		started[s.Name] = true
 		require.NotContains(p, p.Waiting, s.Name, p.about)
 		require.True(p, p.usable() || p.CreateSandbox != "", p.about)
+		require.Equal(p, p.kindOf(s.Name), s.Kind, p.about)
 		for _, c := range p.status.Containers {
 			if podcache.ContainerName(c) != s.Name || p.removes(c.GetId()) {
 				continue
@@ -183,19 +284,64 @@ func (p *plan) checkStarts() {
 				continue
 			}
 			require.Greater(p, int(s.Attempt), podcache.RestartCount(c), p.about)
+			require.True(p, s.Kind != podrunner.Ephemeral || c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED, p.about)
 		}
 		p.checkPolicy(s)
-		if s.Init {
-			require.Len(p, p.Start, 1, p.about)
-		} else {
-			require.True(p, p.initialized(), p.about)
+		p.checkTurn(s)
+	}
+}
+
+// checkTurn: nothing starts before what the spec has before it has ended well or
+// has started, unless it had its turn before.
+func (p *plan) checkTurn(s podrunner.Start) {
+	all := p.pod.Spec.InitContainers
+	at, turn := len(all), -1
+	for i := range all {
+		if all[i].Name == s.Name {
+			at = i
 		}
+		if p.usable() && p.status.Active(all[i].Name) != nil {
+			turn = i
+		}
+	}
+	switch made := p.usable() && slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool { return p.status.Active(c.Name) != nil }); {
+	case s.Kind == podrunner.Ephemeral, made && s.Kind != podrunner.Init:
+	case made:
+		require.Fail(p, "the pod is initialized", p.about)
+	case s.Kind == podrunner.Init:
+		require.GreaterOrEqual(p, at, turn, p.about)
+		fallthrough
+	default:
+		for i := max(turn, 0); i < at; i++ {
+			require.True(p, p.ready(&all[i]), "%s before %s\n%s", s.Name, all[i].Name, p.about)
+		}
+	}
+}
+
+func (p *plan) ready(c *corev1.Container) bool {
+	if !p.usable() {
+		return false
+	}
+	s := p.status.Active(c.Name)
+	if podspec.IsSidecar(c) {
+		return s != nil && p.serves(s) && (c.StartupProbe == nil || p.probes[s.GetId()].Started)
+	}
+	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && s.GetExitCode() == 0
+}
+
+// checkUpdates: of what runs and goes on, and to what it is to have.
+func (p *plan) checkUpdates() {
+	for _, u := range p.Update {
+		s := p.byID(u.ID)
+		require.True(p, p.serves(s) || p.probes[s.GetId()].StartupFailed, p.about)
+		require.NotEqual(p, podrunner.Init, p.kindOf(u.Name), p.about)
+		require.False(p, slices.ContainsFunc(p.Kill, func(k podrunner.Kill) bool { return k.ID == u.ID }), p.about)
 	}
 }
 
 func (p *plan) checkPolicy(s podrunner.Start) {
 	last := p.status.Container(s.Name)
-	if last == nil || last.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED {
+	if s.Kind == podrunner.Ephemeral || last == nil || last.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED {
 		return
 	}
 	for c, init := range podspec.Containers(&p.pod.Spec) {
@@ -203,33 +349,18 @@ func (p *plan) checkPolicy(s podrunner.Start) {
 			continue
 		}
 		again := podspec.ShouldRestart(p.pod, c, last.GetExitCode())
-		if init && last.GetExitCode() == 0 { // in another sandbox only
+		if init && !podspec.IsSidecar(c) && last.GetExitCode() == 0 { // in another sandbox only
 			again = !p.usable() || p.status.Active(s.Name) == nil
 		}
 		require.True(p, again, "%s\n%s", s.Name, p.about)
 	}
 }
 
-// initialized says whether a regular container may start: one was made in this
-// sandbox before, or the last init container ended well.
-func (p *plan) initialized() bool {
-	all := p.pod.Spec.InitContainers
-	if len(all) == 0 {
-		return true
-	}
-	if !p.usable() {
-		return false
-	}
-	last := p.status.Active(all[len(all)-1].Name)
-	return last.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && last.GetExitCode() == 0 ||
-		slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool { return p.status.Active(c.Name) != nil })
-}
-
 func (p *plan) removes(id string) bool {
 	return slices.ContainsFunc(p.Remove, func(r podrunner.Remove) bool { return r.ID == id })
 }
 
-// checkRemovals: only the dead, each once, and never the newest that the spec
+// checkRemovals, but of a restart of all: only the dead, each once, and never the newest that the spec
 // names but to make it anew; no sandbox that is ready, the newest, or holds what
 // stays.
 func (p *plan) checkRemovals() {
@@ -237,6 +368,9 @@ func (p *plan) checkRemovals() {
 	for _, r := range p.Remove {
 		require.False(p, removed[r.ID], p.about)
 		removed[r.ID] = true
+	}
+	if p.RestartAll != nil {
+		return
 	}
 	for _, r := range p.Remove {
 		if !r.Sandbox {
@@ -255,7 +389,7 @@ func (p *plan) checkRemovals() {
 }
 
 func (p *plan) specNames() (names []string) {
-	for c := range podspec.Containers(&p.pod.Spec) {
+	for _, c := range p.allSpecs() {
 		names = append(names, c.Name)
 	}
 	return names

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -82,25 +83,27 @@ func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
 	return nil
 }
 
-// stopPod stops all containers at the same time and then all sandboxes. pod is
-// nil when only the runtime knows it.
+// stopPod stops all containers and then all sandboxes: sidecars after the rest,
+// the last one first, all within the grace. pod is nil when only the runtime
+// knows it.
 func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.Status, grace time.Duration, reason Reason) error {
-	err := inParallel(status.Containers, func(c *runtimeapi.ContainerStatus) error {
-		if exited(c) {
-			return nil
-		}
-		name := podcache.ContainerName(c)
-		if pod != nil {
-			message := "Stopping container " + name
-			if reason != "" {
-				message = string(reason)
+	start := r.cfg.Clock.Now()
+	for _, wave := range stopOrder(pod, status) {
+		left := grace - r.cfg.Clock.Since(start).Truncate(time.Second)
+		err := inParallel(wave, func(c *runtimeapi.ContainerStatus) error {
+			name := podcache.ContainerName(c)
+			if pod != nil {
+				message := "Stopping container " + name
+				if reason != "" {
+					message = string(reason)
+				}
+				r.event(pod, corev1.EventTypeNormal, "Killing", "%s", message)
 			}
-			r.event(pod, corev1.EventTypeNormal, "Killing", "%s", message)
+			return r.stopContainer(ctx, name, c.GetId(), left)
+		})
+		if err != nil {
+			return err
 		}
-		return r.stopContainer(ctx, name, c.GetId(), grace)
-	})
-	if err != nil {
-		return err
 	}
 	// A sandbox that is not ready is stopped too: its network may still be there.
 	return inParallel(status.Sandboxes, func(s *runtimeapi.PodSandboxStatus) error {
@@ -109,6 +112,29 @@ func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.
 		}
 		return nil
 	})
+}
+
+// stopOrder returns what has not ended in the order in which it is stopped, what
+// goes at the same time together.
+func stopOrder(pod *corev1.Pod, status *podcache.Status) [][]*runtimeapi.ContainerStatus {
+	var first []*runtimeapi.ContainerStatus
+	sidecars := map[string][]*runtimeapi.ContainerStatus{}
+	for _, c := range status.Containers {
+		switch name := podcache.ContainerName(c); {
+		case exited(c):
+		case pod != nil && slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == name && podspec.IsSidecar(&i) }):
+			sidecars[name] = append(sidecars[name], c)
+		default:
+			first = append(first, c)
+		}
+	}
+	waves := [][]*runtimeapi.ContainerStatus{first}
+	if pod != nil {
+		for _, c := range slices.Backward(pod.Spec.InitContainers) {
+			waves = append(waves, sidecars[c.Name])
+		}
+	}
+	return waves
 }
 
 // stopContainer stops a container; one that is gone is stopped. Like the kubelet
@@ -166,10 +192,12 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 // 30 s where it gives none. More than CRI runtimes can count to is cut.
 func specGrace(pod *corev1.Pod) time.Duration {
 	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
-		return time.Duration(min(*g, math.MaxInt32)) * time.Second
+		return seconds(*g)
 	}
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
+
+func seconds(n int64) time.Duration { return time.Duration(min(n, math.MaxInt32)) * time.Second }
 
 // inParallel calls do for every item at once, waits for all and joins the errors.
 func inParallel[T any](items []T, do func(T) error) error {

@@ -2,23 +2,28 @@ package podrunner_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
 // TestPlansConverge carries plans out on random pods while containers, sandboxes
-// and whole nodes die under them, and then leaves them in peace: the plan must
-// come to "nothing to do" in a few turns, nothing may run then that the spec does
-// not name, and no container may ever be started twice for one attempt (the node
-// refuses the second of a name).
+// and whole nodes die under them, probes fail, resources change and ephemeral
+// containers come, and then leaves them in peace: the plan must come to "nothing
+// to do" in a few turns, nothing may run then that the spec does not name, and no
+// container may ever be started twice for one attempt (the node refuses the second
+// of a name), nor an ephemeral one twice at all.
 func TestPlansConverge(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -29,27 +34,85 @@ func TestPlansConverge(t *testing.T) {
 			disturb(t, random, b, pod)
 			_ = b.sync(pod) // a back-off is an error here
 		}
+		clear(b.probes)
 		settled := false
-		for range 12 {
+		for range 16 {
 			b.clock.Step(6 * time.Minute) // over every back-off
+			plans := len(b.plans)
 			require.NoError(t, b.sync(pod), "seed %d", seed)
-			a := podrunner.Plan(podrunner.Input{Pod: pod, Status: b.look(pod.UID)})
-			if settled = a.Empty(); settled {
+			if settled = len(b.plans) == plans; settled {
 				break
 			}
 		}
-		require.True(t, settled, "seed %d: %v", seed, podrunner.Plan(podrunner.Input{Pod: pod, Status: b.look(pod.UID)}))
-		for _, c := range b.look(pod.UID).Containers {
-			isName := func(s corev1.Container) bool { return s.Name == podcache.ContainerName(c) }
-			require.True(t, !mayRun(c) || slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), isName), "seed %d: %s runs", seed, podcache.ContainerName(c))
+		require.True(t, settled, "seed %d: %v", seed, b.plans[max(0, len(b.plans)-3):])
+		b.checkSettled(pod, seed)
+		b.checkUp(pod, seed)
+		b.checkStartedOnce(pod, seed)
+	}
+}
+
+// checkSettled: only what the spec names runs, with the resources that it asks for.
+func (b *bed) checkSettled(pod *corev1.Pod, seed uint64) {
+	b.t.Helper()
+	names := map[string]int64{}
+	for c := range podspec.Containers(&pod.Spec) {
+		names[c.Name] = c.Resources.Limits.Memory().Value()
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		names[c.Name] = 0
+	}
+	for _, c := range b.look(pod.UID).Containers {
+		name := podcache.ContainerName(c)
+		require.True(b.t, !mayRun(c) || slices.Contains(slices.Collect(maps.Keys(names)), name), "seed %d: %s runs", seed, name)
+		if running(c) {
+			require.Equal(b.t, names[name], max(0, c.GetResources().GetLinux().GetMemoryLimitInBytes()), "seed %d: memory of %s", seed, name)
 		}
-		started := map[string]bool{}
-		for _, c := range b.node.Calls() {
-			if c.Method == "StartContainer" {
-				require.False(t, started[c.ID], "seed %d: %s was started twice", seed, c.Object)
-				started[c.ID] = true
-			}
+	}
+}
+
+// checkUp: with Always everything runs that does not end, and sidecars do as long
+// as anything does.
+func (b *bed) checkUp(pod *corev1.Pod, seed uint64) {
+	b.t.Helper()
+	status, any := b.look(pod.UID), false
+	runs := func(c *corev1.Container) bool {
+		s := status.Active(c.Name)
+		return s != nil && running(s)
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		any = any || runs(c)
+		require.True(b.t, runs(c) || c.RestartPolicy != nil || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways, "seed %d: %s does not run", seed, c.Name)
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		require.True(b.t, !podspec.IsSidecar(c) || runs(c) == any, "seed %d: sidecar %s runs: %t", seed, c.Name, runs(c))
+	}
+}
+
+// checkStartedOnce looks at all calls: one start an id, one an ephemeral
+// container, and the first of the init containers in their order.
+func (b *bed) checkStartedOnce(pod *corev1.Pod, seed uint64) {
+	b.t.Helper()
+	started := map[string]bool{}
+	var names []string
+	for _, c := range b.node.Calls() {
+		if c.Method != "StartContainer" {
+			continue
 		}
+		require.False(b.t, started[c.ID], "seed %d: %s was started twice", seed, c.Object)
+		started[c.ID] = true
+		names = append(names, path.Base(c.Object))
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		count := len(names) - len(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == c.Name }))
+		require.LessOrEqual(b.t, count, 1, "seed %d: %s was started again", seed, c.Name)
+	}
+	last := -1
+	for _, c := range pod.Spec.InitContainers {
+		first := slices.Index(names, c.Name)
+		require.True(b.t, first > last || first < 0, "seed %d: %s came too early: %v", seed, c.Name, names)
+		last = max(last, first)
 	}
 }
 
@@ -59,13 +122,30 @@ func randomPod(random *rand.Rand) *corev1.Pod {
 	policies := []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
 	pod := testPod()
 	pod.Spec.RestartPolicy = policies[random.IntN(len(policies))]
-	for i := range random.IntN(3) {
-		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: fmt.Sprintf("init%d", i), Image: "job"})
+	anew := []corev1.ContainerRestartRule{{
+		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+	}}
+	for i := range random.IntN(4) {
+		c := corev1.Container{Name: fmt.Sprintf("init%d", i), Image: "job"}
+		if random.IntN(2) == 0 {
+			c.Image, c.RestartPolicy, c.LivenessProbe = "app", new(corev1.ContainerRestartPolicyAlways), &corev1.Probe{}
+		}
+		if random.IntN(2) == 0 {
+			c.StartupProbe = &corev1.Probe{}
+		}
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}
 	for i := range 1 + random.IntN(3) {
-		c := corev1.Container{Name: fmt.Sprintf("app%d", i), Image: "app"}
+		c := corev1.Container{Name: fmt.Sprintf("app%d", i), Image: "app", LivenessProbe: &corev1.Probe{}}
 		if pod.Spec.RestartPolicy != corev1.RestartPolicyAlways && random.IntN(2) == 0 {
 			c.Image = "job"
+		}
+		if random.IntN(4) == 0 {
+			c.Image, c.RestartPolicy, c.RestartPolicyRules = "anew", new(corev1.ContainerRestartPolicyNever), anew
+		}
+		if random.IntN(4) == 0 {
+			c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
 		}
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
@@ -82,7 +162,7 @@ func disturb(t *testing.T, random *rand.Rand, b *bed, pod *corev1.Pod) {
 		}
 		return status.Containers[random.IntN(len(status.Containers))].GetId()
 	}
-	switch random.IntN(8) {
+	switch random.IntN(11) {
 	case 0, 1:
 		b.clock.Step(time.Duration(random.IntN(30)) * time.Second)
 	case 2:
@@ -105,5 +185,14 @@ func disturb(t *testing.T, random *rand.Rand, b *bed, pod *corev1.Pod) {
 		if pod.Spec.Containers = slices.Clone(all[:len(all)-1]); len(all) == 1 || random.IntN(2) == 0 {
 			pod.Spec.Containers = append(all, corev1.Container{Name: fmt.Sprintf("app%d", len(all)), Image: "app"})
 		}
+	case 8:
+		b.probes[pick()] = podrunner.ProbeResults{Started: random.IntN(2) == 0, StartupFailed: random.IntN(2) == 0, LivenessFailed: random.IntN(2) == 0}
+	case 9:
+		name := fmt.Sprintf("debug%d", len(pod.Spec.EphemeralContainers))
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: []string{"job", "app"}[random.IntN(2)]},
+		})
+	case 10:
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(int64(2+random.IntN(5))<<20, resource.BinarySI)}
 	}
 }

@@ -2,6 +2,7 @@ package podrunner_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -21,13 +23,23 @@ import (
 
 // TestPlan reads situations from testdata/plan. A case is
 //
-//	plan policy=Never [hostnetwork]
-//	spec init fetch                   an init container of the spec
+//	plan policy=Never [hostnetwork] [qos=Burstable]
+//	spec init fetch                   an init container of the spec; "sidecar" and
+//	                                  "ephemeral" are the other kinds
 //	spec app [never|onfailure|always] a container, with a policy of its own, and
-//	         [restart-on 42]          a rule for an exit code; the same for init ones
+//	         [restart-on 42]          a rule for an exit code; or
+//	         [restart-all-on 42]      one that restarts all containers
+//	         [startup] [liveness]     its probes
+//	         [memory=9 quota=9 shares=9] what its cgroup is to have
+//	         [restart-for memory]     how it is resized
+//	         [asks]                   has requests, and so is Burstable
 //	sandbox 1 notready                newest first; "noip", "hostnetwork" as words
 //	app 2 exited 137 [in 0] [old]     restart count, state, code; in an older sandbox;
-//	                                  made from an older definition
+//	                                  made from an older definition, or by a "kubelet"
+//	    [started] [startup-failed] [liveness-failed]  what its probes found
+//	    [memory=9 quota=9 shares=9]   what its cgroup has
+//	podcgroup memory=9 to memory=10   what the pod's has and is to have
+//	forgotten app 3                   its next restart count, by what it left behind
 //	backoff app 20s                   what the back-off says of it, or of "sandbox"
 func TestPlan(t *testing.T) {
 	datadriven.Walk(t, "testdata/plan", func(t *testing.T, path string) {
@@ -35,29 +47,49 @@ func TestPlan(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			t.Helper()
 			require.Equal(t, "plan", d.Cmd)
-			s := newSituation(t, d)
-			return podrunner.Plan(podrunner.Input{Pod: s.pod, Status: s.status, Backoff: s.until}).String()
+			return podrunner.Plan(newSituation(t, d).input()).String()
 		})
 	})
 }
 
 // situation is a pod, what the runtime shows of it, and who backs off.
 type situation struct {
-	pod     *corev1.Pod
-	status  *podcache.Status
-	backoff map[string]time.Duration
+	pod       *corev1.Pod
+	status    *podcache.Status
+	backoff   map[string]time.Duration
+	probes    map[string]podrunner.ProbeResults // by id
+	forgotten map[string]uint32
+	wanted    map[string]*runtimeapi.LinuxContainerResources
+	resources podrunner.Resources
 }
 
-func newSituation(t *testing.T, d *datadriven.TestData) *situation {
-	t.Helper()
+func (s *situation) input() podrunner.Input {
+	in := podrunner.Input{
+		Pod: s.pod, Status: s.status, Backoff: s.until, Resources: s.resources,
+		Probes:   func(id string) podrunner.ProbeResults { return s.probes[id] },
+		Attempts: func(name string) uint32 { return s.forgotten[name] },
+	}
+	in.Resources.Container = func(c *corev1.Container) *runtimeapi.LinuxContainerResources { return s.wanted[c.Name] }
+	return in
+}
+
+func newSituation(tb testing.TB, d *datadriven.TestData) *situation {
+	tb.Helper()
 	s := &situation{
 		pod:     testPod(),
 		status:  &podcache.Status{UID: "uid", SandboxOf: map[string]string{}},
 		backoff: map[string]time.Duration{},
+		probes:  map[string]podrunner.ProbeResults{}, forgotten: map[string]uint32{},
+		wanted: map[string]*runtimeapi.LinuxContainerResources{},
+	}
+	if d.HasArg("qos") {
+		var class string
+		d.ScanArgs(tb, "qos", &class)
+		s.pod.Status.QOSClass = corev1.PodQOSClass(class)
 	}
 	if d.HasArg("policy") {
 		var policy string
-		d.ScanArgs(t, "policy", &policy)
+		d.ScanArgs(tb, "policy", &policy)
 		s.pod.Spec.RestartPolicy = corev1.RestartPolicy(policy)
 	}
 	s.pod.Spec.HostNetwork = d.HasArg("hostnetwork")
@@ -65,15 +97,22 @@ func newSituation(t *testing.T, d *datadriven.TestData) *situation {
 		words := strings.Fields(line)
 		switch words[0] {
 		case "spec":
-			s.addSpec(words[1:])
+			s.addSpec(tb, words[1:])
 		case "sandbox":
-			s.addSandbox(t, words[1:])
+			s.addSandbox(tb, words[1:])
 		case "backoff":
 			delay, err := time.ParseDuration(words[2])
-			require.NoError(t, err)
+			require.NoError(tb, err)
 			s.backoff[words[1]] = delay
+		case "forgotten":
+			next, err := strconv.ParseUint(words[2], 10, 32)
+			require.NoError(tb, err)
+			s.forgotten[words[1]] = uint32(next)
+		case "podcgroup":
+			to := slices.Index(words, "to")
+			s.resources.PodNow, s.resources.PodWanted = resources(tb, words[1:to]), resources(tb, words[to+1:])
 		default:
-			s.addContainer(t, words)
+			s.addContainer(tb, words)
 		}
 	}
 	podcache.SortContainers(s.status.Containers)
@@ -87,35 +126,99 @@ func testPod() *corev1.Pod {
 	}
 }
 
-func (s *situation) addSpec(words []string) {
-	list := &s.pod.Spec.Containers
-	if words[0] == "init" {
-		list, words = &s.pod.Spec.InitContainers, words[1:]
+func (s *situation) addSpec(tb testing.TB, words []string) {
+	tb.Helper()
+	kind := words[0]
+	if kind == "init" || kind == "sidecar" || kind == "ephemeral" {
+		words = words[1:]
 	}
 	c := corev1.Container{Name: words[0], Image: "image"}
-	policies := map[string]corev1.ContainerRestartPolicy{
-		"never": corev1.ContainerRestartPolicyNever, "onfailure": corev1.ContainerRestartPolicyOnFailure, "always": corev1.ContainerRestartPolicyAlways,
+	if kind == "sidecar" {
+		c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 	}
-	if len(words) > 1 {
-		c.RestartPolicy = new(policies[words[1]])
+	for i := 1; i < len(words); i++ {
+		switch w := words[i]; w {
+		case "never":
+			c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
+		case "onfailure":
+			c.RestartPolicy = new(corev1.ContainerRestartPolicyOnFailure)
+		case "always":
+			c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		case "restart-on", "restart-all-on":
+			i++
+			c.RestartPolicyRules = append(c.RestartPolicyRules, rule(tb, w, words[i]))
+		case "startup":
+			c.StartupProbe = &corev1.Probe{}
+		case "liveness":
+			c.LivenessProbe = &corev1.Probe{}
+		case "asks":
+			c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		case "restart-for":
+			i++
+			c.ResizePolicy = append(c.ResizePolicy, corev1.ContainerResizePolicy{
+				ResourceName: corev1.ResourceName(words[i]), RestartPolicy: corev1.RestartContainer,
+			})
+		default:
+			if s.wanted[c.Name] == nil {
+				s.wanted[c.Name] = &runtimeapi.LinuxContainerResources{}
+			}
+			addResource(tb, s.wanted[c.Name], w)
+		}
 	}
-	if len(words) > 3 && words[2] == "restart-on" {
-		var code int32
-		_, _ = fmt.Sscan(words[3], &code) // no code is code 0
-		c.RestartPolicyRules = []corev1.ContainerRestartRule{{
-			Action: corev1.ContainerRestartRuleActionRestart,
-			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
-				Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{code},
-			},
-		}}
+	switch kind {
+	case "init", "sidecar":
+		s.pod.Spec.InitContainers = append(s.pod.Spec.InitContainers, c)
+	case "ephemeral":
+		s.pod.Spec.EphemeralContainers = append(s.pod.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon(c)})
+	default:
+		s.pod.Spec.Containers = append(s.pod.Spec.Containers, c)
 	}
-	*list = append(*list, c)
 }
 
-func (s *situation) addSandbox(t *testing.T, words []string) {
-	t.Helper()
+func rule(tb testing.TB, word, code string) corev1.ContainerRestartRule {
+	tb.Helper()
+	action := map[string]corev1.ContainerRestartRuleAction{
+		"restart-on": corev1.ContainerRestartRuleActionRestart, "restart-all-on": corev1.ContainerRestartRuleActionRestartAllContainers,
+	}[word]
+	n, err := strconv.ParseInt(code, 10, 32)
+	require.NoError(tb, err)
+	return corev1.ContainerRestartRule{Action: action, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
+		Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{int32(n)},
+	}}
+}
+
+func resources(tb testing.TB, words []string) *runtimeapi.LinuxContainerResources {
+	tb.Helper()
+	r := &runtimeapi.LinuxContainerResources{}
+	for _, w := range words {
+		addResource(tb, r, w)
+	}
+	return r
+}
+
+func addResource(tb testing.TB, r *runtimeapi.LinuxContainerResources, word string) {
+	tb.Helper()
+	name, value, _ := strings.Cut(word, "=")
+	n, err := strconv.ParseInt(value, 10, 64)
+	require.NoError(tb, err, word)
+	switch name {
+	case "memory":
+		r.MemoryLimitInBytes = n
+	case "shares":
+		r.CpuShares = n
+	case "quota":
+		r.CpuQuota, r.CpuPeriod = n, 100_000
+	case "period":
+		r.CpuPeriod = n
+	default:
+		tb.Fatalf("unknown word %q", word)
+	}
+}
+
+func (s *situation) addSandbox(tb testing.TB, words []string) {
+	tb.Helper()
 	attempt, err := strconv.ParseUint(words[0], 10, 32)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	box := &runtimeapi.PodSandboxStatus{
 		Id:       "box" + words[0],
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod", Attempt: uint32(attempt)},
@@ -135,14 +238,14 @@ func (s *situation) addSandbox(t *testing.T, words []string) {
 			box.Network.Ip = ""
 			box.Linux.Namespaces.Options.Network = runtimeapi.NamespaceMode_NODE
 		default:
-			t.Fatalf("unknown word %q", w)
+			tb.Fatalf("unknown word %q", w)
 		}
 	}
 	s.status.Sandboxes = append(s.status.Sandboxes, box)
 }
 
-func (s *situation) addContainer(t *testing.T, words []string) {
-	t.Helper()
+func (s *situation) addContainer(tb testing.TB, words []string) {
+	tb.Helper()
 	name, count := words[0], words[1]
 	c := &runtimeapi.ContainerStatus{
 		Id:          name + count,
@@ -151,7 +254,7 @@ func (s *situation) addContainer(t *testing.T, words []string) {
 		Annotations: map[string]string{crilabels.RestartCount: count},
 		FinishedAt:  int64(time.Minute),
 	}
-	for spec := range podspec.Containers(&s.pod.Spec) {
+	for _, spec := range s.allSpecs() {
 		if spec.Name == name {
 			c.Annotations[crilabels.Hash] = podspec.ContainerHash(spec)
 		}
@@ -173,20 +276,42 @@ func (s *situation) addContainer(t *testing.T, words []string) {
 			c.State = runtimeapi.ContainerState_CONTAINER_EXITED
 			i++
 			_, err := fmt.Sscan(words[i], &c.ExitCode)
-			require.NoError(t, err)
+			require.NoError(tb, err)
 		case "in":
 			i++
 			box = "box" + words[i]
 		case "old":
-			c.Annotations[crilabels.Hash] = "another"
+			c.Annotations[crilabels.Hash] = "0123456789abcdef"
+		case "kubelet":
+			c.Annotations[crilabels.Hash] = "89abcdef"
+		case "started":
+			s.probes[c.Id] = podrunner.ProbeResults{Started: true}
+		case "startup-failed":
+			s.probes[c.Id] = podrunner.ProbeResults{StartupFailed: true}
+		case "liveness-failed":
+			s.probes[c.Id] = podrunner.ProbeResults{Started: true, LivenessFailed: true}
 		case "nohash":
 			delete(c.Annotations, crilabels.Hash)
 		default:
-			t.Fatalf("unknown word %q", words[i])
+			if c.Resources == nil {
+				c.Resources = &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{}}
+			}
+			addResource(tb, c.Resources.Linux, words[i])
 		}
 	}
 	s.status.SandboxOf[c.Id] = box
 	s.status.Containers = append(s.status.Containers, c)
+}
+
+// allSpecs returns the containers of all kinds.
+func (s *situation) allSpecs() (all []*corev1.Container) {
+	for c := range podspec.Containers(&s.pod.Spec) {
+		all = append(all, c)
+	}
+	for i := range s.pod.Spec.EphemeralContainers {
+		all = append(all, podspec.Ephemeral(&s.pod.Spec.EphemeralContainers[i]))
+	}
+	return all
 }
 
 func (s *situation) until(key string, since time.Time) (time.Time, time.Duration, bool) {

@@ -27,6 +27,7 @@ type Runner struct {
 	mu      sync.Mutex
 	waiting map[types.UID]map[string]corev1.ContainerStateWaiting
 	pulls   map[pullKey]*pullFailure
+	resized map[types.UID]map[resizeKey]string // the last resize that was made
 }
 
 // pullKey names an image that a pod wants.
@@ -58,6 +59,7 @@ func New(cfg Config) (*Runner, error) {
 		cfg:     cfg,
 		waiting: map[types.UID]map[string]corev1.ContainerStateWaiting{},
 		pulls:   map[pullKey]*pullFailure{},
+		resized: map[types.UID]map[resizeKey]string{},
 	}, nil
 }
 
@@ -105,7 +107,11 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	if t.Status.Stale {
 		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), errStale)
 	}
-	actions := Plan(Input{Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until})
+	actions := Plan(Input{
+		Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
+		Attempts: func(name string) uint32 { return r.attempts(t.Pod, name) }, Resources: r.resources(t.Pod),
+	})
+	actions.Update = r.unmade(t.Pod.UID, actions.Update)
 	if !actions.Empty() {
 		r.cfg.Observer.Planned(t.Pod, actions)
 		r.cfg.Logger.DebugContext(ctx, "acting on a pod", "pod", podName(t.Pod), "podUID", t.Pod.UID, "actions", actions.String())
@@ -113,9 +119,12 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	}
 	run := &turn{
 		Runner: r, pod: t.Pod, status: t.Status, waiting: actions.Waiting, retryAt: actions.RetryAt,
-		prepared: map[string]*runtimeapi.ContainerConfig{},
+		prepared: map[string]*runtimeapi.ContainerConfig{}, images: map[string]*fetched{},
 	}
 	for _, name := range sortedKeys(actions.Waiting) {
+		if actions.Waiting[name].Reason == RestartingAllContainers {
+			continue
+		}
 		r.event(t.Pod, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s", name, podID(t.Pod))
 	}
 	err = run.do(ctx, actions)
@@ -132,6 +141,7 @@ func (r *Runner) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, uid)
+	delete(r.resized, uid)
 	maps.DeleteFunc(r.pulls, func(k pullKey, _ *pullFailure) bool {
 		if k.uid != uid {
 			return false

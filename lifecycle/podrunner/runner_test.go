@@ -34,6 +34,7 @@ var (
 	_ podrunner.Sandboxes  = cri.RuntimeService(nil)
 	_ podrunner.Containers = cri.RuntimeService(nil)
 	_ podrunner.Images     = cri.ImageManagerService(nil)
+	_ podrunner.Resizer    = cri.RuntimeService(nil)
 )
 
 // bed is a Runner on a node in memory whose time stands still.
@@ -44,28 +45,38 @@ type bed struct {
 	runner *podrunner.Runner
 	logs   string
 	plans  []string
-	calls  int // that were looked at
+	calls  int                               // that were looked at
+	probes map[string]podrunner.ProbeResults // by id; any other has started
 }
 
 func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 	t.Helper()
-	b := &bed{t: t, clock: testingclock.NewFakeClock(time.Unix(1000, 0)), logs: t.TempDir()}
+	b := &bed{t: t, clock: testingclock.NewFakeClock(time.Unix(1000, 0)), logs: t.TempDir(), probes: map[string]podrunner.ProbeResults{}}
 	var err error
 	b.node, err = fakecri.New(fakecri.Config{
-		Images: []fakecri.Image{{Name: "job"}, {Name: "app"}, {Name: "stubborn"}},
+		Images: []fakecri.Image{{Name: "job"}, {Name: "app"}, {Name: "stubborn"}, {Name: "anew"}},
 		Programs: map[string]fakecri.Program{
 			"job":      {Runtime: time.Second},
 			"crash":    {Runtime: time.Second, ExitCode: 3},
 			"stubborn": {IgnoreTerm: true},
+			"anew":     {Runtime: time.Second, ExitCode: 42, Crashes: 2},
 		},
-		Registry: []fakecri.Image{{Name: "crash"}},
-		Clock:    b.clock,
-		Record:   true,
+		WriteLogs: true,
+		Registry:  []fakecri.Image{{Name: "crash"}},
+		Clock:     b.clock,
+		Record:    true,
 	})
 	require.NoError(t, err)
 	cfg := podrunner.Config{
 		Sandboxes: b.node, Containers: b.node, Images: b.node,
 		Refresh: func(_ context.Context, uid types.UID) (*podcache.Status, error) { return b.look(uid), nil },
+		Resizer: b.node,
+		Probes: func(id string) podrunner.ProbeResults {
+			if found, ok := b.probes[id]; ok {
+				return found
+			}
+			return podrunner.ProbeResults{Started: true}
+		},
 		LogRoot: b.logs, Agent: "agent", Clock: b.clock,
 		Observer: podrunner.Observer{Planned: func(_ *corev1.Pod, a podrunner.Actions) { b.plans = append(b.plans, a.String()) }},
 	}
@@ -145,10 +156,12 @@ func TestPodComesUpStepByStep(t *testing.T) {
 	require.Empty(t, b.did(), "the init container runs")
 	b.clock.Step(time.Second)
 	require.NoError(t, b.sync(pod))
+	did := b.did()
+	pull := slices.Index(did, "PullImage crash")
+	require.GreaterOrEqual(t, pull, 0, "it begins at once")
 	require.Equal(t, []string{
-		"CreateContainer ns/pod/app", "StartContainer ns/pod/app",
-		"PullImage crash", "CreateContainer ns/pod/crash", "StartContainer ns/pod/crash",
-	}, b.did())
+		"CreateContainer ns/pod/app", "StartContainer ns/pod/app", "CreateContainer ns/pod/crash", "StartContainer ns/pod/crash",
+	}, slices.Delete(did, pull, pull+1))
 	require.DirExists(t, filepath.Join(b.logs, "ns_pod_uid", "app"))
 	labels := b.look(pod.UID).Container("app").GetLabels()
 	require.Equal(t, "agent", labels[crilabels.Agent])

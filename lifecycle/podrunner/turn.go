@@ -23,8 +23,10 @@ type turn struct {
 	status  *podcache.Status
 	waiting map[string]corev1.ContainerStateWaiting
 	retryAt time.Time
-	// prepared are configurations that were made before their turn, by container.
+	// prepared are configurations that were made before their turn, by container,
+	// and images those that are there or on their way.
 	prepared map[string]*runtimeapi.ContainerConfig
+	images   map[string]*fetched
 }
 
 // errBackingOff is the cause of a retry that is nobody's failure.
@@ -46,10 +48,14 @@ func (t *turn) do(ctx context.Context, a Actions) error {
 	if err := t.kill(ctx, a.Kill, grace); err != nil {
 		return errors.Join(unprepared, err)
 	}
-	errs := errors.Join(unprepared, t.remove(ctx, a.Remove))
+	if a.RestartAll != nil {
+		return t.restartAll(ctx, a)
+	}
+	errs := errors.Join(unprepared, t.remove(ctx, a.Remove), t.update(ctx, a.Update))
 	if len(a.Start) == 0 && a.CreateSandbox == "" {
 		return errs
 	}
+	defer t.fetchImages(ctx, a.Start, t.boxConfig(a))()
 	box, err := t.sandbox(ctx, a)
 	if err != nil {
 		return errors.Join(errs, err)
@@ -57,8 +63,25 @@ func (t *turn) do(ctx context.Context, a Actions) error {
 	return errors.Join(errs, t.startAll(ctx, a.Start, box))
 }
 
-// prepareReplacements gets what it takes to replace running containers before
-// they are killed, the image above all, and takes out of the plan those for which
+// restartAll empties the sandbox. The first thing that stays ends it: the next
+// plan begins with what is left, and would take it for part of the new run if
+// the one that asked for all this were gone.
+func (t *turn) restartAll(ctx context.Context, a Actions) error {
+	for i := range a.Remove {
+		if err := t.remove(ctx, a.Remove[i:i+1]); err != nil {
+			return err
+		}
+	}
+	for c := range podspec.Containers(&t.pod.Spec) {
+		if c.Name == a.RestartAll.Name {
+			t.cfg.RestartBackoff.Next(RestartKey(t.pod, c), a.RestartAll.After)
+		}
+	}
+	return nil
+}
+
+// prepareReplacements gets what it takes to replace containers that are well
+// before they are killed, the image above all, and takes out of the plan those for which
 // that fails: the old one is better than none, and with Never one that was killed
 // would not come again.
 func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
@@ -66,7 +89,7 @@ func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
 	failed := map[string]bool{}
 	for _, k := range a.Kill {
 		i := slices.IndexFunc(a.Start, func(s Start) bool { return s.Name == k.Name })
-		if i < 0 {
+		if i < 0 || k.Cause != CauseChanged && k.Cause != CauseResize {
 			continue
 		}
 		config, err := t.prepare(ctx, specContainer(t.pod, a.Start[i]), a.Start[i].Attempt, t.presentBox())
@@ -85,8 +108,27 @@ func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
 func (t *turn) kill(ctx context.Context, kills []Kill, grace time.Duration) error {
 	return inParallel(kills, func(k Kill) error {
 		t.event(t.pod, corev1.EventTypeNormal, "Killing", "%s", k.Reason)
-		return t.stopContainer(ctx, k.Name, k.ID, grace)
+		return t.stopContainer(ctx, k.Name, k.ID, killGrace(t.pod, k, grace))
 	})
+}
+
+// killGrace is how long k's container has to end: a probe's own grace period,
+// none where the whole pod begins anew, else the pod's.
+func killGrace(pod *corev1.Pod, k Kill, grace time.Duration) time.Duration {
+	if k.Cause == CauseRestartAll {
+		return 0
+	}
+	for c := range podspec.Containers(&pod.Spec) {
+		if c.Name != k.Name {
+			continue
+		}
+		for cause, probe := range map[Cause]*corev1.Probe{CauseLiveness: c.LivenessProbe, CauseStartup: c.StartupProbe} {
+			if k.Cause == cause && probe != nil && probe.TerminationGracePeriodSeconds != nil {
+				return seconds(*probe.TerminationGracePeriodSeconds)
+			}
+		}
+	}
+	return grace
 }
 
 // box is the sandbox that containers are made in.
@@ -101,7 +143,7 @@ func (t *turn) sandbox(ctx context.Context, a Actions) (*box, error) {
 	if a.CreateSandbox == "" {
 		return t.presentBox(), nil
 	}
-	b := &box{config: SandboxConfig(t.pod, a.SandboxAttempt, t.node())}
+	b := &box{config: t.boxConfig(a)}
 	err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID))
 	if err != nil {
 		return nil, err
@@ -119,6 +161,14 @@ func (t *turn) sandbox(ctx context.Context, a Actions) (*box, error) {
 	}
 	b.ips = sandboxIPs(answer.GetStatus())
 	return b, nil
+}
+
+// boxConfig is the configuration of the sandbox that the plan starts things in.
+func (t *turn) boxConfig(a Actions) *runtimeapi.PodSandboxConfig {
+	if a.CreateSandbox == "" {
+		return t.presentBox().config
+	}
+	return SandboxConfig(t.pod, a.SandboxAttempt, t.node())
 }
 
 // presentBox is the newest sandbox that there is.
@@ -193,7 +243,7 @@ func (t *turn) start(ctx context.Context, c *corev1.Container, s Start, b *box) 
 
 // prepare does all that can be done for a container before it is created.
 func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32, b *box) (*runtimeapi.ContainerConfig, error) {
-	image, err := t.ensureImage(ctx, t.pod, c, b.config)
+	image, err := t.image(ctx, c, b.config)
 	if err != nil {
 		return nil, err
 	}
@@ -216,6 +266,10 @@ func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32, 
 			return "", err
 		}
 	}
+	if err := t.aim(c.Name, config); err != nil {
+		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
+		return "", &startError{reason: CreateContainerConfigError, err: err}
+	}
 	id, err := t.cfg.Containers.CreateContainer(ctx, b.id, config, b.config)
 	if err != nil {
 		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
@@ -225,9 +279,18 @@ func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32, 
 	return id, nil
 }
 
+// specContainer returns the container of the spec that s starts.
 func specContainer(pod *corev1.Pod, s Start) *corev1.Container {
+	if s.Kind == Ephemeral {
+		for i := range pod.Spec.EphemeralContainers {
+			if c := podspec.Ephemeral(&pod.Spec.EphemeralContainers[i]); c.Name == s.Name {
+				return c
+			}
+		}
+		return nil
+	}
 	for c, init := range podspec.Containers(&pod.Spec) {
-		if c.Name == s.Name && init == s.Init {
+		if c.Name == s.Name && kindOf(c, init) == s.Kind {
 			return c
 		}
 	}

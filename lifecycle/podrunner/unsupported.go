@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // Unsupported returns an error that names every field of the pod that this
@@ -19,7 +17,6 @@ func Unsupported(pod *corev1.Pod) error {
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		path := fmt.Sprintf("spec.initContainers[%d]", i)
-		u.when(podspec.IsSidecar(c), path+".restartPolicy")
 		u.container(path, c)
 	}
 	for i := range pod.Spec.Containers {
@@ -38,7 +35,6 @@ func (u *unsupported) when(set bool, path string) {
 
 func (u *unsupported) pod(s *corev1.PodSpec) {
 	u.when(len(s.Volumes) > 0, "spec.volumes")
-	u.when(len(s.EphemeralContainers) > 0, "spec.ephemeralContainers")
 	u.when(len(s.ImagePullSecrets) > 0, "spec.imagePullSecrets")
 	u.when(s.RuntimeClassName != nil && *s.RuntimeClassName != "", "spec.runtimeClassName")
 	u.when(s.HostUsers != nil && !*s.HostUsers, "spec.hostUsers")
@@ -74,9 +70,6 @@ func (u *unsupported) container(path string, c *corev1.Container) {
 	u.resources(path+".resources.limits", c.Resources.Limits)
 	for i, e := range c.Env {
 		u.when(e.ValueFrom != nil && e.ValueFrom.FieldRef == nil, fmt.Sprintf("%s.env[%d].valueFrom (but fieldRef)", path, i))
-	}
-	for _, r := range c.RestartPolicyRules {
-		u.when(r.Action == corev1.ContainerRestartRuleActionRestartAllContainers, path+".restartPolicyRules (RestartAllContainers)")
 	}
 	if s := c.SecurityContext; s != nil {
 		u.when(s.SELinuxOptions != nil, path+".securityContext.seLinuxOptions")

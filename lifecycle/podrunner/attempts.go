@@ -1,0 +1,41 @@
+package podrunner
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// attempts returns the restart count of the next instance of a container that
+// the runtime does not know: one more than the highest that has left a log, as
+// in the kubelet, so that counts go on and no log is overwritten. Names come from
+// manifests, and pods may write below the root: no link is followed out of it.
+func (r *Runner) attempts(pod *corev1.Pod, name string) uint32 {
+	folder := logFolder(pod.Namespace, pod.Name, pod.UID)
+	if checkFolders(folder, name) != nil {
+		return 0
+	}
+	root, err := os.OpenRoot(r.cfg.LogRoot)
+	if err != nil {
+		return 0 // no logs, no runs
+	}
+	entries, _ := fs.ReadDir(root.FS(), filepath.ToSlash(filepath.Join(folder, name)))
+	_ = root.Close() // it was only read
+	return nextAttempt(entries)
+}
+
+// nextAttempt reads names such as 3.log, or 3.log.20060102-150405 after rotation.
+func nextAttempt(entries []fs.DirEntry) (next uint32) {
+	for _, e := range entries {
+		number, rest, _ := strings.Cut(e.Name(), ".")
+		n, err := strconv.ParseUint(number, 10, 31)
+		if err == nil && (rest == "log" || strings.HasPrefix(rest, "log.")) {
+			next = max(next, uint32(n)+1)
+		}
+	}
+	return next
+}

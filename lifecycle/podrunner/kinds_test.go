@@ -1,0 +1,476 @@
+package podrunner_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+func sidecar(name, image string) corev1.Container {
+	return corev1.Container{Name: name, Image: image, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}
+}
+
+func ephemeral(name, image string) corev1.EphemeralContainer {
+	return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: image}}
+}
+
+// starts returns what was started since it was last asked.
+func (b *bed) starts() (names []string) {
+	for _, call := range b.did() {
+		if name, ok := strings.CutPrefix(call, "StartContainer ns/pod/"); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func TestSidecarsComeUpBeforeTheRestAndAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app")
+	slow := sidecar("slow", "app")
+	slow.StartupProbe = &corev1.Probe{}
+	pod.Spec.InitContainers = []corev1.Container{slow, {Name: "init", Image: "job"}, sidecar("quick", "app")}
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"slow"}, b.starts())
+
+	id := b.look(pod.UID).Container("slow").GetId()
+	b.probes[id] = podrunner.ProbeResults{}
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.starts(), "its startup probe has not succeeded")
+	delete(b.probes, id)
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"init"}, b.starts())
+	b.clock.Step(time.Second)
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"quick"}, b.starts())
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"app"}, b.starts())
+
+	require.NoError(t, b.node.Kill(id, 1))
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"slow"}, b.starts(), "it comes again")
+}
+
+func TestSidecarsAreStoppedLastAndInReverse(t *testing.T) {
+	t.Parallel()
+	var recorded *stops
+	b := newBed(t, func(c *podrunner.Config) {
+		recorded = &stops{Containers: c.Containers}
+		c.Containers = recorded
+	})
+	pod := podOf(nil, "app")
+	pod.Spec.InitContainers = []corev1.Container{sidecar("first", "app"), sidecar("second", "app")}
+	for range 3 {
+		require.NoError(t, b.sync(pod))
+	}
+	b.did()
+	turn := podworker.Turn{Pod: pod, Status: b.look(pod.UID), Grace: 9 * time.Second}
+	require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), turn))
+	require.Equal(t, []string{
+		"StopContainer ns/pod/app", "StopContainer ns/pod/second", "StopContainer ns/pod/first", "StopPodSandbox ns/pod",
+	}, b.did())
+	require.Equal(t, []int64{9, 9, 9}, recorded.seconds)
+}
+
+func TestSidecarsEndWithThePodThatIsOver(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "job")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.InitContainers = []corev1.Container{sidecar("first", "app"), sidecar("second", "app")}
+	for range 3 {
+		require.NoError(t, b.sync(pod))
+	}
+	b.clock.Step(time.Second)
+	b.did()
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"StopContainer ns/pod/second", "StopContainer ns/pod/first", "StopPodSandbox ns/pod"}, b.did())
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.did())
+}
+
+func TestFailedProbeKillsWithinItsOwnGraceAndStartsAnew(t *testing.T) {
+	t.Parallel()
+	var recorded *stops
+	e := &events{}
+	b := newBed(t, func(c *podrunner.Config) {
+		recorded = &stops{Containers: c.Containers}
+		c.Containers, c.Events = recorded, e
+	})
+	pod := podOf(nil, "app")
+	c := &pod.Spec.Containers[0]
+	c.LivenessProbe, c.StartupProbe = &corev1.Probe{TerminationGracePeriodSeconds: new(int64(7))}, &corev1.Probe{}
+	require.NoError(t, b.sync(pod))
+	e.take()
+
+	b.probes[b.look(pod.UID).Container("app").GetId()] = podrunner.ProbeResults{LivenessFailed: true}
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, 1, podcache.RestartCount(b.look(pod.UID).Container("app")))
+	require.Equal(t, "Normal Killing Container app failed liveness probe, will be restarted", e.take()[0])
+
+	b.clock.Step(time.Second)
+	b.probes[b.look(pod.UID).Container("app").GetId()] = podrunner.ProbeResults{StartupFailed: true}
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, "Normal Killing Container app failed startup probe, will be restarted", e.take()[0])
+	require.Equal(t, []int64{7, 30}, recorded.seconds)
+
+	b.clock.Step(time.Second)
+	b.probes[b.look(pod.UID).Container("app").GetId()] = podrunner.ProbeResults{LivenessFailed: true}
+	_, ok := errors.AsType[*podworker.RetryError](b.sync(pod))
+	require.True(t, ok, "the third in a row backs off")
+	require.Equal(t, "CrashLoopBackOff", b.runner.Waiting(pod.UID)["app"].Reason)
+	require.Equal(t, runtimeapi.ContainerState_CONTAINER_EXITED, b.look(pod.UID).Container("app").GetState())
+}
+
+// TestFailedProbeKillsThoughItsImageIsGone: a changed container stays until the
+// new one is ready to start, one that does not work goes all the same.
+func TestFailedProbeKillsThoughItsImageIsGone(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app")
+	pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{}
+	require.NoError(t, b.sync(pod))
+	require.NoError(t, b.node.Fail("ImageStatus", fakecri.Fault{Err: errors.New("no images today")}))
+	b.probes[b.look(pod.UID).Container("app").GetId()] = podrunner.ProbeResults{LivenessFailed: true}
+	require.ErrorContains(t, b.sync(pod), "no images today")
+	require.Equal(t, runtimeapi.ContainerState_CONTAINER_EXITED, b.look(pod.UID).Container("app").GetState())
+}
+
+func anewPod() *corev1.Pod {
+	pod := podOf([]string{"job"}, "app", "anew")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("debug", "app")}
+	c := &pod.Spec.Containers[1]
+	c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
+	c.RestartPolicyRules = []corev1.ContainerRestartRule{{
+		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+	}}
+	return pod
+}
+
+// upAndEnded brings the pod up until the container that asks for a new beginning
+// has ended.
+func (b *bed) upAndEnded(pod *corev1.Pod) {
+	b.t.Helper()
+	for range 2 {
+		require.NoError(b.t, b.sync(pod))
+		b.clock.Step(time.Second)
+	}
+	b.did()
+}
+
+func TestRestartOfAllContainers(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), anewPod()
+	b.upAndEnded(pod)
+	box := b.look(pod.UID).Sandboxes[0].GetId()
+	require.NoError(t, b.sync(pod))
+	did := b.did()
+	slices.Sort(did[:2]) // the kills
+	require.Equal(t, []string{
+		"StopContainer ns/pod/app", "StopContainer ns/pod/debug",
+		"RemoveContainer ns/pod/app", "RemoveContainer ns/pod/init-job", "RemoveContainer ns/pod/anew",
+	}, did)
+	require.Equal(t, "RestartingAllContainers", b.runner.Waiting(pod.UID)["app"].Reason)
+
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"init-job"}, b.starts(), "the ephemeral container does not come again")
+	b.clock.Step(time.Second)
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"app", "anew"}, b.starts())
+	status := b.look(pod.UID)
+	require.Equal(t, box, status.Sandboxes[0].GetId())
+	for _, name := range []string{"init-job", "app", "anew"} {
+		require.Equal(t, 1, podcache.RestartCount(status.Container(name)), name)
+	}
+
+	b.clock.Step(time.Second) // it asks for it again, and backs off
+	_, ok := errors.AsType[*podworker.RetryError](b.sync(pod))
+	require.True(t, ok)
+	require.Equal(t, []string{"StopContainer ns/pod/app"}, b.did())
+	require.Equal(t, "CrashLoopBackOff", b.runner.Waiting(pod.UID)["anew"].Reason)
+	b.clock.Step(10 * time.Second)
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"RemoveContainer ns/pod/app", "RemoveContainer ns/pod/init-job", "RemoveContainer ns/pod/anew"}, b.did())
+}
+
+// TestRestartOfAllGoesOnWhereItFailed: were the one that asked for it removed
+// before the rest, the rest would pass for part of the new run.
+func TestRestartOfAllGoesOnWhereItFailed(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), anewPod()
+	b.upAndEnded(pod)
+	require.NoError(t, b.node.Fail("RemoveContainer", fakecri.Fault{Object: "ns/pod/init-job", Times: 1, Err: errors.New("busy")}))
+	require.ErrorContains(t, b.sync(pod), "busy")
+	require.NotNil(t, b.look(pod.UID).Container("anew"))
+	require.NoError(t, b.sync(pod))
+	require.Nil(t, b.look(pod.UID).Container("anew"))
+	require.NoError(t, b.sync(pod))
+	require.Contains(t, b.starts(), "init-job")
+}
+
+func TestEphemeralContainerSharesTheProcessesOfItsTarget(t *testing.T) {
+	t.Parallel()
+	created := map[string]*runtimeapi.ContainerConfig{}
+	b := newBed(t, func(c *podrunner.Config) { c.Containers = &creations{c.Containers, created} })
+	pod := podOf(nil, "app")
+	require.NoError(t, b.sync(pod))
+	lost := ephemeral("lost", "app")
+	lost.TargetContainerName = "nobody"
+	debug := ephemeral("debug", "app")
+	debug.TargetContainerName = "app"
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{lost, debug, ephemeral("alone", "app")}
+	require.ErrorContains(t, b.sync(pod), "CreateContainerConfigError: unable to find target container nobody")
+	require.Equal(t, "unable to find target container nobody", b.runner.Waiting(pod.UID)["lost"].Message)
+
+	options := created["debug"].GetLinux().GetSecurityContext().GetNamespaceOptions()
+	require.Equal(t, runtimeapi.NamespaceMode_TARGET, options.GetPid())
+	require.Equal(t, b.look(pod.UID).Container("app").GetId(), options.GetTargetId())
+	require.Empty(t, created["alone"].GetLinux().GetSecurityContext().GetNamespaceOptions().GetTargetId())
+}
+
+// creations keeps the configurations that containers are made with.
+type creations struct {
+	podrunner.Containers
+	configs map[string]*runtimeapi.ContainerConfig
+}
+
+func (c *creations) CreateContainer(ctx context.Context, box string, config *runtimeapi.ContainerConfig, b *runtimeapi.PodSandboxConfig) (string, error) {
+	c.configs[config.GetMetadata().GetName()] = config
+	return c.Containers.CreateContainer(ctx, box, config, b)
+}
+
+func limits(memory, cpu string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceCPU: resource.MustParse(cpu)}
+}
+
+func TestResizeInPlace(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app", "stubborn")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	require.NoError(t, b.sync(pod))
+	b.did()
+	pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "2")
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/app", "UpdateContainerResources ns/pod/app"}, b.did())
+	shown := b.look(pod.UID).Container("app").GetResources().GetLinux()
+	require.Equal(t, int64(128<<20), shown.GetMemoryLimitInBytes())
+	require.Equal(t, int64(200_000), shown.GetCpuQuota())
+	require.Equal(t, int64(2048), shown.GetCpuShares())
+	pod.Spec.Containers[0].Resources.Limits = nil
+	require.NoError(t, b.sync(pod))
+	require.Len(t, b.did(), 2)
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.did(), "limits that were taken away are gone")
+	require.Equal(t, 0, podcache.RestartCount(b.look(pod.UID).Container("app")))
+}
+
+func TestResizeThatFailsHoldsUpNothingButTheResizesAfterIt(t *testing.T) {
+	t.Parallel()
+	e := &events{}
+	b := newBed(t, func(c *podrunner.Config) { c.Events = e })
+	pod := podOf(nil, "app", "stubborn", "job")
+	require.NoError(t, b.sync(pod))
+	b.clock.Step(time.Second)
+	b.did()
+	e.take()
+	require.NoError(t, b.node.Fail("UpdateContainerResources", fakecri.Fault{Err: errors.New("no room"), Times: 1}))
+	for i := range 2 {
+		pod.Spec.Containers[i].Resources.Limits = limits("128Mi", "2")
+	}
+	err := b.sync(pod)
+	require.ErrorContains(t, err, "resize memory of container app")
+	require.ErrorContains(t, err, "no room")
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/app", "CreateContainer ns/pod/job", "StartContainer ns/pod/job"}, b.did())
+	require.Contains(t, e.take(), "Warning ResizeError error resizing memory of app: no room")
+	require.NoError(t, b.sync(pod))
+	require.Len(t, b.did(), 4)
+}
+
+// TestPodAsAWholeIsResizedAround: it has room for its containers at any time. A
+// runtime that does not care for pods as a whole need not be told.
+func TestPodAsAWholeIsResizedAround(t *testing.T) {
+	t.Parallel()
+	now, wanted := int64(64<<20), int64(64<<20)
+	b := newBed(t, func(c *podrunner.Config) {
+		c.PodResources = func(*corev1.Pod) (_, _ *runtimeapi.LinuxContainerResources) {
+			return &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: now}, &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: wanted}
+		}
+	})
+	pod := podOf(nil, "app")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	require.NoError(t, b.sync(pod))
+	b.did()
+	wanted, pod.Spec.Containers[0].Resources.Limits = 128<<20, limits("128Mi", "1")
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdatePodSandboxResources ns/pod", "UpdateContainerResources ns/pod/app"}, b.did())
+
+	now, wanted, pod.Spec.Containers[0].Resources.Limits = 128<<20, 64<<20, limits("64Mi", "1")
+	require.NoError(t, b.node.Fail("UpdatePodSandboxResources", fakecri.Fault{Err: grpcstatus.Error(codes.Unimplemented, "what?")}))
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/app", "UpdatePodSandboxResources ns/pod"}, b.did())
+}
+
+// blind shows nothing of what it was told to change.
+type blind struct{ podrunner.Resizer }
+
+func (blind) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
+	return nil
+}
+
+func TestRuntimeThatDoesNotShowAResizeIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t, func(c *podrunner.Config) { c.Resizer = blind{c.Resizer} }), podOf(nil, "app")
+	require.NoError(t, b.sync(pod))
+	for _, size := range []string{"64Mi", "128Mi"} {
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(size)}
+		before := len(b.plans)
+		for range 3 {
+			require.NoError(t, b.sync(pod))
+		}
+		require.Len(t, b.plans, before+1, size)
+		require.Contains(t, b.plans[before], "resize memory of container app", size)
+	}
+}
+
+// TestAgentThatStartsOverTouchesNothing: what runs, of every kind, is recognised,
+// and counts go on.
+func TestAgentThatStartsOverTouchesNothing(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app", "crash")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "job"}, sidecar("proxy", "app")}
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("debug", "job")}
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "500m")
+	for range 4 {
+		require.NoError(t, b.sync(pod))
+		b.clock.Step(900 * time.Millisecond)
+	}
+	b.did()
+	again, err := podrunner.New(podrunner.Config{
+		Sandboxes: b.node, Containers: b.node, Images: b.node, Resizer: b.node, LogRoot: b.logs, Agent: "agent", Clock: b.clock,
+		Refresh: func(context.Context, types.UID) (*podcache.Status, error) { return b.look(pod.UID), nil },
+	})
+	require.NoError(t, err)
+	b.runner = again
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.did())
+	b.clock.Step(time.Second)
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"crash"}, b.starts())
+	require.Equal(t, 1, podcache.RestartCount(b.look(pod.UID).Container("crash")))
+}
+
+func TestWithoutResizerNothingIsResized(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t, func(c *podrunner.Config) { c.Resizer = nil }), podOf(nil, "app")
+	require.NoError(t, b.sync(pod))
+	b.did()
+	pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "2")
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.did())
+}
+
+// TestCallsOfAPodStart: the sandbox, then create, start and at most two status
+// calls a container, its image's among them; and no list at all.
+func TestCallsOfAPodStart(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app", "stubborn", "job")
+	pod.Spec.InitContainers = []corev1.Container{sidecar("proxy", "app")}
+	calls := map[string]int{}
+	for range 2 {
+		status, before := b.look(pod.UID), len(b.node.Calls())
+		_, err := b.runner.SyncPod(t.Context(), podworker.Turn{Pod: pod, Status: status})
+		require.NoError(t, err)
+		for _, c := range b.node.Calls()[before:] {
+			calls[c.Method]++
+		}
+	}
+	require.Equal(t, map[string]int{
+		"RunPodSandbox": 1, "PodSandboxStatus": 1, "ImageStatus": 4, "CreateContainer": 4, "StartContainer": 4,
+	}, calls)
+}
+
+// TestPullsOverlap: with each other and with the making of the sandbox.
+func TestPullsOverlap(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	pod := podOf(nil, "crash", "crash2")
+	pod.Spec.Containers[1].Image = "docker.io/library/crash:latest"
+	for _, method := range []string{"RunPodSandbox", "PullImage"} {
+		require.NoError(t, b.node.Fail(method, fakecri.Fault{Delay: time.Minute}))
+	}
+	done, turn := make(chan error, 1), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}
+	go func() {
+		_, err := b.runner.SyncPod(t.Context(), turn)
+		done <- err
+	}()
+	for seen := []string{}; len(seen) < 3; {
+		seen = append(seen, b.did()...)
+		runtime.Gosched()
+	}
+	require.NoError(t, b.stepUntil(done))
+	require.Less(t, b.clock.Since(time.Unix(1000, 0)), 2*time.Minute)
+}
+
+// TestPullsEndWithTheirTurn: no goroutine stays behind a sandbox that can't be made.
+func TestPullsEndWithTheirTurn(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "crash")
+	require.NoError(t, b.node.Fail("PullImage", fakecri.Fault{Hang: true}))
+	require.NoError(t, b.node.Fail("RunPodSandbox", fakecri.Fault{Err: grpcstatus.Error(codes.Internal, "no network")}))
+	require.ErrorContains(t, b.sync(pod), "no network")
+	require.Empty(t, b.runner.Waiting(pod.UID), "a pull that we ended is no failure")
+}
+
+func TestCountsGoOnFromTheLogs(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		files []string
+		want  int
+	}{
+		"none":           {nil, 0},
+		"one":            {[]string{"0.log"}, 1},
+		"several":        {[]string{"0.log", "10.log", "9.log"}, 11},
+		"rotated":        {[]string{"4.log.20260102-030405", "3.log.20260102-030405.gz"}, 5},
+		"other files":    {[]string{"7.txt", "x.log", "-1.log", "12", "8.logs"}, 0},
+		"beyond a count": {[]string{"99999999999999999999.log", "4294967295.log"}, 0},
+	} {
+		b, pod := newBed(t), podOf(nil, "app")
+		folder := filepath.Join(b.logs, "ns_pod_uid", "app")
+		require.NoError(t, os.MkdirAll(folder, 0o755))
+		for _, f := range tt.files {
+			require.NoError(t, os.WriteFile(filepath.Join(folder, f), nil, 0o600))
+		}
+		require.NoError(t, b.sync(pod), name)
+		require.Equal(t, tt.want, podcache.RestartCount(b.look(pod.UID).Container("app")), name)
+	}
+}
+
+func TestCountsDoNotLeaveTheLogRoot(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app")
+	elsewhere := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "5.log"), nil, 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(b.logs, "ns_pod_uid"), 0o755))
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(b.logs, "ns_pod_uid", "app")))
+	require.Error(t, b.sync(pod)) // its log can't go there either
+	require.Contains(t, b.plans[0], "start container app, attempt 0")
+}

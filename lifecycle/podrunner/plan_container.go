@@ -1,0 +1,168 @@
+package podrunner
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// ProbeResults is what probes found of one instance of a container. The zero
+// value is that of one whose startup probe has not succeeded yet.
+type ProbeResults struct {
+	// Started says that its startup probe has succeeded. It does not matter where
+	// there is none.
+	Started bool
+	// StartupFailed and LivenessFailed say that the probe failed as often as it
+	// may. Both matter only while the instance runs.
+	StartupFailed, LivenessFailed bool
+}
+
+// container plans what to do with c, whose newest instance in the sandbox is s,
+// nil if there is none.
+func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimeapi.ContainerStatus) {
+	last := p.Status.Container(c.Name)
+	start := Start{Name: c.Name, Kind: kind, Reason: "it has not run yet", After: endOf(last)}
+	if last != nil {
+		start.Attempt = uint32(podcache.RestartCount(last)) + 1
+		start.Reason = "its sandbox is new"
+	} else if p.Attempts != nil {
+		if start.Attempt = p.Attempts(c.Name); start.Attempt > 0 {
+			start.Reason = "it has run before, but is gone"
+		}
+	}
+	switch {
+	case s == nil:
+	case running(s):
+		if !p.replace(c, &start, s) {
+			return
+		}
+	case s.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED:
+		start.Attempt = uint32(podcache.RestartCount(s))
+		start.Reason = "it was created but not started"
+		if !changed(c, s) {
+			start.ID = s.GetId()
+			break
+		}
+		p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: c.Name, Reason: "it was never started and its definition changed"})
+	case exited(s):
+		if !podspec.ShouldRestart(p.Pod, c, s.GetExitCode()) {
+			return
+		}
+		start.Reason = Reason(fmt.Sprintf("it ended with exit code %d", s.GetExitCode()))
+	default:
+		start.Reason = "its state is unknown"
+		p.Kill = append(p.Kill, Kill{ID: s.GetId(), Name: c.Name, Cause: CauseUnknownState, Reason: unknownReason(kind)})
+	}
+	if start.After.IsZero() || !p.backsOff(c, start.After) {
+		p.Start = append(p.Start, start)
+	}
+}
+
+// replace plans the end of s, which runs, if something is wrong with it, and
+// says whether another one is to start in its place.
+func (p *planner) replace(c *corev1.Container, start *Start, s *runtimeapi.ContainerStatus) bool {
+	cause, what := p.wrong(c, start.Kind, s)
+	if cause == CauseNone {
+		return false
+	}
+	again := cause != CauseLiveness && cause != CauseStartup || comesAgain(p.Pod, c)
+	reason := "Container " + c.Name + " " + what
+	switch {
+	case start.Kind == Sidecar:
+		reason = "Init container " + c.Name + " " + what
+	case again && cause != CauseResize:
+		reason += ", will be restarted"
+	}
+	start.Reason = Reason(reason)
+	if cause == CauseLiveness || cause == CauseStartup {
+		// As in the kubelet: one that fails its probes again and again backs off
+		// from the end of the one before.
+		start.After = p.endBefore(s)
+	}
+	p.Kill = append(p.Kill, Kill{ID: s.GetId(), Name: c.Name, Cause: cause, Reason: start.Reason})
+	return again
+}
+
+// wrong says why s, which runs, can't go on as it is: what is wrong with its
+// definition counts before what its probes say.
+func (p *planner) wrong(c *corev1.Container, kind ContainerKind, s *runtimeapi.ContainerStatus) (cause Cause, what string) {
+	var found ProbeResults
+	if p.Probes != nil && kind != Init {
+		found = p.Probes(s.GetId())
+	}
+	switch {
+	case changed(c, s):
+		return CauseChanged, "definition changed"
+	case c.LivenessProbe != nil && found.LivenessFailed:
+		return CauseLiveness, "failed liveness probe"
+	case c.StartupProbe != nil && found.StartupFailed:
+		return CauseStartup, "failed startup probe"
+	case kind != Init && p.resizeRestarts(c, s):
+		return CauseResize, "resize requires restart"
+	default:
+		return CauseNone, ""
+	}
+}
+
+// comesAgain says whether c is started again after its probe had it killed. No
+// rule is asked: there is no exit code yet.
+func comesAgain(pod *corev1.Pod, c *corev1.Container) bool {
+	if c.RestartPolicy != nil {
+		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
+	}
+	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
+}
+
+// endBefore returns when the instance before s ended; zero if none is known.
+func (p *planner) endBefore(s *runtimeapi.ContainerStatus) (end time.Time) {
+	for _, other := range p.Status.Containers {
+		if podcache.ContainerName(other) == podcache.ContainerName(s) && exited(other) {
+			return endOf(other)
+		}
+	}
+	return time.Time{}
+}
+
+// unknownReason is the kubelet's, word for word.
+func unknownReason(kind ContainerKind) Reason {
+	if kind == Init || kind == Sidecar {
+		return `Init container is in "unknown" state, try killing it before restart`
+	}
+	return `Container is in "unknown" state, try killing it before restart`
+}
+
+// backsOff records that c must wait, if it must.
+func (p *planner) backsOff(c *corev1.Container, since time.Time) bool {
+	if p.Backoff == nil {
+		return false
+	}
+	until, delay, waiting := p.Backoff(RestartKey(p.Pod, c), since)
+	if !waiting {
+		return false
+	}
+	p.wait(c.Name, lifecycle.CrashLoopBackOff, lifecycle.CrashLoopMessage(delay, c.Name, p.Pod))
+	p.retry(until)
+	return true
+}
+
+// changed says whether s was made from another version of c. A container that
+// carries no hash was made by somebody who keeps none, and one whose hash has
+// another form, such as the kubelet's, by somebody who reckons it otherwise: both
+// are left alone.
+func changed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
+	was, is := s.GetAnnotations()[crilabels.Hash], podspec.ContainerHash(c)
+	return len(was) == len(is) && was != is
+}
+
+// RestartKey is the key of a container's restart back-off. A change of the
+// container's spec starts afresh.
+func RestartKey(pod *corev1.Pod, c *corev1.Container) string {
+	return string(pod.UID) + "/" + c.Name + "/" + podspec.ContainerHash(c)
+}

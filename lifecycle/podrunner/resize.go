@@ -1,0 +1,89 @@
+package podrunner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Resizer is what a Runner asks of a runtime to change resources in place;
+// cri.RuntimeService has it.
+type Resizer interface {
+	UpdateContainerResources(ctx context.Context, containerID string, resources *runtimeapi.ContainerResources) error
+	UpdatePodSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error)
+}
+
+// update changes resources in the plan's order and stops at the first failure,
+// for what comes after it may need the room; the next plan names the rest again.
+func (t *turn) update(ctx context.Context, updates []Resize) error {
+	for _, u := range updates {
+		var err error
+		if u.Pod {
+			err = t.updateSandbox(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: u.ID, Resources: u.To})
+		} else {
+			err = t.cfg.Resizer.UpdateContainerResources(ctx, u.ID, &runtimeapi.ContainerResources{Linux: u.To})
+		}
+		if err != nil {
+			t.event(t.pod, corev1.EventTypeWarning, "ResizeError", "error resizing %s of %s: %v", u.Resource, u.Name, err)
+			return fmt.Errorf("%s: %w", u, err)
+		}
+		t.setResized(t.pod.UID, u)
+	}
+	return nil
+}
+
+// resizeKey names a resource of a container or pod.
+type resizeKey struct {
+	id       string
+	resource corev1.ResourceName
+}
+
+// unmade returns the resizes that were not made yet. A runtime that goes on
+// showing what was there before, for it rounds or does not look, is not asked for
+// the same thing again and again.
+func (r *Runner) unmade(uid types.UID, updates []Resize) []Resize {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(updates, func(u Resize) bool {
+		return r.resized[uid][resizeKey{u.ID, u.Resource}] == u.String()
+	})
+}
+
+func (r *Runner) setResized(uid types.UID, u Resize) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.resized[uid] == nil {
+		r.resized[uid] = map[resizeKey]string{}
+	}
+	r.resized[uid][resizeKey{u.ID, u.Resource}] = u.String()
+}
+
+// updateSandbox tells the runtime what the pod as a whole has. One that is not
+// interested, as most are not, need not know.
+func (t *turn) updateSandbox(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) error {
+	_, err := t.cfg.Resizer.UpdatePodSandboxResources(ctx, request)
+	if grpcstatus.Code(err) == codes.Unimplemented {
+		return nil
+	}
+	return err
+}
+
+// resources are what Plan compares; none where nothing can be resized.
+func (r *Runner) resources(pod *corev1.Pod) Resources {
+	if r.cfg.Resizer == nil {
+		return Resources{}
+	}
+	res := Resources{Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
+		return linuxResources(pod, c, r.cfg.MemoryCapacityBytes)
+	}}
+	if r.cfg.PodResources != nil {
+		res.PodNow, res.PodWanted = r.cfg.PodResources(pod)
+	}
+	return res
+}
