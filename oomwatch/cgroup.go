@@ -1,0 +1,89 @@
+package oomwatch
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ParseCgroup returns the UID of the pod and the id of the container that a cgroup
+// belongs to, as far as its path tells, else the empty string.
+//
+// It knows the paths of the kubelet's cgroupfs and systemd drivers and the names
+// that containerd, CRI-O and Docker give to containers:
+//
+//	/kubepods/burstable/pod8dd2…/62be…
+//	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dd2….slice/cri-containerd-62be….scope
+//	/system.slice/kubepods-burstable-pod8dd2….slice:cri-containerd:62be…
+//
+// The first pod and its first container count, also where a container has cgroups,
+// or a whole node, inside. A container without a pod is the first one that looks so.
+func ParseCgroup(path string) (pod types.UID, container string) {
+	for element := range strings.SplitSeq(path, "/") {
+		for part := range strings.SplitSeq(element, ":") {
+			switch {
+			case pod == "" && container == "":
+				if pod = podUID(part); pod == "" {
+					container = containerID(part)
+				}
+			case pod != "" && container == "":
+				container = containerID(part)
+			case pod == "":
+				// A node in a container: what it was in does not matter.
+				if pod = podUID(part); pod != "" {
+					container = ""
+				}
+			}
+		}
+	}
+	return pod, container
+}
+
+// podUID returns the UID in a pod's name, "podUID" or "kubepods-QOS-podUID.slice".
+// In a slice's name dashes are levels, so the UID has underscores instead.
+func podUID(name string) types.UID {
+	if inner, ok := strings.CutSuffix(name, ".slice"); ok {
+		at := strings.LastIndex(inner, "-pod")
+		if at < 0 {
+			return ""
+		}
+		return uid(strings.ReplaceAll(inner[at+len("-pod"):], "_", "-"))
+	}
+	rest, ok := strings.CutPrefix(name, "pod")
+	if !ok {
+		return ""
+	}
+	return uid(rest)
+}
+
+// uid returns s if it looks like the UID of a pod: a UUID or, for static pods, the
+// 32 digits of a hash.
+func uid(s string) types.UID {
+	digits := strings.ReplaceAll(s, "-", "")
+	if len(digits) != 32 || !isHex(digits) {
+		return ""
+	}
+	return types.UID(s)
+}
+
+// containerID returns the id in a container's name, "ID" or "RUNTIME-ID.scope".
+func containerID(name string) string {
+	name = strings.TrimSuffix(name, ".scope")
+	const length = 64
+	if len(name) > length && name[len(name)-length-1] == '-' {
+		name = name[len(name)-length:]
+	}
+	if len(name) != length || !isHex(name) {
+		return ""
+	}
+	return name
+}
+
+func isHex(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < '0' || '9' < c) && (c < 'a' || 'f' < c) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,190 @@
+package oomwatch_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubeparts/kubeparts/oomwatch"
+)
+
+// kernelLog is a ring like the kernel's, which overwrites what is oldest.
+type kernelLog struct {
+	mu       sync.Mutex
+	records  []string
+	first    uint64 // the sequence of records[0]
+	capacity int
+	changed  chan struct{} // closed and made anew when something is logged
+	broken   error         // what Read returns if it is set
+	booted   time.Time
+	paused   bool // readers wait
+}
+
+func newKernelLog(capacity int) *kernelLog {
+	return &kernelLog{first: 1, capacity: capacity, changed: make(chan struct{}), booted: time.Now()}
+}
+
+// config reads this log.
+func (l *kernelLog) config() oomwatch.KmsgConfig {
+	return oomwatch.KmsgConfig{
+		Open:      l.open,
+		BootID:    func() (string, error) { return "boot", nil },
+		Monotonic: func() time.Duration { return time.Since(l.booted) },
+	}
+}
+
+// print logs lines as the kernel.
+func (l *kernelLog) print(texts ...string) {
+	for _, text := range texts {
+		l.write(6, text)
+	}
+}
+
+func (l *kernelLog) write(priority int, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := l.first + uint64(len(l.records))
+	l.records = append(l.records, fmt.Sprintf("%d,%d,%d,-;%s\n", priority, next, time.Since(l.booted).Microseconds(), text))
+	if over := len(l.records) - l.capacity; over > 0 {
+		l.records = l.records[over:]
+		l.first += uint64(over)
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// hold lets readers wait, or go on.
+func (l *kernelLog) hold(paused bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.paused = paused
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// fail lets every reader fail, now and later, until err is nil.
+func (l *kernelLog) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = err
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *kernelLog) open() (oomwatch.KmsgLog, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil {
+		return nil, l.broken
+	}
+	return &openLog{log: l, closed: make(chan struct{})}, nil
+}
+
+// openLog reads a kernelLog as the kernel lets one do.
+type openLog struct {
+	log      *kernelLog
+	next     uint64
+	deadline time.Time
+	closed   chan struct{}
+}
+
+func (o *openLog) Read(b []byte) (int, error) {
+	for {
+		n, changed, err := o.tryRead(b)
+		if changed == nil {
+			return n, err
+		}
+		var late <-chan time.Time
+		if !o.deadline.IsZero() {
+			late = time.After(time.Until(o.deadline))
+		}
+		select {
+		case <-changed:
+		case <-late:
+			return 0, os.ErrDeadlineExceeded
+		case <-o.closed:
+			return 0, os.ErrClosed
+		}
+	}
+}
+
+// tryRead returns what can be read now, or when to try again.
+func (o *openLog) tryRead(b []byte) (n int, changed <-chan struct{}, err error) {
+	l := o.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.broken != nil:
+		return 0, nil, l.broken
+	case !l.paused && o.next < l.first:
+		o.next = l.first
+		return 0, nil, &os.PathError{Op: "read", Path: "/dev/kmsg", Err: syscall.EPIPE}
+	case l.paused || o.next >= l.first+uint64(len(l.records)):
+		return 0, l.changed, nil
+	}
+	n = copy(b, l.records[o.next-l.first])
+	o.next++
+	return n, nil, nil
+}
+
+func (o *openLog) Seek(_ int64, whence int) (int64, error) {
+	if whence != io.SeekStart {
+		return 0, syscall.EINVAL
+	}
+	o.log.mu.Lock()
+	defer o.log.mu.Unlock()
+	o.next = o.log.first
+	return 0, nil
+}
+
+func (o *openLog) SetReadDeadline(t time.Time) error {
+	o.deadline = t
+	return nil
+}
+
+func (o *openLog) Close() error {
+	close(o.closed)
+	return nil
+}
+
+// dump is what the kernel logs of a kill in a container at its limit.
+func dump(cgroup string, pid int) []string {
+	return []string{
+		"exe invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+		"memory: usage 32768kB, limit 32768kB, failcnt 21",
+		fmt.Sprintf("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=%s,task_memcg=%s,task=exe,pid=%d,uid=0", cgroup, cgroup, pid),
+		fmt.Sprintf("Memory cgroup out of memory: Killed process %d (exe) total-vm:8kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:4kB oom_score_adj:0", pid),
+	}
+}
+
+// counted is a source whose counters the test turns.
+type counted struct{ sightings chan oomwatch.Sighting }
+
+func newCounted() *counted { return &counted{sightings: make(chan oomwatch.Sighting)} }
+
+func (*counted) Name() string                { return "counted" }
+func (*counted) Position() oomwatch.Position { return oomwatch.Position{} }
+
+func (c *counted) Watch(ctx context.Context, emit func(oomwatch.Sighting)) error {
+	emit(oomwatch.Sighting{})
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-c.sightings:
+			emit(s)
+		}
+	}
+}
+
+func (c *counted) rise(t *testing.T, cgroup string, kills int) {
+	t.Helper()
+	c.sightings <- oomwatch.Sighting{Counter: true, Kill: oomwatch.Kill{
+		Kind: oomwatch.Cgroup, Time: time.Now(), VictimCgroup: cgroup, Kills: kills,
+	}}
+}

@@ -1,0 +1,89 @@
+package oomwatch
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMerger plays what the log and the counters tell and prints what is told on. A
+// line is one of
+//
+//	log CGROUP PID            a kill in the log; a dash is a cgroup that it leaves out
+//	log CGROUP PID group N    a group kill of N
+//	count CGROUP N [group]    a counter that rose
+//	wait DURATION
+//
+// The window is 3 s.
+func TestMerger(t *testing.T) {
+	datadriven.Walk(t, "testdata/merge", func(t *testing.T, path string) {
+		t.Helper()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
+			require.Equal(t, "merge", d.Cmd)
+			p := play{T: t, merger: merger{window: 3 * time.Second}}
+			for line := range strings.SplitSeq(d.Input, "\n") {
+				p.line(strings.Fields(line))
+			}
+			return p.out.String()
+		})
+	})
+}
+
+type play struct {
+	*testing.T
+	merger
+
+	now time.Duration
+	out strings.Builder
+}
+
+func (p *play) line(words []string) {
+	p.Helper()
+	switch words[0] {
+	case "log":
+		k := Kill{Kind: Cgroup, VictimCgroup: strings.TrimPrefix(words[1], "-"), Victim: Victim{PID: p.number(words[2])}, Kills: 1}
+		if len(words) > 3 {
+			k.Kind, k.Kills = Group, p.number(words[4])
+		}
+		p.show(p.add(Sighting{Kill: k}, p.time()))
+	case "count":
+		k := Kill{Kind: Cgroup, VictimCgroup: words[1], Kills: p.number(words[2])}
+		if len(words) > 3 {
+			k.Kind = Group
+		}
+		p.show(p.add(Sighting{Kill: k, Counter: true}, p.time()))
+	case "wait":
+		d, err := time.ParseDuration(words[1])
+		require.NoError(p, err)
+		end := p.now + d
+		for at := p.next(); !at.IsZero() && !at.After(time.Unix(0, 0).Add(end)); at = p.next() {
+			p.now = at.Sub(time.Unix(0, 0))
+			p.show(p.due(at))
+		}
+		p.now = end
+		p.show(p.due(p.time()))
+	default:
+		require.Fail(p, "what is "+words[0])
+	}
+}
+
+func (p *play) number(word string) int {
+	p.Helper()
+	n, err := strconv.Atoi(word)
+	require.NoError(p, err)
+	return n
+}
+
+func (p *play) time() time.Time { return time.Unix(0, 0).Add(p.now) }
+
+func (p *play) show(kills []Kill) {
+	for _, k := range kills {
+		fmt.Fprintf(&p.out, "%s: %s\n", p.now, k.String())
+	}
+}

@@ -1,0 +1,172 @@
+package oomwatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// Reasons of events.
+const (
+	// SystemOOM is the kubelet's, about the node.
+	SystemOOM = "SystemOOM"
+	// OOMKilled is about the pod; the kubelet has none such.
+	OOMKilled = "OOMKilled"
+)
+
+// EventRecorder records events; client-go's recorder is one.
+type EventRecorder interface {
+	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
+}
+
+// ReporterConfig configures a [Reporter].
+type ReporterConfig struct {
+	// Events takes the events. Required.
+	Events EventRecorder
+	// Node is what SystemOOM is about, the node or a reference to it. Required.
+	Node runtime.Object
+	// Pod finds a pod and the name of a container by what the cgroup's path tells of
+	// them, of which one may be empty. Nil: pods have no events.
+	Pod func(uid types.UID, containerID string) (pod *corev1.Pod, container string, ok bool)
+	// Burst is how many events a pod may have at once, and Every the time in which
+	// it may have one more. Default 5 and 1 min.
+	Burst int
+	Every time.Duration
+	// Suppressed is called for each kill that the limit leaves without an event.
+	// Optional.
+	Suppressed func(Kill)
+	// Clock is the time source. Default the system clock.
+	Clock clock.PassiveClock
+}
+
+// Validate returns all problems with c, joined; nil if there are none.
+func (c ReporterConfig) Validate() error {
+	var errs []error
+	if c.Events == nil {
+		errs = append(errs, errors.New("field Events is nil"))
+	}
+	if c.Node == nil {
+		errs = append(errs, errors.New("field Node is nil"))
+	}
+	if c.Burst < 0 {
+		errs = append(errs, fmt.Errorf("field Burst %d: want none or a positive one", c.Burst))
+	}
+	if c.Every < 0 {
+		errs = append(errs, fmt.Errorf("field Every %s: want none or a positive one", c.Every))
+	}
+	return errors.Join(errs...)
+}
+
+// Reporter makes events of kills. Make it with [NewReporter]; its methods are safe
+// for concurrent use.
+type Reporter struct {
+	cfg ReporterConfig
+
+	mu   sync.Mutex
+	used map[types.UID]budget
+}
+
+// budget is how many events a pod has had at a time; one comes back each Every.
+type budget struct {
+	events int
+	since  time.Time
+}
+
+// NewReporter returns a Reporter, or an error that names every problem with cfg.
+func NewReporter(cfg ReporterConfig) (*Reporter, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("oomwatch: invalid config of a reporter: %w", err)
+	}
+	cfg.Burst = cmp.Or(cfg.Burst, 5)
+	cfg.Every = cmp.Or(cfg.Every, time.Minute)
+	if cfg.Suppressed == nil {
+		cfg.Suppressed = func(Kill) {}
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	return &Reporter{cfg: cfg, used: map[types.UID]budget{}}, nil
+}
+
+// Report records the events of a kill: SystemOOM with the kubelet's text about the
+// node if the machine had no memory left, and OOMKilled about the pod if it was one's.
+// It fits [Config.Handler].
+func (r *Reporter) Report(_ context.Context, kill Kill) {
+	if kill.Kind == System {
+		r.cfg.Events.Eventf(r.cfg.Node, corev1.EventTypeWarning, SystemOOM, "%s", systemMessage(kill))
+	}
+	if r.cfg.Pod == nil || kill.PodUID == "" && kill.ContainerID == "" {
+		return
+	}
+	pod, container, ok := r.cfg.Pod(kill.PodUID, kill.ContainerID)
+	if !ok || pod == nil {
+		return
+	}
+	if !r.allow(pod.UID) {
+		r.cfg.Suppressed(kill)
+		return
+	}
+	r.cfg.Events.Eventf(pod, corev1.EventTypeWarning, OOMKilled, "%s", podMessage(kill, container))
+}
+
+// systemMessage is the kubelet's.
+func systemMessage(kill Kill) string {
+	const message = "System OOM encountered"
+	if kill.Process == "" || kill.PID == 0 {
+		return message
+	}
+	return fmt.Sprintf("%s, victim process: %s, pid: %d", message, kill.Process, kill.PID)
+}
+
+func podMessage(kill Kill, container string) string {
+	whose := "A memory limit was reached"
+	switch {
+	case kill.Kind == System:
+		whose = "The node ran out of memory"
+	case kill.LimitCgroup != "" && kill.LimitCgroup != kill.VictimCgroup && container != "":
+		whose = "The memory limit of the pod or of the node's pods was reached"
+	case container != "":
+		whose = "Container " + container + " reached its memory limit"
+	}
+	switch {
+	case kill.Process != "" && kill.Kills > 1:
+		return fmt.Sprintf("%s, killed %d processes, of them first: %s, pid: %d", whose, kill.Kills, kill.Process, kill.PID)
+	case kill.Process != "":
+		return fmt.Sprintf("%s, killed process: %s, pid: %d", whose, kill.Process, kill.PID)
+	default:
+		return fmt.Sprintf("%s, processes killed: %d", whose, kill.Kills)
+	}
+}
+
+// allow takes an event off the pod's budget.
+func (r *Reporter) allow(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.cfg.Clock.Now()
+	for other, b := range r.used {
+		if back := int(now.Sub(b.since) / r.cfg.Every); back >= b.events {
+			delete(r.used, other)
+		}
+	}
+	b, ok := r.used[uid]
+	if !ok {
+		b.since = now
+	}
+	back := int(now.Sub(b.since) / r.cfg.Every)
+	b.events, b.since = b.events-back, b.since.Add(time.Duration(back)*r.cfg.Every)
+	if b.events >= r.cfg.Burst {
+		r.used[uid] = b
+		return false
+	}
+	b.events++
+	r.used[uid] = b
+	return true
+}

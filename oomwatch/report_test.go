@@ -1,0 +1,121 @@
+package oomwatch_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/oomwatch"
+)
+
+// recorder keeps events as "kind name: type reason message".
+type recorder struct{ events []string }
+
+func (r *recorder) Eventf(object runtime.Object, eventtype, reason, format string, args ...any) {
+	name := object.(metav1.Object).GetName()
+	r.events = append(r.events, fmt.Sprintf("%s: %s %s %s", name, eventtype, reason, fmt.Sprintf(format, args...)))
+}
+
+type reports struct {
+	recorder
+
+	clock      *testingclock.FakePassiveClock
+	suppressed int
+	*oomwatch.Reporter
+}
+
+func newReports(t *testing.T) *reports {
+	t.Helper()
+	r := &reports{clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
+	reporter, err := oomwatch.NewReporter(oomwatch.ReporterConfig{
+		Events: r, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
+		Pod: func(uid types.UID, id string) (*corev1.Pod, string, bool) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-" + string(uid), UID: uid}}
+			return pod, id, uid != "unknown"
+		},
+		Clock: r.clock, Suppressed: func(oomwatch.Kill) { r.suppressed++ },
+	})
+	require.NoError(t, err)
+	r.Reporter = reporter
+	return r
+}
+
+func TestEventsOfKills(t *testing.T) {
+	exe := oomwatch.Victim{Process: "exe", PID: 7}
+	for name, c := range map[string]struct {
+		kill   oomwatch.Kill
+		events []string
+	}{
+		"the machine, as the kubelet tells it": {
+			oomwatch.Kill{Kind: oomwatch.System, Kills: 1, Victim: exe},
+			[]string{"node: Warning SystemOOM System OOM encountered, victim process: exe, pid: 7"},
+		},
+		"the machine, nobody known": {
+			oomwatch.Kill{Kind: oomwatch.System, Kills: 1},
+			[]string{"node: Warning SystemOOM System OOM encountered"},
+		},
+		"the machine, a pod's process": {
+			oomwatch.Kill{Kind: oomwatch.System, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c"},
+			[]string{
+				"node: Warning SystemOOM System OOM encountered, victim process: exe, pid: 7",
+				"pod-a: Warning OOMKilled The node ran out of memory, killed process: exe, pid: 7",
+			},
+		},
+		"a container": {
+			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/a/c", VictimCgroup: "/a/c"},
+			[]string{"pod-a: Warning OOMKilled Container c reached its memory limit, killed process: exe, pid: 7"},
+		},
+		"a container by its pod's limit": {
+			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/a", VictimCgroup: "/a/c"},
+			[]string{"pod-a: Warning OOMKilled The memory limit of the pod or of the node's pods was reached, killed process: exe, pid: 7"},
+		},
+		"a group": {
+			oomwatch.Kill{Kind: oomwatch.Group, Kills: 3, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/a/c", VictimCgroup: "/a/c"},
+			[]string{"pod-a: Warning OOMKilled Container c reached its memory limit, killed 3 processes, of them first: exe, pid: 7"},
+		},
+		"what only counters tell": {
+			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 2, PodUID: "a"},
+			[]string{"pod-a: Warning OOMKilled A memory limit was reached, processes killed: 2"},
+		},
+		"a pod that is gone": {oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, PodUID: "unknown"}, nil},
+		"nobody's":           {oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReports(t)
+			r.Report(t.Context(), c.kill)
+			require.Equal(t, c.events, r.events)
+		})
+	}
+}
+
+func TestAPodHasFiveEventsAtOnceAndThenOneAMinute(t *testing.T) {
+	r := newReports(t)
+	report := func(n int) (told int) {
+		before := len(r.events)
+		for range n {
+			r.Report(t.Context(), oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, PodUID: "a"})
+		}
+		return len(r.events) - before
+	}
+	require.Equal(t, 5, report(100))
+	require.Equal(t, 95, r.suppressed)
+	r.clock.SetTime(time.Unix(59, 0))
+	require.Zero(t, report(1))
+	r.clock.SetTime(time.Unix(60, 0))
+	require.Equal(t, 1, report(3))
+	r.clock.SetTime(time.Unix(150, 0))
+	require.Equal(t, 1, report(3))
+	r.clock.SetTime(time.Unix(180, 0))
+	require.Equal(t, 1, report(3), "the half minute before was not lost")
+	r.Report(t.Context(), oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, PodUID: "b"})
+	require.Contains(t, r.events[len(r.events)-1], "pod-b", "another pod has its own")
+	r.clock.SetTime(time.Unix(3600, 0))
+	require.Equal(t, 5, report(9))
+}

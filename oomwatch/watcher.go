@@ -1,0 +1,359 @@
+package oomwatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// ErrRunning says that the watcher is running already.
+var ErrRunning = errors.New("oomwatch: already running")
+
+// Source is where kills are seen: [Kmsg], [Counters], or one of your own.
+type Source interface {
+	// Name names the source in [Watcher.Sources].
+	Name() string
+	// Watch emits what it sees until ctx is done, and then returns nil, or until it
+	// can't go on, and then returns why. It is called again after a pause, and goes
+	// on where it was. Once it can see anything it emits an empty sighting. Emit may
+	// be called by one goroutine at a time, and waits for nobody.
+	Watch(ctx context.Context, emit func(Sighting)) error
+	// Position is how far its log has been read, without the kills that it has not
+	// emitted yet. It is zero for a source that can't be resumed; one at most can.
+	Position() Position
+}
+
+// Config configures a [Watcher].
+type Config struct {
+	// Sources are watched side by side; what several tell is told once. Required.
+	Sources []Source
+	// Handler is called for each kill, one at a time, in the order in which they
+	// were told, by Run. If it is nil, take them with [Watcher.Next].
+	Handler func(context.Context, Kill)
+	// Attribute returns the pod and the container that a cgroup belongs to, empty
+	// where it is nobody's. Default [ParseCgroup].
+	Attribute func(cgroup string) (types.UID, string)
+	// Window is how long a counter that rose waits for the log to say more, and the
+	// other way round. Default 3 s, a look of [Counters] and a bit. A kill whose
+	// line in the log is complete waits for nothing.
+	Window time.Duration
+	// QueueSize is how many kills wait for a slow handler. Default 1,024. Those that
+	// find it full are dropped, and counted in [Lost] of the next one.
+	QueueSize int
+	// RetryMin and RetryMax bound the pause before a source that failed is tried
+	// again, which doubles each time. Default 100 ms and 30 s.
+	RetryMin, RetryMax time.Duration
+	// Clock is the time source. Default the system clock.
+	Clock clock.Clock
+	// Logger receives structured logs. Default: discard.
+	Logger *slog.Logger
+	// Observer receives what happens. Optional.
+	Observer Observer
+}
+
+// Observer holds optional callbacks, called by Run's goroutines, each by one at a
+// time. They must not block.
+type Observer struct {
+	// Killed is called for each kill as it is told, queued or not:
+	// container_oom_events_total is a count of these.
+	Killed func(Kill)
+	// LostRecords is called when records of the log were overwritten unread.
+	LostRecords func(n uint64)
+	// DroppedKill is called for a kill that found the queue full.
+	DroppedKill func(Kill)
+	// SourceFailed is called when a source can't go on; it is tried again.
+	SourceFailed func(name string, err error)
+}
+
+// Validate returns all problems with c, joined; nil if there are none.
+func (c Config) Validate() error {
+	var errs []error
+	if len(c.Sources) == 0 {
+		errs = append(errs, errors.New("field Sources: want at least one"))
+	}
+	for i, s := range c.Sources {
+		if s == nil {
+			errs = append(errs, fmt.Errorf("field Sources[%d] is nil", i))
+		}
+	}
+	if c.QueueSize < 0 {
+		errs = append(errs, fmt.Errorf("field QueueSize %d: want none or a positive one", c.QueueSize))
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"Window", c.Window}, {"RetryMin", c.RetryMin}, {"RetryMax", c.RetryMax}} {
+		if d.value < 0 {
+			errs = append(errs, fmt.Errorf("field %s %s: want none or a positive one", d.name, d.value))
+		}
+	}
+	if c.RetryMax > 0 && c.RetryMax < c.RetryMin {
+		errs = append(errs, fmt.Errorf("field RetryMax %s is less than RetryMin %s", c.RetryMax, c.RetryMin))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	c.Window = cmp.Or(c.Window, 3*time.Second)
+	c.QueueSize = cmp.Or(c.QueueSize, 1024)
+	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)
+	c.RetryMax = max(cmp.Or(c.RetryMax, 30*time.Second), c.RetryMin)
+	if c.Attribute == nil {
+		c.Attribute = ParseCgroup
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	o := &c.Observer
+	if o.Killed == nil {
+		o.Killed = func(Kill) {}
+	}
+	if o.LostRecords == nil {
+		o.LostRecords = func(uint64) {}
+	}
+	if o.DroppedKill == nil {
+		o.DroppedKill = func(Kill) {}
+	}
+	if o.SourceFailed == nil {
+		o.SourceFailed = func(string, error) {}
+	}
+	return c
+}
+
+// Watcher tells each kill once. Make it with [New]; its methods are safe for
+// concurrent use.
+type Watcher struct {
+	cfg     Config
+	running atomic.Bool
+	queue   chan Kill
+	held    chan struct{} // capacity 1: the merger holds something new
+
+	mu      sync.Mutex
+	merger  merger
+	lost    Lost     // since the last kill that was queued
+	pending []uint64 // where kills that are queued or being handled begin in the log
+	sources []SourceStatus
+}
+
+// SourceStatus says how a source is doing.
+type SourceStatus struct {
+	Name string
+	// Watching says that it sees what happens.
+	Watching bool
+	// Err is why it last failed; it is nil before that and while it is watching.
+	Err error
+}
+
+// New returns a watcher, or an error that names every problem with cfg. It starts
+// nothing.
+func New(cfg Config) (*Watcher, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("oomwatch: invalid config: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	w := &Watcher{
+		cfg: cfg, queue: make(chan Kill, cfg.QueueSize), held: make(chan struct{}, 1),
+		merger: merger{window: cfg.Window}, sources: make([]SourceStatus, len(cfg.Sources)),
+	}
+	for i, s := range cfg.Sources {
+		w.sources[i].Name = s.Name()
+	}
+	return w, nil
+}
+
+// Run watches until ctx is done and returns nil. What has been seen by then and not
+// handled is told again by a Run that resumes at [Watcher.Position]. A second Run
+// beside the first returns [ErrRunning].
+func (w *Watcher) Run(ctx context.Context) error {
+	if !w.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer w.running.Store(false)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for i, s := range w.cfg.Sources {
+		all.Go(func() { w.watch(ctx, i, s) })
+	}
+	if w.cfg.Handler != nil {
+		all.Go(func() { w.handle(ctx) })
+	}
+	w.tellDue(ctx)
+	return nil
+}
+
+// Next waits for a kill and takes it off the queue, for those who have no Handler.
+// The error is ctx's. Run must be running elsewhere.
+func (w *Watcher) Next(ctx context.Context) (Kill, error) {
+	select {
+	case <-ctx.Done():
+		return Kill{}, ctx.Err()
+	case kill := <-w.queue:
+		w.handled(kill)
+		return kill, nil
+	}
+}
+
+// Position is how far the kernel's log has been read and all its kills handled, or
+// taken with Next: what to save for [KmsgConfig.Resume]. The zero value says that
+// nothing has been read.
+func (w *Watcher) Position() Position {
+	var read Position
+	for _, s := range w.cfg.Sources {
+		read = cmp.Or(s.Position(), read)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, sequence := range append(w.merger.sequences(), w.pending...) {
+		if sequence > 0 {
+			read.Sequence = min(read.Sequence, sequence-1)
+		}
+	}
+	return read
+}
+
+// Sources returns how the sources are doing. As long as one is watching, kills of
+// the kind that it sees are told.
+func (w *Watcher) Sources() []SourceStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.sources)
+}
+
+// watch watches a source again and again.
+func (w *Watcher) watch(ctx context.Context, i int, source Source) {
+	pause := w.cfg.RetryMin
+	for {
+		began := w.cfg.Clock.Now()
+		err := source.Watch(ctx, func(s Sighting) { w.emit(i, s) })
+		if ctx.Err() != nil {
+			w.setSource(i, nil)
+			return
+		}
+		if err == nil {
+			err = errEnded
+		}
+		w.setSource(i, err)
+		w.cfg.Observer.SourceFailed(source.Name(), err)
+		if w.cfg.Clock.Since(began) > w.cfg.RetryMax {
+			pause = w.cfg.RetryMin // it had been well
+		}
+		w.cfg.Logger.WarnContext(ctx, "a source of memory kills failed", "source", source.Name(), "retryIn", pause, "err", err)
+		timer := w.cfg.Clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		}
+		pause = min(2*pause, w.cfg.RetryMax)
+	}
+}
+
+var errEnded = errors.New("it ended")
+
+// setSource notes that a source does not watch any more.
+func (w *Watcher) setSource(i int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sources[i].Watching, w.sources[i].Err = false, err
+}
+
+// emit takes a sighting of a source. It never waits for a handler.
+func (w *Watcher) emit(i int, s Sighting) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sources[i].Watching, w.sources[i].Err = true, nil
+	if s.LostRecords > 0 {
+		w.lost.Records += s.LostRecords
+		w.cfg.Observer.LostRecords(s.LostRecords)
+	}
+	if !s.empty() {
+		w.tell(w.merger.add(s, w.cfg.Clock.Now()))
+	}
+	select {
+	case w.held <- struct{}{}:
+	default:
+	}
+}
+
+// tellDue tells what the merger has held long enough, until ctx is done.
+func (w *Watcher) tellDue(ctx context.Context) {
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		now := w.cfg.Clock.Now()
+		w.tell(w.merger.due(now))
+		next := w.merger.next()
+		w.mu.Unlock()
+		timer := w.cfg.Clock.NewTimer(next.Sub(now))
+		due := timer.C()
+		if next.IsZero() {
+			due = nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.held:
+		case <-due:
+		}
+		timer.Stop()
+	}
+}
+
+// tell queues kills; it is called with the lock held.
+func (w *Watcher) tell(kills []Kill) {
+	for _, kill := range kills {
+		kill.PodUID, kill.ContainerID = w.attribute(&kill)
+		w.cfg.Observer.Killed(kill)
+		kill.Lost = w.lost
+		select {
+		case w.queue <- kill:
+			w.lost = Lost{}
+			w.pending = append(w.pending, kill.Sequence)
+		default:
+			w.lost.Kills++
+			w.cfg.Observer.DroppedKill(kill)
+		}
+	}
+}
+
+// attribute says whose the kill was: the victim's pod, or that whose limit was
+// reached.
+func (w *Watcher) attribute(kill *Kill) (types.UID, string) {
+	pod, container := w.cfg.Attribute(kill.VictimCgroup)
+	if pod == "" && container == "" {
+		return w.cfg.Attribute(kill.LimitCgroup)
+	}
+	return pod, container
+}
+
+// handle hands kills to the handler until ctx is done.
+func (w *Watcher) handle(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case kill := <-w.queue:
+			w.cfg.Handler(ctx, kill)
+			w.handled(kill)
+		}
+	}
+}
+
+func (w *Watcher) handled(kill Kill) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.Index(w.pending, kill.Sequence); i >= 0 {
+		w.pending = slices.Delete(w.pending, i, i+1)
+	}
+}

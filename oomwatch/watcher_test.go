@@ -1,0 +1,417 @@
+package oomwatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/oomwatch"
+)
+
+// node is a watcher of a kernelLog, and of counters that the test turns, in a bubble.
+type node struct {
+	*testing.T
+	log     *kernelLog
+	kmsg    *oomwatch.Kmsg
+	counted *counted
+	watcher *oomwatch.Watcher
+	gate    chan struct{} // nil, or what the handler waits for
+	stop    func()
+
+	mu    sync.Mutex
+	kills []oomwatch.Kill
+}
+
+// told are the kills handled so far.
+func (n *node) told() []oomwatch.Kill {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.kills)
+}
+
+// handle notes a kill and waits for the gate, if there is one.
+func (n *node) handle(ctx context.Context, k oomwatch.Kill) {
+	n.mu.Lock()
+	n.kills = append(n.kills, k)
+	gate := n.gate
+	n.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// setGate lets the handler wait until gate is closed, from now on.
+func (n *node) setGate(gate chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.gate = gate
+}
+
+// forget forgets what was told.
+func (n *node) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.kills = nil
+}
+
+// bubble runs f on a node that watches.
+func bubble(t *testing.T, f func(n *node), change ...func(*oomwatch.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{T: t, log: newKernelLog(1000)}
+		n.start(oomwatch.Position{}, change...)
+		f(n)
+		n.stop()
+	})
+}
+
+func (n *node) start(resume oomwatch.Position, change ...func(*oomwatch.Config)) {
+	n.Helper()
+	cfg := n.log.config()
+	cfg.Resume = resume
+	kmsg, err := oomwatch.NewKmsg(cfg)
+	require.NoError(n, err)
+	n.kmsg, n.counted = kmsg, newCounted()
+	config := oomwatch.Config{
+		Sources: []oomwatch.Source{kmsg, n.counted},
+		Handler: n.handle,
+	}
+	for _, c := range change {
+		c(&config)
+	}
+	n.watcher, err = oomwatch.New(config)
+	require.NoError(n, err)
+	ctx, cancel := context.WithCancel(n.Context())
+	done := make(chan error)
+	go func() { done <- n.watcher.Run(ctx) }()
+	n.stop = func() {
+		cancel()
+		require.NoError(n, <-done)
+	}
+	n.pass(50 * time.Millisecond) // the end of the log is found
+}
+
+// pass lets time go by.
+func (n *node) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// pids are the processes told of, in order.
+func (n *node) pids() []int {
+	var pids []int
+	for _, k := range n.told() {
+		pids = append(pids, k.PID)
+	}
+	return pids
+}
+
+func TestAKillIsToldOnceAndWithinTheHold(t *testing.T) {
+	bubble(t, func(n *node) {
+		at := time.Now()
+		n.log.print(dump("/a", 7)...)
+		n.pass(100 * time.Millisecond)
+		require.Equal(n, []int{7}, n.pids())
+		require.True(n, at.Equal(n.told()[0].Time), "%s, not %s", n.told()[0].Time, at)
+		n.counted.rise(n.T, "/a", 1)
+		n.pass(time.Minute)
+		require.Len(n, n.told(), 1)
+	})
+}
+
+func TestWhatWasLoggedBeforeTheStartIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{T: t, log: newKernelLog(1000)}
+		n.log.print(dump("/a", 7)...)
+		n.start(oomwatch.Position{})
+		n.pass(time.Minute)
+		require.Empty(t, n.told())
+		require.Equal(t, oomwatch.Position{BootID: "boot", Sequence: 4}, n.watcher.Position())
+		n.log.print(dump("/a", 8)...)
+		n.pass(time.Second)
+		require.Equal(t, []int{8}, n.pids())
+		n.stop()
+	})
+}
+
+// The kubelet tells all that is in the ring again after each restart (kubernetes#133260).
+func TestARestartTellsWhatHappenedMeanwhileAndNothingTwice(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.log.print(dump("/a", 7)...)
+		n.pass(time.Second)
+		n.stop()
+		position := n.watcher.Position()
+		n.log.print(dump("/a", 8)...)
+		n.pass(time.Hour)
+		n.start(position)
+		n.pass(time.Second)
+		require.Equal(n, []int{7, 8}, n.pids())
+		require.InDelta(n, time.Hour.Seconds(), time.Since(n.told()[1].Time).Seconds(), 5)
+	})
+}
+
+func TestAnotherBootBeginsAtItsEnd(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.stop()
+		n.log.print(dump("/a", 8)...)
+		n.start(oomwatch.Position{BootID: "another", Sequence: 3})
+		n.pass(time.Second)
+		require.Empty(n, n.told())
+	})
+}
+
+// The kubelet's watcher ends at the first one, for good.
+func TestAnOverrunIsCountedToTheRecordAndReadingGoesOn(t *testing.T) {
+	var lost uint64
+	bubble(t, func(n *node) {
+		n.log.print("a line")
+		n.pass(time.Second)
+		n.log.mu.Lock() // nobody reads meanwhile
+		n.log.records, n.log.first = nil, n.log.first+500
+		n.log.mu.Unlock()
+		n.log.print(dump("/a", 7)...)
+		n.pass(time.Second)
+		require.Equal(n, []int{7}, n.pids())
+		require.Equal(n, oomwatch.Lost{Records: 499}, n.told()[0].Lost)
+		require.EqualValues(n, 499, lost)
+	}, func(c *oomwatch.Config) { c.Observer.LostRecords = func(n uint64) { lost += n } })
+}
+
+func TestALogThatFailsIsOpenedAgainWithGrowingPauses(t *testing.T) {
+	var failures []time.Time
+	bubble(t, func(n *node) {
+		n.log.fail(errors.New("gone"))
+		n.pass(45 * time.Second)
+		var gaps []time.Duration
+		for i := range failures[1:] {
+			gaps = append(gaps, failures[i+1].Sub(failures[i]))
+		}
+		require.Equal(n, []time.Duration{
+			100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond,
+			3200 * time.Millisecond, 6400 * time.Millisecond, 12800 * time.Millisecond,
+		}, gaps)
+		sources := n.watcher.Sources()
+		require.Equal(n, "kmsg", sources[0].Name)
+		require.False(n, sources[0].Watching)
+		require.EqualError(n, sources[0].Err, "open the kernel's log: gone")
+		require.Equal(n, oomwatch.SourceStatus{Name: "counted", Watching: true}, sources[1])
+
+		n.log.fail(nil)
+		n.log.print(dump("/a", 7)...) // while nobody reads
+		n.pass(30 * time.Second)
+		require.Equal(n, []int{7}, n.pids())
+		require.True(n, n.watcher.Sources()[0].Watching)
+	}, func(c *oomwatch.Config) {
+		c.Observer.SourceFailed = func(string, error) { failures = append(failures, time.Now()) }
+	})
+}
+
+func TestWhatOnlyCountersTellIsToldWhenTheLogHasHadItsTime(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.counted.rise(n.T, "/a", 2)
+		n.pass(2 * time.Second)
+		require.Empty(n, n.told())
+		n.pass(2 * time.Second)
+		require.Len(n, n.told(), 1)
+		require.Equal(n, 2, n.told()[0].Kills)
+		require.Zero(n, n.told()[0].PID)
+	})
+}
+
+func TestACounterThatComesFirstIsToldWithTheLog(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.counted.rise(n.T, "/a", 1)
+		n.pass(time.Second)
+		n.log.print(dump("/a", 7)...)
+		n.pass(time.Minute)
+		require.Equal(n, []int{7}, n.pids())
+	})
+}
+
+func TestALineThatComesAfterAllIsNotASecondKill(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.counted.rise(n.T, "/a", 1)
+		n.pass(10 * time.Second)
+		n.log.print(dump("/a", 7)...)
+		n.pass(time.Minute)
+		require.Equal(n, []int{0}, n.pids())
+		n.log.print(dump("/a", 8)...)
+		n.pass(time.Minute)
+		require.Equal(n, []int{0, 8}, n.pids())
+	})
+}
+
+func TestACounterNamesTheCgroupThatTheLogLeavesOut(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.log.print(dump("/a", 7)[3])
+		n.pass(time.Second)
+		n.counted.rise(n.T, "/a/b", 1)
+		n.pass(time.Minute)
+		require.Equal(n, []int{7}, n.pids())
+		require.Equal(n, "/a/b", n.told()[0].VictimCgroup)
+	})
+}
+
+func TestWithoutCountersAKillWithoutCgroupIsToldAllTheSame(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.log.print(dump("/a", 7)[3])
+		n.pass(4 * time.Second)
+		require.Equal(n, []int{7}, n.pids())
+	})
+}
+
+// A ring that overran has the end of a storm; the counters have all of it.
+func TestTheLogTellsSomeAndTheCountersTheRest(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.log.print(dump("/a", 7)...)
+		n.log.print(dump("/a", 8)...)
+		n.counted.rise(n.T, "/a", 30)
+		n.pass(time.Minute)
+		total := 0
+		for _, k := range n.told() {
+			total += k.Kills
+		}
+		require.Equal(n, 30, total)
+		require.Len(n, n.told(), 3)
+	})
+}
+
+func TestAGroupKillIsOneAndItsFourCountsAreThreeDead(t *testing.T) {
+	bubble(t, func(n *node) {
+		d := dump("/a", 7)
+		n.log.print(d...)
+		n.log.print("Tasks in /a are going to be killed due to memory.oom.group set",
+			dump("/a", 5)[3], dump("/a", 6)[3], d[3])
+		n.pass(time.Second)
+		n.counted.rise(n.T, "/a", 4)
+		n.pass(time.Minute)
+		require.Len(n, n.told(), 1)
+		require.Equal(n, oomwatch.Group, n.told()[0].Kind)
+		require.Equal(n, 3, n.told()[0].Kills)
+		require.Equal(n, 7, n.told()[0].PID)
+	})
+}
+
+func TestALookAlikeIsNotAKill(t *testing.T) {
+	bubble(t, func(n *node) {
+		for _, line := range dump("/a", 1) {
+			n.log.write(11, line)
+		}
+		n.pass(time.Minute)
+		require.Empty(n, n.told())
+	})
+}
+
+func TestASlowHandlerLosesNothingButWhatIsCounted(t *testing.T) {
+	dropped := 0
+	bubble(t, func(n *node) {
+		gate := make(chan struct{})
+		n.setGate(gate)
+		for pid := range 10 {
+			n.log.print(dump("/a", pid+1)...)
+		}
+		n.pass(time.Second)
+		require.Equal(n, 5, dropped) // one is being handled, four wait
+		close(gate)
+		n.pass(time.Second)
+		require.Equal(n, []int{1, 2, 3, 4, 5}, n.pids())
+		n.log.print(dump("/a", 11)...)
+		n.pass(time.Second)
+		require.Equal(n, oomwatch.Lost{Kills: 5}, n.told()[5].Lost)
+	}, func(c *oomwatch.Config) {
+		c.QueueSize = 4
+		c.Observer.DroppedKill = func(oomwatch.Kill) { dropped++ }
+	})
+}
+
+func TestThePositionWaitsForTheHandler(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.log.print("a line", "another")
+		n.pass(time.Second)
+		require.EqualValues(n, 2, n.watcher.Position().Sequence)
+		gate := make(chan struct{})
+		n.setGate(gate)
+		n.log.print(dump("/a", 7)...)
+		n.pass(time.Second)
+		before := n.watcher.Position()
+		require.EqualValues(n, 4, before.Sequence, "just before the kill's first line of use")
+		n.stop() // while it is being handled
+		n.forget()
+		n.setGate(nil)
+		n.start(before)
+		n.pass(time.Second)
+		require.Equal(n, []int{7}, n.pids(), "told again")
+		require.EqualValues(n, 6, n.watcher.Position().Sequence)
+	})
+}
+
+func TestNextTakesKillsInOrder(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.log.print(append(dump("/a", 7), dump("/b", 8)...)...)
+		first, err := n.watcher.Next(n.Context())
+		require.NoError(n, err)
+		second, err := n.watcher.Next(n.Context())
+		require.NoError(n, err)
+		require.Equal(n, []int{7, 8}, []int{first.PID, second.PID})
+
+		ctx, cancel := context.WithTimeout(n.Context(), time.Second)
+		defer cancel()
+		_, err = n.watcher.Next(ctx)
+		require.ErrorIs(n, err, context.DeadlineExceeded)
+	}, func(c *oomwatch.Config) { c.Handler = nil })
+}
+
+func TestKillsHaveTheirPod(t *testing.T) {
+	const uid, container = "8dd2e6c1-40d5-4b02-9a8f-4c3f2d7f9c11", "f20ebb44f6702de441b027aacb40bca460723ed11ddceaf371f719ce09f32cef"
+	bubble(t, func(n *node) {
+		n.log.print(dump("/kubepods/pod"+uid+"/"+container, 7)...)
+		n.log.print("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/kubepods/pod" + uid + ",task_memcg=/elsewhere,task=exe,pid=8,uid=0")
+		n.pass(time.Second)
+		require.Equal(n, types.UID(uid), n.told()[0].PodUID)
+		require.Equal(n, container, n.told()[0].ContainerID)
+		require.Equal(n, types.UID(uid), n.told()[1].PodUID)
+		require.Empty(n, n.told()[1].ContainerID)
+	})
+}
+
+func TestASecondRunIsRefused(t *testing.T) {
+	bubble(t, func(n *node) {
+		require.ErrorIs(n, n.watcher.Run(n.Context()), oomwatch.ErrRunning)
+	})
+}
+
+func TestBadConfigIsRefusedWithAllItsProblems(t *testing.T) {
+	_, err := oomwatch.New(oomwatch.Config{QueueSize: -1, Window: -1, RetryMin: 2 * time.Second, RetryMax: time.Second})
+	for _, problem := range []string{"Sources", "QueueSize", "Window", "RetryMax"} {
+		require.ErrorContains(t, err, problem)
+	}
+	_, err = oomwatch.New(oomwatch.Config{Sources: []oomwatch.Source{nil}})
+	require.ErrorContains(t, err, "Sources[0] is nil")
+	_, err = oomwatch.NewKmsg(oomwatch.KmsgConfig{Hold: -1})
+	require.ErrorContains(t, err, "Hold")
+	_, err = oomwatch.NewCounters(oomwatch.CountersConfig{Mount: "here", Parent: "there", Period: -1})
+	for _, problem := range []string{"Mount", "Parent", "Period"} {
+		require.ErrorContains(t, err, problem)
+	}
+	_, err = oomwatch.NewReporter(oomwatch.ReporterConfig{Burst: -1, Every: -1})
+	for _, problem := range []string{"Events", "Node", "Burst", "Every"} {
+		require.ErrorContains(t, err, problem)
+	}
+}
+
+func TestEveryKillIsToldOnce(t *testing.T) {
+	for seed := range 200 {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { storm(t, newRand(seed)) })
+	}
+}
