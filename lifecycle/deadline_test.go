@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
@@ -141,5 +142,18 @@ func TestGraceOfAKilledContainer(t *testing.T) {
 			probe = nil
 		}
 		require.Equal(t, tt.want, lifecycle.KillGrace(pod, probe), tt.name)
+	}
+}
+
+func TestARestartOfTheAgentGivesNoSecondGracePeriod(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{}
+	now := epoch()
+	require.Equal(t, now.Add(30*time.Second), lifecycle.ResumedDeadline(pod, now, 30*time.Second))
+	for after, want := range map[time.Duration]time.Duration{
+		time.Hour: 30 * time.Second, 12 * time.Second: 12 * time.Second, 0: 0, -time.Hour: 0,
+	} {
+		pod.DeletionTimestamp = new(metav1.NewTime(now.Add(after)))
+		require.Equal(t, now.Add(want), lifecycle.ResumedDeadline(pod, now, 30*time.Second), after)
 	}
 }

@@ -109,7 +109,8 @@ func TestGeneralPredicates(t *testing.T) {
 		{"host matches", &corev1.Pod{Spec: corev1.PodSpec{NodeName: "machine1"}}, nil, machine(nil), nil},
 		{
 			"host port conflict", podOnPorts(corev1.ContainerPort{HostPort: 123}),
-			[]*corev1.Pod{podOnPorts(corev1.ContainerPort{HostPort: 123})}, machine(nil),
+			[]*corev1.Pod{podOnPorts(corev1.ContainerPort{HostPort: 123})},
+			machine(nil),
 			[]string{wrongPorts},
 		},
 		{

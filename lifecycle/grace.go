@@ -54,3 +54,16 @@ func seconds(n int64) time.Duration {
 	const most = int64(math.MaxInt64 / time.Second)
 	return time.Duration(min(max(n, -most), most)) * time.Second
 }
+
+// ResumedDeadline returns the deadline of a pod that an agent finds being deleted
+// when it starts: the end of its grace period from now, or the deletion timestamp,
+// which is when it was to be gone, whichever is earlier. So a pod does not get a
+// second grace period by a restart of its agent. The timestamp was made by the API
+// server's clock: use it only then, for of a deletion that the agent sees itself
+// its own clock knows more.
+func ResumedDeadline(pod *corev1.Pod, now time.Time, grace time.Duration) time.Time {
+	if t := pod.DeletionTimestamp; t != nil {
+		grace = min(grace, max(0, t.Sub(now)))
+	}
+	return now.Add(grace)
+}

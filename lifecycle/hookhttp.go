@@ -106,7 +106,7 @@ func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAge
 		scheme = "http"
 	}
 	target, err := url.Parse(get.Path)
-	if err != nil { // whatever it is, it is a path
+	if err != nil || target.Opaque != "" { // whatever it is, it is a path
 		target = &url.URL{Path: get.Path}
 	}
 	target.Scheme, target.Host = scheme, net.JoinHostPort(host, strconv.Itoa(port))

@@ -127,7 +127,7 @@ func (t Termination) stop(ctx context.Context, container string) error {
 		_, changed := t.Deadline.state()
 		now := t.Deadline.clock.Now()
 		grace := StopGrace(t.Deadline.Remaining(now))
-		if attempt == 0 || killed.Sub(now.Add(grace)) >= time.Second {
+		if attempt == 0 || killed.After(now.Add(grace)) {
 			attempt++
 			killed = now.Add(grace)
 			n := attempt
