@@ -214,7 +214,7 @@ func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 	output, what, err := r.run(ctx, info, handler)
 	output = r.cut(output)
 	if err != nil {
-		info.Result = HookResult{Err: h.why(ctx, err), Message: h.message(what, err, output)}
+		info.Result = HookResult{Err: h.why(ctx, err), Message: h.message(what, handler.Exec != nil, err, output)}
 		r.cfg.Logger.InfoContext(ctx, "hook failed", "hook", string(h.Kind), "pod", h.Pod.Namespace+"/"+h.Pod.Name,
 			"podUID", h.Pod.UID, "container", h.Container.Name, "err", info.Result.Err)
 	}
@@ -301,13 +301,13 @@ func (h Hook) why(ctx context.Context, err error) error {
 }
 
 // message is what the kubelet logs about a hook that failed.
-func (h Hook) message(what string, err error, output []byte) string {
+func (h Hook) message(what string, isExec bool, err error, output []byte) string {
 	if what == "" {
 		return fmt.Sprintf("Cannot run handler: %v", err)
 	}
 	pod := fmt.Sprintf("%s_%s(%s)", h.Pod.Name, h.Pod.Namespace, h.Pod.UID)
 	text := fmt.Sprintf("%s for Container %q in Pod %q failed - error: %v", what, h.Container.Name, pod, err)
-	if len(output) > 0 {
+	if len(output) > 0 || isExec {
 		text += fmt.Sprintf(", message: %q", output)
 	}
 	return text

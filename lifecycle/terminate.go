@@ -109,51 +109,66 @@ func (t Termination) hook(ctx context.Context, s TerminationStep, wg *sync.WaitG
 }
 
 // stop stops the container, and asks again with less time whenever the deadline
-// has moved so far that it makes a difference to a runtime.
+// has moved so far that a runtime would kill it sooner.
 func (t Termination) stop(ctx context.Context, container string) error {
-	type answer struct {
-		attempt int
-		err     error
-	}
-	answers := make(chan answer)
-	ctx, cancelAll := context.WithCancel(ctx)
-	var calls sync.WaitGroup
-	defer calls.Wait()
-	defer cancelAll()
-
-	attempt, cancelLast := 0, context.CancelFunc(func() {})
-	var killed time.Time // when the last attempt ends at the latest
+	ctx, cancel := context.WithCancel(ctx)
+	s := stopping{Termination: t, container: container, answers: make(chan stopAnswer)}
+	defer s.calls.Wait()
+	defer cancel() // of all calls
 	for {
 		_, changed := t.Deadline.state()
-		now := t.Deadline.clock.Now()
-		grace := StopGrace(t.Deadline.Remaining(now))
-		if attempt == 0 || killed.After(now.Add(grace)) {
-			attempt++
-			killed = now.Add(grace)
-			n := attempt
-			cancelLast()
-			var once context.Context
-			once, cancelLast = context.WithCancel(ctx)
-			calls.Go(func() {
-				err := t.Stop(once, container, grace)
-				select {
-				case answers <- answer{n, err}:
-				case <-ctx.Done():
-				}
-			})
-		}
+		s.ask(ctx)
 		select {
-		case a := <-answers:
-			if a.err == nil || a.attempt == attempt {
-				cancelLast()
+		case a := <-s.answers:
+			if a.err == nil || a.call == s.call {
 				return a.err
 			}
 		case <-changed:
 		case <-ctx.Done():
-			cancelLast()
 			return ctx.Err()
 		}
 	}
+}
+
+// stopping is one container on its way to being stopped.
+type stopping struct {
+	Termination
+	container string
+	answers   chan stopAnswer
+	calls     sync.WaitGroup
+
+	call      int       // the number of the last call, from 1
+	killed    time.Time // when it has killed the container at the latest
+	supersede context.CancelFunc
+}
+
+type stopAnswer struct {
+	call int
+	err  error
+}
+
+// ask calls Stop if that can end the container sooner than the last call.
+func (s *stopping) ask(ctx context.Context) {
+	now := s.Deadline.clock.Now()
+	grace := StopGrace(s.Deadline.Remaining(now))
+	if s.call > 0 {
+		if !s.killed.After(now.Add(grace)) {
+			return
+		}
+		s.supersede()
+	}
+	var once context.Context
+	once, s.supersede = context.WithCancel(ctx)
+	s.killed = now.Add(grace)
+	s.call++
+	call := s.call
+	s.calls.Go(func() {
+		err := s.Stop(once, s.container, grace)
+		select {
+		case s.answers <- stopAnswer{call, err}: // also of one that was superseded: it may have stopped the container
+		case <-ctx.Done():
+		}
+	})
 }
 
 // until returns a context that is done when ended is closed, with

@@ -255,6 +255,19 @@ func TestAShorterGraceIsHonouredWhileAContainerStops(t *testing.T) {
 	})
 }
 
+// Whole seconds of a runtime must not add up to more than 2 s past the deadline.
+func TestAShorteningByLessThanASecondCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(map[string]time.Duration{"main": time.Hour})
+		d := in(2900 * time.Millisecond)
+		time.AfterFunc(400*time.Millisecond, func() { d.Shorten(time.Now().Add(500 * time.Millisecond)) })
+		require.NoError(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{Plan: plan("main"), Deadline: d, Stop: n.stop}))
+		require.Equal(t, []string{"main@0 3s", "main@0.4 2s"}, n.tolds())
+		require.LessOrEqual(t, n.at(), 2.9)
+	})
+}
+
 func TestACallThatIgnoresItsCancellationDelaysNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
