@@ -219,7 +219,7 @@ func TestRemoveMissingExtendedResources(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			node := machine(nil)
-			node.Status.Allocatable = tt.allocatable
+			node.Status.Allocatable = tt.allocatable.DeepCopy()
 			if node.Status.Allocatable == nil {
 				node.Status.Allocatable = res()
 			}
