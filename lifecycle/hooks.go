@@ -223,9 +223,7 @@ func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 		PodUID: h.Pod.UID, Container: h.Container.Name, Kind: h.Kind,
 		Start: start, Elapsed: info.Elapsed, Output: string(output), Err: info.Result.Err,
 	})
-	if parent.Err() == nil {
-		r.event(h, info.Result.Err)
-	}
+	r.event(parent, h, info.Result.Err)
 	r.cfg.Observer.Ended(info)
 	return info.Result
 }
@@ -274,8 +272,10 @@ func (r *HookRunner) exec(ctx context.Context, h Hook, command []string) ([]byte
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// The runtime's own timeout kills the process even if nobody waits any more.
-	stdout, stderr, err := r.cfg.Exec.ExecSync(ctx, h.ContainerID, command, StopGrace(h.Deadline.Left()))
+	// The runtime's own timeout, later than ours, kills the process even if nobody
+	// waits any more.
+	timeout := StopGrace(h.Deadline.Left()) + time.Second
+	stdout, stderr, err := r.cfg.Exec.ExecSync(ctx, h.ContainerID, command, timeout)
 	return append(stdout, stderr...), err
 }
 
@@ -313,9 +313,13 @@ func (h Hook) message(what string, isExec bool, err error, output []byte) string
 	return text
 }
 
-func (r *HookRunner) event(h Hook, err error) {
+// event records a failure. The caller's context may end by the same deadline or
+// with the same container; if it ends by anything else, the hook was called off.
+func (r *HookRunner) event(parent context.Context, h Hook, err error) {
+	cause := context.Cause(parent)
+	calledOff := cause != nil && !errors.Is(cause, ErrDeadline) && !errors.Is(cause, ErrContainerExited)
 	switch {
-	case err == nil || r.cfg.Events == nil:
+	case err == nil || calledOff || r.cfg.Events == nil:
 	case h.Kind == PostStart:
 		r.cfg.Events.Eventf(h.Pod, corev1.EventTypeWarning, FailedPostStartHook, "%s", PostStartHookFailedMessage)
 	case !errors.Is(err, ErrContainerExited):

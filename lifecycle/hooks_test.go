@@ -68,7 +68,7 @@ func TestRunHandlerExec(t *testing.T) {
 			Exec: execFunc(func(_ context.Context, id string, cmd []string, timeout time.Duration) ([]byte, []byte, error) {
 				require.Equal(t, "abc1234", id)
 				require.Equal(t, []string{"ls", "-a"}, cmd)
-				require.Equal(t, 30*time.Second, timeout)
+				require.Equal(t, 31*time.Second, timeout)
 				time.Sleep(2 * time.Second)
 				return []byte("out "), []byte("err"), nil
 			}),

@@ -359,6 +359,37 @@ func TestAHookEndsWithItsContainer(t *testing.T) {
 	})
 }
 
+// The two as podrunner puts them together: a hook that hangs, cut off at the
+// deadline, and one whose container is gone first.
+func TestAHookRunnerInATermination(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			exits  time.Duration
+			want   error
+			events []string
+		}{
+			{time.Hour, lifecycle.ErrDeadline, []string{"podFoo Warning FailedPreStopHook PreStopHook failed"}},
+			{3 * time.Second, lifecycle.ErrContainerExited, nil},
+		} {
+			rec, n, exited := &events{}, newNode(nil), make(chan struct{})
+			timer := time.AfterFunc(tt.exits, func() { close(exited) })
+			r := hookRunner(t, lifecycle.HookConfig{Exec: execFunc(blocks), Events: rec})
+			h := hook(lifecycle.PreStop, command("hang"))
+			h.Deadline, h.Exited = in(10*time.Second), exited
+			require.NoError(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{
+				Plan: plan("main"), Deadline: h.Deadline, Stop: n.stop,
+				Exited: func(string) <-chan struct{} { return exited },
+				PreStop: func(ctx context.Context, _ string, _ *corev1.LifecycleHandler) {
+					require.ErrorIs(t, r.Run(ctx, h).Err, tt.want)
+				},
+			}))
+			require.Equal(t, tt.events, rec.all)
+			timer.Stop()
+		}
+	})
+}
+
 func TestACancelledTerminationStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
