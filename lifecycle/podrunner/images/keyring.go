@@ -50,7 +50,7 @@ func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 
 // Lookup returns the credentials that fit a repository, as [Name] has it, in the
 // order in which they should be tried: longest path first, then in the order of
-// the Secrets. A location's host may hold * and ? within each of its labels; its
+// the Secrets. A location's host may hold * within each of its labels; its
 // port must be the same, and its path a prefix, of characters and not of
 // components. Locations on index.docker.io are for whatever is on docker.io and
 // fits no other.
@@ -83,8 +83,8 @@ func fits(location, repository string) bool {
 		return false
 	}
 	for i := range want {
-		if ok, err := path.Match(want[i], have[i]); err != nil || !ok {
-			return false
+		if ok, err := path.Match(want[i], have[i]); (err != nil || !ok) && want[i] != have[i] {
+			return false // an IPv6 address in brackets is no pattern
 		}
 	}
 	return true
