@@ -124,7 +124,7 @@ type node struct {
 func newNode(t *testing.T, change func(*volumes.Config)) *node {
 	t.Helper()
 	n := &node{
-		root: t.TempDir(), mounter: &mounter{}, clock: testingclock.NewFakeClock(time.Date(2026, 11, 21, 8, 0, 0, 5, time.UTC)),
+		root: t.TempDir(), mounter: &mounter{}, clock: testingclock.NewFakeClock(testTime()),
 		objects: &objects{
 			configMaps: map[string]*corev1.ConfigMap{"cm": {Data: map[string]string{"a": "1", "b": "2"}, BinaryData: map[string][]byte{"bin": {0, 1}}}},
 			secrets:    map[string]*corev1.Secret{"s": {Data: map[string][]byte{"user": []byte("me"), "pass": []byte("word")}}},
@@ -196,3 +196,5 @@ func in(t *testing.T, dir string) map[string]string {
 	}
 	return files
 }
+
+func testTime() time.Time { return time.Date(2026, 11, 21, 8, 0, 0, 5, time.UTC) }

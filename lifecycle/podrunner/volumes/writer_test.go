@@ -129,7 +129,7 @@ func TestAfterACrash(t *testing.T) {
 // A reader who opens ..data sees one version, however many writes there are at the
 // time, and one who follows a file's link finds it.
 func TestReadersNeverSeeAMix(t *testing.T) {
-	const versions, keys = 300, 8
+	const versions, keys = 100, 8
 	n := newNode(t, nil)
 	version := func(i int) map[string]string {
 		data := map[string]string{}
@@ -143,7 +143,7 @@ func TestReadersNeverSeeAMix(t *testing.T) {
 	paths, err := n.Mount(t.Context(), p)
 	require.NoError(t, err)
 	done := make(chan struct{})
-	errs := make(chan error, 4)
+	errs := make(chan error, 2)
 	var readers sync.WaitGroup
 	for range cap(errs) {
 		readers.Go(func() { errs <- watch(paths["v"], keys, done) })
