@@ -131,15 +131,11 @@ func entriesOf(s *corev1.Secret) (map[string]entry, error) {
 	if s == nil {
 		return nil, nil
 	}
-	switch s.Type {
-	case corev1.SecretTypeDockerConfigJson:
-		if data := s.Data[corev1.DockerConfigJsonKey]; len(data) > 0 {
-			return parseConfigJSON(data)
-		}
-	case corev1.SecretTypeDockercfg:
-		if data := s.Data[corev1.DockerConfigKey]; len(data) > 0 {
-			return parseConfig(data)
-		}
+	if data := s.Data[corev1.DockerConfigJsonKey]; s.Type == corev1.SecretTypeDockerConfigJson && len(data) > 0 {
+		return parseConfigJSON(data)
+	}
+	if data := s.Data[corev1.DockerConfigKey]; s.Type == corev1.SecretTypeDockercfg && len(data) > 0 {
+		return parseConfig(data)
 	}
 	return nil, nil
 }

@@ -28,7 +28,7 @@ func TestKeyring(t *testing.T) {
 			var secrets []*corev1.Secret
 			for line := range strings.Lines(d.Input) {
 				auths := map[string]map[string]string{}
-				for _, location := range strings.Fields(line) {
+				for location := range strings.FieldsSeq(line) {
 					auths[location] = map[string]string{"username": fmt.Sprintf("%s#%d", location, len(secrets)), "password": "pass"}
 				}
 				data, err := json.Marshal(map[string]any{"auths": auths})

@@ -25,7 +25,7 @@ type Objects interface {
 
 // Mounter mounts and unmounts. [NewMounter] makes the system's.
 type Mounter interface {
-	// Tmpfs mounts an empty tmpfs with mode 0700 on a folder. Size 0 leaves the
+	// Tmpfs mounts an empty tmpfs with mode 0600 on a folder. Size 0 leaves the
 	// size to the system.
 	Tmpfs(target string, sizeBytes int64) error
 	// Unmount unmounts what is on target, and follows no link there.

@@ -5,6 +5,7 @@ package volumes_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,9 +25,9 @@ func real(t *testing.T) *node {
 	t.Cleanup(func() {
 		mounts, err := volumes.NewMounter().Mounts()
 		require.NoError(t, err)
-		for i := len(mounts) - 1; i >= 0; i-- {
-			if strings.HasPrefix(mounts[i].Target, n.root+"/") {
-				require.NoError(t, unix.Unmount(mounts[i].Target, unix.MNT_DETACH))
+		for _, m := range slices.Backward(mounts) {
+			if strings.HasPrefix(m.Target, n.root+"/") {
+				require.NoError(t, unix.Unmount(m.Target, unix.MNT_DETACH))
 			}
 		}
 	})

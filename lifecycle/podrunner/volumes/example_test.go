@@ -10,10 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner/volumes"
-	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
-
-var _ volumes.Objects = (*podsource.Store)(nil)
 
 // A pod shows its own name to its container in a file.
 func Example() {

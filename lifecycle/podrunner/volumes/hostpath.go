@@ -28,16 +28,13 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	}
 	kind := *source.Type
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		switch kind {
-		case corev1.HostPathDirectoryOrCreate:
-			return path, os.MkdirAll(path, 0o755)
-		case corev1.HostPathFileOrCreate:
-			return path, create(path)
-		}
-	}
+	absent := errors.Is(err, fs.ErrNotExist)
 	name, is := expected(kind)
 	switch {
+	case absent && kind == corev1.HostPathDirectoryOrCreate:
+		return path, os.MkdirAll(path, 0o755)
+	case absent && kind == corev1.HostPathFileOrCreate:
+		return path, create(path)
 	case is == nil:
 		return "", fmt.Errorf("%s is an invalid volume type", kind)
 	case err != nil || !is(info.Mode()):

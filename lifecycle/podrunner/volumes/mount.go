@@ -63,14 +63,15 @@ func (l *Local) write(root *os.Root, pod *corev1.Pod, dir string, p payload) err
 	if err != nil {
 		return err
 	}
-	defer volume.Close()
+	defer func() { _ = volume.Close() }()
 	_, err = writer{root: volume, group: fsGroup(pod), now: l.cfg.Clock.Now()}.write(p)
 	return err
 }
 
 // unready is the mode of a volume's folder until its owner is set, so that the
-// next attempt sees what was cut short.
-const unready fs.FileMode = 0o700
+// next attempt sees what was cut short. Programs do set the mode of their folders,
+// 0700 for one, but none to this: nobody could enter. No umask changes it.
+const unready fs.FileMode = 0o600
 
 // makeFolder makes a volume's folder, on disk or in memory, with the mode and
 // group that it is to have. One that is ready is left as its users made it.

@@ -60,15 +60,21 @@ func TestPayloads(t *testing.T) {
 	}{
 		{name: "a whole ConfigMap", source: configMap("cm"), want: map[string]string{"a": "-rw-r--r-- 1", "b": "-rw-r--r-- 2", "bin": "-rw-r--r-- \x00\x01"}},
 		{
-			name:   "items and modes",
-			source: cm(func(s *corev1.ConfigMapVolumeSource) { s.DefaultMode = &mode; s.Items = []corev1.KeyToPath{key("a", "x/y/z"), {Key: "b", Path: "b", Mode: &fourth}} }),
-			want:   map[string]string{"x/y/z": "-r-------- 1", "b": "-r--r--r-- 2"},
+			name: "items and modes",
+			source: cm(func(s *corev1.ConfigMapVolumeSource) {
+				s.DefaultMode = &mode
+				s.Items = []corev1.KeyToPath{key("a", "x/y/z"), {Key: "b", Path: "b", Mode: &fourth}}
+			}),
+			want: map[string]string{"x/y/z": "-r-------- 1", "b": "-r--r--r-- 2"},
 		},
 		{name: "a key that is not there", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("c", "c")} }), err: "configmap references non-existent config key: c"},
 		{
-			name:   "an optional key that is not there",
-			source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Optional = &yes; s.Items = []corev1.KeyToPath{key("c", "c"), key("a", "a")} }),
-			want:   map[string]string{"a": "-rw-r--r-- 1"},
+			name: "an optional key that is not there",
+			source: cm(func(s *corev1.ConfigMapVolumeSource) {
+				s.Optional = &yes
+				s.Items = []corev1.KeyToPath{key("c", "c"), key("a", "a")}
+			}),
+			want: map[string]string{"a": "-rw-r--r-- 1"},
 		},
 		{name: "a ConfigMap that is not there", source: configMap("no"), err: `configmaps "no" not found`},
 		{name: "an optional one", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Name = "no"; s.Optional = &yes }), want: map[string]string{}},
@@ -77,8 +83,12 @@ func TestPayloads(t *testing.T) {
 		{name: "an absolute path", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "/etc/x")} }), err: "invalid path: must be relative path: /etc/x"},
 		{name: "no path", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "")} }), err: "invalid path: must not be empty"},
 		{name: "a path that is folder and file", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "x"), key("b", "x/y")} }), err: `invalid path "x/y": "x" is a file`},
-		{name: "a long name", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", strings.Repeat("n", 256))} }), err: "invalid path: filenames must be less than or equal to 255 characters"},
-		{name: "a long path", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", strings.Repeat("n/", 2100))} }), err: "invalid path: must be less than or equal to 4096 characters"},
+		{name: "a long name", source: cm(func(s *corev1.ConfigMapVolumeSource) {
+			s.Items = []corev1.KeyToPath{key("a", strings.Repeat("n", 256))}
+		}), err: "invalid path: filenames must be less than or equal to 255 characters"},
+		{name: "a long path", source: cm(func(s *corev1.ConfigMapVolumeSource) {
+			s.Items = []corev1.KeyToPath{key("a", strings.Repeat("n/", 2100))}
+		}), err: "invalid path: must be less than or equal to 4096 characters"},
 		{name: "a path with a zero byte", source: cm(func(s *corev1.ConfigMapVolumeSource) { s.Items = []corev1.KeyToPath{key("a", "a\x00b")} }), err: `invalid path: "a\x00b"`},
 
 		{name: "a whole Secret", source: secret(func(*corev1.SecretVolumeSource) {}), want: map[string]string{"user": "-rw-r--r-- me", "pass": "-rw-r--r-- word"}},

@@ -17,7 +17,7 @@ type system struct{}
 // Tmpfs mounts one whose pages are not swapped out, where the kernel can do that
 // (Linux 6.4).
 func (system) Tmpfs(target string, sizeBytes int64) error {
-	options := "mode=0700"
+	options := "mode=0600"
 	if sizeBytes > 0 {
 		options += fmt.Sprintf(",size=%d", sizeBytes)
 	}
@@ -31,6 +31,7 @@ func (system) Tmpfs(target string, sizeBytes int64) error {
 	return nil
 }
 
+// Unmount follows no link.
 func (system) Unmount(target string) error {
 	if err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW); err != nil {
 		return &os.PathError{Op: "unmount", Path: target, Err: err}
@@ -38,6 +39,7 @@ func (system) Unmount(target string) error {
 	return nil
 }
 
+// Mounts reads the mounts of our own mount namespace.
 func (system) Mounts() ([]MountPoint, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

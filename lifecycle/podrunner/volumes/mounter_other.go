@@ -10,8 +10,11 @@ func NewMounter() Mounter { return system{} }
 
 type system struct{}
 
+// Tmpfs is not supported.
 func (system) Tmpfs(string, int64) error { return errors.ErrUnsupported }
 
+// Unmount is not supported.
 func (system) Unmount(string) error { return errors.ErrUnsupported }
 
+// Mounts is not supported.
 func (system) Mounts() ([]MountPoint, error) { return nil, errors.ErrUnsupported }

@@ -81,7 +81,9 @@ func TestNothingIsRemovedWhileSomethingIsMounted(t *testing.T) {
 
 // again mounts something once more while it is unmounted.
 func (n *node) again(target string) func(string) {
-	return func(string) { n.mounter.mounts = append(n.mounter.mounts, volumes.MountPoint{Target: target + "/again"}) }
+	return func(string) {
+		n.mounter.mounts = append(n.mounter.mounts, volumes.MountPoint{Target: target + "/again"})
+	}
 }
 
 func TestCancelled(t *testing.T) {
@@ -177,4 +179,50 @@ func TestRootThatIsNoFolder(t *testing.T) {
 	require.Error(t, n.Unmount(t.Context(), "uid-1"))
 	_, err = n.Pods()
 	require.Error(t, err)
+}
+
+// A reboot takes what is in memory and leaves the folders: the next Mount mounts
+// anew, and until then nothing of a Secret is written to what is a disk now.
+func TestAfterAReboot(t *testing.T) {
+	n := newNode(t, nil)
+	p := podOf(vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}), vol("e", emptyDir()))
+	paths, err := n.Mount(t.Context(), p)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(paths["e"]+"/data", nil, 0o600))
+	n.mounter.mounts = nil
+	require.NoError(t, os.RemoveAll(paths["s"]))
+	require.NoError(t, os.Mkdir(paths["s"], 0o777))
+
+	require.NoError(t, n.Refresh(t.Context(), p))
+	left, err := os.ReadDir(paths["s"])
+	require.NoError(t, err)
+	require.Empty(t, left)
+	_, err = n.Mount(t.Context(), p)
+	require.NoError(t, err)
+	require.Equal(t, []string{paths["s"]}, n.mounter.targets())
+	require.Equal(t, map[string]string{"user": "-rw-r--r-- me", "pass": "-rw-r--r-- word"}, in(t, paths["s"]))
+	require.FileExists(t, paths["e"]+"/data")
+}
+
+// Two agents' Locals, one after the other, know the same pods.
+func TestAfterARestart(t *testing.T) {
+	first := newNode(t, nil)
+	for _, uid := range []types.UID{"b", "a"} {
+		p := podOf(vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}))
+		p.UID = uid
+		_, err := first.Mount(t.Context(), p)
+		require.NoError(t, err)
+	}
+	require.NoError(t, os.WriteFile(first.root+"/pods/file", nil, 0o600))
+	second := newNode(t, func(c *volumes.Config) { c.Root, c.Mounter = first.root, first.mounter })
+	uids, err := second.Pods()
+	require.NoError(t, err)
+	require.Equal(t, []types.UID{"a", "b"}, uids)
+	for _, uid := range uids {
+		require.NoError(t, second.Unmount(t.Context(), uid))
+	}
+	require.Empty(t, first.mounter.targets())
+	uids, err = second.Pods()
+	require.NoError(t, err)
+	require.Empty(t, uids)
 }

@@ -65,7 +65,7 @@ func (l *Local) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]st
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	paths = map[string]string{}
 	var errs []error
 	for _, v := range used(pod) {
@@ -98,7 +98,7 @@ func (l *Local) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	var errs []error
 	for _, v := range used(pod) {
 		if err := l.refresh(ctx, root, pod, v); err != nil {
@@ -115,8 +115,12 @@ func (l *Local) refresh(ctx context.Context, root *os.Root, pod *corev1.Pod, v *
 	}
 	// The version link is there only where Mount was done, after its tmpfs.
 	dir := folderOf(pod.UID, v)
-	if _, err := root.Readlink(path.Join(dir, dataLink)); err != nil {
+	_, err = root.Readlink(path.Join(dir, dataLink))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err != nil:
+		return err
 	}
 	return l.write(root, pod, dir, p)
 }
@@ -137,7 +141,7 @@ func (l *Local) Unmount(ctx context.Context, uid types.UID) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	dir := path.Join(podsDir, string(uid))
 	if _, err := root.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil

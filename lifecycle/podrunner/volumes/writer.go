@@ -166,7 +166,7 @@ func (w writer) shows(version string, p payload) bool {
 	if err != nil {
 		return false
 	}
-	defer folder.Close()
+	defer func() { _ = folder.Close() }()
 	found := 0
 	err = fs.WalkDir(folder.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

@@ -99,13 +99,17 @@ func TestAfterACrash(t *testing.T) {
 		"link leads out": func(_ *testing.T, dir string) error {
 			return errors.Join(os.Remove(dir+"/..data"), os.Symlink("../../../../..", dir+"/..data"))
 		},
-		"link is a folder":     func(_ *testing.T, dir string) error { return errors.Join(os.Remove(dir+"/a"), os.MkdirAll(dir+"/a/b", 0o700)) },
-		"a file was written":   func(_ *testing.T, dir string) error { return os.WriteFile(dir+"/..data/a", []byte("else"), 0o644) },
-		"a mode was changed":   func(_ *testing.T, dir string) error { return os.Chmod(dir+"/..data/a", 0o777) },
-		"a file was added":     func(_ *testing.T, dir string) error { return os.WriteFile(dir+"/..data/else", nil, 0o644) },
-		"a file was removed":   func(_ *testing.T, dir string) error { return os.Remove(dir + "/..data/a") },
-		"before the mode was":  func(_ *testing.T, dir string) error { return os.Chmod(dir, 0o700) },
-		"a file is a link now": func(_ *testing.T, dir string) error { return errors.Join(os.Remove(dir+"/..data/a"), os.Symlink("/etc/passwd", dir+"/..data/a")) },
+		"link is a folder": func(_ *testing.T, dir string) error {
+			return errors.Join(os.Remove(dir+"/a"), os.MkdirAll(dir+"/a/b", 0o700))
+		},
+		"a file was written":  func(_ *testing.T, dir string) error { return os.WriteFile(dir+"/..data/a", []byte("else"), 0o644) },
+		"a mode was changed":  func(_ *testing.T, dir string) error { return os.Chmod(dir+"/..data/a", 0o777) },
+		"a file was added":    func(_ *testing.T, dir string) error { return os.WriteFile(dir+"/..data/else", nil, 0o644) },
+		"a file was removed":  func(_ *testing.T, dir string) error { return os.Remove(dir + "/..data/a") },
+		"before the mode was": func(_ *testing.T, dir string) error { return os.Chmod(dir, 0o600) },
+		"a file is a link now": func(_ *testing.T, dir string) error {
+			return errors.Join(os.Remove(dir+"/..data/a"), os.Symlink("/etc/passwd", dir+"/..data/a"))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,4 +246,39 @@ func TestRandomContents(t *testing.T) {
 		}
 		require.Len(t, layout(t, paths["v"]), len(tops)+2)
 	}
+}
+
+// One volume that can't be brought up to date does not hold up the others.
+func TestRefreshGoesOn(t *testing.T) {
+	n := newNode(t, nil)
+	n.objects.set("other", map[string]string{"x": "1"})
+	p := podOf(vol("gone", configMap("cm")), vol("unread", configMap("no")), vol("v", configMap("other")))
+	before := p.DeepCopy()
+	_, err := n.Mount(t.Context(), p)
+	require.EqualError(t, err, `MountVolume.SetUp failed for volume "unread" : configmaps "no" not found`)
+	n.objects.set("no", map[string]string{"y": "1"})
+	paths, err := n.Mount(t.Context(), p)
+	require.NoError(t, err, "the next attempt finds what was done before")
+
+	n.objects.set("other", map[string]string{"x": "2"})
+	delete(n.objects.configMaps, "cm")
+	delete(n.objects.configMaps, "no")
+	err = n.Refresh(t.Context(), p)
+	require.EqualError(t, err, `MountVolume.SetUp failed for volume "gone" : configmaps "cm" not found
+MountVolume.SetUp failed for volume "unread" : configmaps "no" not found`)
+	require.Equal(t, map[string]string{"x": "-rw-r--r-- 2"}, in(t, paths["v"]))
+	require.Equal(t, before, p, "the pod is not modified")
+}
+
+// The downward API follows the pod's labels.
+func TestLabelsThatChange(t *testing.T) {
+	n := newNode(t, nil)
+	p := podOf(vol("d", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+		{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+	}}}))
+	paths, err := n.Mount(t.Context(), p)
+	require.NoError(t, err)
+	p.Labels = map[string]string{"z": "1", "a": "2"}
+	require.NoError(t, n.Refresh(t.Context(), p))
+	require.Equal(t, map[string]string{"labels": "-rw-r--r-- a=\"2\"\nz=\"1\""}, in(t, paths["d"]))
 }
