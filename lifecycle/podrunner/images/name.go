@@ -47,16 +47,15 @@ func ParseName(image string) (Name, error) {
 		return Name{}, errors.New("repository name must have at least one component")
 	case strings.ToLower(path) != path:
 		return Name{}, errors.New("repository name must be lowercase")
-	case domain == defaultDomain && isHex(rest, 64):
+	case isHex(image, 64):
 		return Name{}, errors.New("repository name cannot be 64 hexadecimal digits, which are an identifier")
-	case !isDomain(domain) || !isPath(path):
+	case !isDomain(domain) && !isPath(domain) || !isPath(path): // a host with an underscore is a path that has no host
 		return Name{}, errors.New("invalid reference format")
 	}
-	n := Name{Repository: domain + "/" + path, Tag: tag, Digest: digest}
-	if len(n.Repository) > maxRepository {
+	if len(path) > maxRepository {
 		return Name{}, fmt.Errorf("repository name must not be more than %d characters", maxRepository)
 	}
-	return n, nil
+	return Name{Repository: domain + "/" + path, Tag: tag, Digest: digest}, nil
 }
 
 // WithDefaultTag returns image with the tag latest if it has neither tag nor

@@ -327,3 +327,22 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 	require.Empty(t, uids)
 	require.NoError(t, l.Unmount(t.Context(), "uid-1"), "where there never was anything")
 }
+
+// What can't be had leaves no folder, so that a pod that never starts needs no
+// cleaning up.
+func TestRefusedVolumesLeaveNothing(t *testing.T) {
+	n := newNode(t, nil)
+	items := configMap("cm")
+	items.ConfigMap.Items = []corev1.KeyToPath{{Key: "a", Path: "../out"}}
+	for _, source := range []corev1.VolumeSource{
+		configMap("no"), items, {Secret: &corev1.SecretVolumeSource{SecretName: "no"}},
+		{HostPath: &corev1.HostPathVolumeSource{Path: "../x"}},
+	} {
+		_, err := n.Mount(t.Context(), podOf(vol("v", source)))
+		require.Error(t, err)
+		uids, err := n.Pods()
+		require.NoError(t, err)
+		require.Empty(t, uids)
+	}
+	require.Empty(t, n.mounter.targets())
+}
