@@ -335,7 +335,8 @@ func TestRefusedVolumesLeaveNothing(t *testing.T) {
 	items := configMap("cm")
 	items.ConfigMap.Items = []corev1.KeyToPath{{Key: "a", Path: "../out"}}
 	for _, source := range []corev1.VolumeSource{
-		configMap("no"), items, {Secret: &corev1.SecretVolumeSource{SecretName: "no"}},
+		configMap("no"), items,
+		{Secret: &corev1.SecretVolumeSource{SecretName: "no"}},
 		{HostPath: &corev1.HostPathVolumeSource{Path: "../x"}},
 	} {
 		_, err := n.Mount(t.Context(), podOf(vol("v", source)))
