@@ -1,0 +1,100 @@
+package images
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// hidden is what a credential looks like wherever it is printed.
+const hidden = "[credential]"
+
+// shortestHidden is how long a secret must be to be looked for in other people's
+// texts: shorter ones are parts of too many words.
+const shortestHidden = 4
+
+// A Credential is one way to authenticate at a registry. However it is printed,
+// logged or encoded, alone or within something else, its contents do not show:
+// only [Credential.Auth] gives them away. The zero value is an anonymous one.
+type Credential struct {
+	// reveal keeps the contents where no printer that walks fields gets to.
+	reveal func() contents
+	source SecretRef
+}
+
+// contents are what does not show. The hash is among them: passwords can be
+// guessed from it.
+type contents struct {
+	auth *runtimeapi.AuthConfig
+	hash string
+}
+
+// A SecretRef says which Secret a credential came from.
+type SecretRef struct {
+	// UID tells a Secret from a later one of the same name. It may be empty for
+	// objects that come from files.
+	UID types.UID `json:"uid"`
+	// Namespace and Name are the Secret's.
+	Namespace string `json:"namespace"`
+	// Name is the Secret's within its namespace.
+	Name string `json:"name"`
+}
+
+func newCredential(e entry, source SecretRef) Credential {
+	auth := &runtimeapi.AuthConfig{
+		Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken,
+	}
+	// Quotes keep two fields from being taken for one.
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", auth.Username, auth.Password, auth.IdentityToken, auth.RegistryToken))
+	c := contents{auth: auth, hash: hex.EncodeToString(sum[:])}
+	return Credential{reveal: func() contents { return c }, source: source}
+}
+
+// Auth returns what the runtime needs, nil for the zero value. The message is
+// shared and must not be modified.
+func (c Credential) Auth() *runtimeapi.AuthConfig { return c.contents().auth }
+
+func (c Credential) contents() contents {
+	if c.reveal == nil {
+		return contents{}
+	}
+	return c.reveal()
+}
+
+// Source returns the Secret that the credential came from.
+func (c Credential) Source() SecretRef { return c.source }
+
+// Format prints a placeholder, whatever the verb.
+func (Credential) Format(s fmt.State, _ rune) { fmt.Fprint(s, hidden) }
+
+// LogValue logs a placeholder.
+func (Credential) LogValue() slog.Value { return slog.StringValue(hidden) }
+
+// MarshalJSON encodes a placeholder.
+func (Credential) MarshalJSON() ([]byte, error) { return json.Marshal(hidden) }
+
+// scrub takes the credential out of a text that somebody else wrote.
+func (c Credential) scrub(text string) string {
+	auth := c.Auth()
+	basic := base64.StdEncoding.EncodeToString([]byte(auth.GetUsername() + ":" + auth.GetPassword()))
+	for _, secret := range []string{basic, auth.GetPassword(), auth.GetIdentityToken(), auth.GetRegistryToken()} {
+		if len(secret) >= shortestHidden {
+			text = strings.ReplaceAll(text, secret, hidden)
+		}
+	}
+	return text
+}
+
+// compare orders references, for records that do not change without a reason.
+func (r SecretRef) compare(other SecretRef) int {
+	return cmp.Or(
+		cmp.Compare(r.Namespace, other.Namespace), cmp.Compare(r.Name, other.Name), cmp.Compare(r.UID, other.UID))
+}

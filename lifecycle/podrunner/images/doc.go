@@ -1,0 +1,64 @@
+// Package images makes the images of a pod present in a CRI runtime, with the
+// credentials that the pod may use. The kubelet's counterparts are its image
+// manager, its keyring of registry credentials and its pull manager.
+//
+// # What it does
+//
+// [Manager.Ensure] decides by pull policy whether to pull, finds the credentials
+// for the image in the pod's pull secrets, waits its turn, pulls, and returns the
+// image with a lease that keeps it from garbage collection. [ParseName] and
+// [Keyring] are its pure parts and useful on their own.
+//
+// # What you supply
+//
+// The runtime's two calls, which cri.ImageManagerService has. Whatever else is in
+// [Config] may be left out: where Secrets come from (podsource.Store), limits,
+// leases, where records are kept.
+//
+// # What it guarantees
+//
+//  1. Reasons and messages are the kubelet's. A refusal is an [*Error]; the end of
+//     the context is none, and starts no back-off.
+//  2. One image is pulled once for all who want it at the same time with the same
+//     credentials. One who stops waiting stops nobody else; the last one stops the
+//     pull and waits until it has ended.
+//  3. Credentials are in no log, event, error or record. A [Credential] prints as a
+//     placeholder, within other values too; where a runtime repeats one in its
+//     answer it is taken out; errors about Secrets quote nothing of them.
+//  4. Credentials are tried in a fixed order: longest location first, then as the
+//     pod names its Secrets. An image that credentials fit is not pulled without.
+//  5. An image that only another pod's credentials brought is pulled again, unless
+//     [Config.Verify] says otherwise (KEP-2535). A pull that a crash cut short
+//     counts as ours.
+//  6. After a failed pull the next one waits for its back-off. One pull that many
+//     containers of a pod waited for counts once.
+//  7. A pull that makes no progress ends.
+//
+// # Goroutines and locking
+//
+// A pull has two goroutines, one of which watches its progress. Both end before
+// the last Ensure that waits for it returns. No lock is held while the runtime,
+// the event recorder or the observer is called.
+//
+// # Differences from the kubelet
+//
+//   - A pull above the rate limit waits; the kubelet fails it, and the pod backs
+//     off for it.
+//   - Changed credentials are tried at once, not after the back-off of those that
+//     failed.
+//   - Pulls of the same image with the same credentials are one pull.
+//   - A pull without progress ends. CRI does not show progress, see
+//     [Config.Progress].
+//   - A malformed pull secret is named, without anything of its contents, when it
+//     is needed; an image that is present and needs no credentials starts without.
+//   - Identity and registry tokens of a configuration are used.
+//   - The size of a pulled image comes with the look at it that the result needs; if
+//     that fails the reason is ImageInspectError.
+//   - There are no credential provider plugins, no credentials of the node and of
+//     service accounts.
+//
+// # Testing your code with it
+//
+// fakecri.Node has both calls: images with delays, errors and passwords are in its
+// Config.
+package images

@@ -1,0 +1,199 @@
+package images
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A Keyring finds the credentials for an image. Make it with [NewKeyring]; the
+// zero value has none. It does not change, and prints without its contents.
+type Keyring struct {
+	locations []string // sorted backwards: a longer path comes before its prefix
+	byPlace   map[string][]Credential
+}
+
+// NewKeyring reads the credentials of Secrets of the types
+// kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg; others and nil ones
+// are passed over, as the kubelet does. The error names every Secret that is
+// malformed, and nothing of what is in it.
+func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
+	k := &Keyring{byPlace: map[string][]Credential{}}
+	var errs []error
+	for _, s := range secrets {
+		entries, err := entriesOf(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("secret %s/%s: %w", s.Namespace, s.Name, err))
+			continue
+		}
+		for _, location := range slices.Sorted(maps.Keys(entries)) {
+			place, ok := placeOf(location)
+			if !ok {
+				continue
+			}
+			source := SecretRef{UID: s.UID, Namespace: s.Namespace, Name: s.Name}
+			k.byPlace[place] = append(k.byPlace[place], newCredential(entries[location], source))
+		}
+	}
+	k.locations = slices.Sorted(maps.Keys(k.byPlace))
+	slices.Reverse(k.locations)
+	return k, errors.Join(errs...)
+}
+
+// Lookup returns the credentials that fit a repository, as [Name] has it, in the
+// order in which they should be tried: longest path first, then in the order of
+// the Secrets. A location's host may hold * within each of its labels; its
+// port must be the same, and its path a prefix, of characters and not of
+// components. Locations on index.docker.io are for whatever is on docker.io and
+// fits no other.
+func (k *Keyring) Lookup(repository string) (found []Credential) {
+	if k == nil {
+		return nil
+	}
+	for _, location := range k.locations {
+		if fits(location, repository) {
+			found = append(found, k.byPlace[location]...)
+		}
+	}
+	if host, _, _ := strings.Cut(repository, "/"); len(found) == 0 && host == defaultDomain {
+		return k.byPlace[legacyDomain]
+	}
+	return found
+}
+
+// fits says whether a location of a keyring is a repository's.
+func fits(location, repository string) bool {
+	wantHost, wantPath, _ := strings.Cut(location, "/")
+	host, rest, _ := strings.Cut(repository, "/")
+	if !strings.HasPrefix(rest, wantPath) {
+		return false
+	}
+	wantHost, wantPort := cutPort(wantHost)
+	host, port := cutPort(host)
+	want, have := strings.Split(wantHost, "."), strings.Split(host, ".")
+	if wantPort != port || len(want) != len(have) {
+		return false
+	}
+	for i := range want {
+		if ok, err := path.Match(want[i], have[i]); (err != nil || !ok) && want[i] != have[i] {
+			return false // an IPv6 address in brackets is no pattern
+		}
+	}
+	return true
+}
+
+func cutPort(host string) (name, port string) {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
+		return host[:i], host[i+1:]
+	}
+	return host, ""
+}
+
+// placeOf reduces a location, which may be a URL, to host and path. Registry
+// versions in front of the path say nothing about the repository.
+func placeOf(location string) (string, bool) {
+	if !strings.HasPrefix(location, "https://") && !strings.HasPrefix(location, "http://") {
+		location = "https://" + location
+	}
+	u, err := url.Parse(location)
+	if err != nil || u.Host == "" {
+		return "", false
+	}
+	p := u.Path
+	if strings.HasPrefix(p, "/v1/") || strings.HasPrefix(p, "/v2/") {
+		p = p[len("/v1"):]
+	}
+	if p == "/" {
+		p = ""
+	}
+	return u.Host + p, true
+}
+
+// An entry is what a config file has for one location.
+type entry struct {
+	Username      string `json:"username"`
+	Password      string `json:"password"`
+	Auth          string `json:"auth"`
+	IdentityToken string `json:"identitytoken"`
+	RegistryToken string `json:"registrytoken"`
+}
+
+// entriesOf returns the entries of a Secret by location.
+func entriesOf(s *corev1.Secret) (map[string]entry, error) {
+	if s == nil {
+		return nil, nil
+	}
+	if data := s.Data[corev1.DockerConfigJsonKey]; s.Type == corev1.SecretTypeDockerConfigJson && len(data) > 0 {
+		return parseConfigJSON(data)
+	}
+	if data := s.Data[corev1.DockerConfigKey]; s.Type == corev1.SecretTypeDockercfg && len(data) > 0 {
+		return parseConfig(data)
+	}
+	return nil, nil
+}
+
+// parseConfigJSON reads a .dockerconfigjson: a .dockercfg below "auths".
+func parseConfigJSON(data []byte) (map[string]entry, error) {
+	var file struct {
+		Auths map[string]entry `json:"auths"`
+	}
+	if err := decode(data, &file); err != nil {
+		return nil, err
+	}
+	return file.Auths, complete(file.Auths)
+}
+
+// parseConfig reads a .dockercfg: entries by location.
+func parseConfig(data []byte) (map[string]entry, error) {
+	var entries map[string]entry
+	if err := decode(data, &entries); err != nil {
+		return nil, err
+	}
+	return entries, complete(entries)
+}
+
+// decode is json.Unmarshal with errors that quote nothing: its own would show a
+// password that was written as a number.
+func decode(data []byte, into any) error {
+	err := json.Unmarshal(data, into)
+	if err == nil {
+		return nil
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("not JSON from byte %d on", syntax.Offset)
+	}
+	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("a value of the wrong type before byte %d", mistyped.Offset)
+	}
+	return errors.New("not a registry configuration")
+}
+
+// complete takes user and password from the auth field, which wins over both.
+func complete(entries map[string]entry) error {
+	for i, location := range slices.Sorted(maps.Keys(entries)) {
+		e := entries[location]
+		if e.Auth == "" {
+			continue
+		}
+		plain, err := base64.StdEncoding.DecodeString(e.Auth)
+		if err != nil {
+			plain, err = base64.RawStdEncoding.DecodeString(e.Auth)
+		}
+		user, password, found := strings.Cut(string(plain), ":")
+		if err != nil || !found {
+			// The location may itself hold user and password.
+			return fmt.Errorf("entry %d (sorted by location): the auth field is not user:password in base64", i+1)
+		}
+		e.Username, e.Password, e.Auth = user, password, ""
+		entries[location] = e
+	}
+	return nil
+}

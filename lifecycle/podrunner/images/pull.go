@@ -1,0 +1,292 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// flight is a pull that some wait for.
+type flight struct {
+	done    chan struct{}
+	cancel  context.CancelCauseFunc
+	waiters int // under Manager.mu
+	result  pulled
+}
+
+// pulled is what came of a pull.
+type pulled struct {
+	image *runtimeapi.Image
+	took  time.Duration
+	err   *Error
+}
+
+// pull pulls the image, or waits for somebody else's pull of the same, unless the
+// last one failed a moment ago.
+func (m *Manager) pull(ctx context.Context, w *wanted) (*runtimeapi.Image, error) {
+	key := backoffKey{w.Pod.UID, w.spec.GetImage(), fingerprint(w.keys)}
+	if err := m.backedOff(key, w.Image); err != nil {
+		m.event(w.Pod, corev1.EventTypeNormal, EventBackOff, fmt.Sprintf("Back-off pulling image %q", w.Image))
+		return nil, err
+	}
+	m.event(w.Pod, corev1.EventTypeNormal, EventPulling, fmt.Sprintf("Pulling image %q", w.Image))
+	start := m.cfg.Clock.Now()
+	f := m.join(ctx, w, w.spec.GetImage()+"\x00"+w.RuntimeHandler+"\x00"+key.credentials)
+	if err := m.await(ctx, f); err != nil {
+		return nil, fmt.Errorf("images: pull %s: %w", w.Image, err)
+	}
+	if f.result.err != nil {
+		m.event(w.Pod, corev1.EventTypeWarning, EventFailed, fmt.Sprintf("Failed to pull image %q: %s", w.Image, f.result.err.Message))
+		m.failed(key, f)
+		return nil, f.result.err
+	}
+	m.succeeded(key)
+	m.event(w.Pod, corev1.EventTypeNormal, EventPulled, fmt.Sprintf(
+		"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", w.Image,
+		f.result.took.Truncate(time.Millisecond), m.cfg.Clock.Since(start).Truncate(time.Millisecond), f.result.image.GetSize()))
+	return f.result.image, nil
+}
+
+// fingerprint tells lists of credentials apart.
+func fingerprint(keys []Credential) string {
+	hashes := make([]string, len(keys))
+	for i, c := range keys {
+		hashes[i] = c.contents().hash
+	}
+	return strings.Join(hashes, ",")
+}
+
+// backedOff returns why the pull must wait, nil if it need not.
+func (m *Manager) backedOff(key backoffKey, image string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.failures[key]
+	if !ok {
+		return nil
+	}
+	until, _, waiting := m.cfg.Backoff.Until(key.String(), last.at)
+	if !waiting {
+		return nil
+	}
+	message := fmt.Sprintf("Back-off pulling image %q: %s", image, last.err)
+	return &Error{Reason: ImagePullBackOff, Message: message, Err: last.err, RetryAt: until}
+}
+
+// failed makes the next pull wait.
+func (m *Manager) failed(key backoffKey, f *flight) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.failures[key].flight == f {
+		return
+	}
+	for other, last := range m.failures {
+		if _, _, waiting := m.cfg.Backoff.Until(other.String(), last.at); !waiting {
+			delete(m.failures, other)
+		}
+	}
+	now := m.cfg.Clock.Now()
+	m.cfg.Backoff.Next(key.String(), now)
+	m.failures[key] = failure{at: now, err: f.result.err, flight: f}
+}
+
+func (m *Manager) succeeded(key backoffKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cfg.Backoff.Reset(key.String())
+	delete(m.failures, key)
+}
+
+// join returns the flight of a key, starting it if there is none. Who joins must
+// [Manager.await] it.
+func (m *Manager) join(ctx context.Context, w *wanted, key string) *flight {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.flights[key]
+	if f == nil {
+		// It may outlive the one who began it, but not the last who waits.
+		pullCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+		f = &flight{done: make(chan struct{}), cancel: cancel}
+		m.flights[key] = f
+		go func() {
+			defer close(f.done)
+			defer cancel(nil)
+			f.result = m.fly(pullCtx, w)
+			m.leave(key, f)
+		}()
+	}
+	f.waiters++
+	return f
+}
+
+func (m *Manager) leave(key string, f *flight) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.flights[key] == f {
+		delete(m.flights, key)
+	}
+}
+
+// await waits until f is done. If ctx ends and nobody else waits, f is stopped.
+func (m *Manager) await(ctx context.Context, f *flight) error {
+	select {
+	case <-f.done:
+		return nil
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	f.waiters--
+	last := f.waiters == 0
+	if last {
+		for key, other := range m.flights {
+			if other == f { // whoever comes now begins anew
+				delete(m.flights, key)
+			}
+		}
+	}
+	m.mu.Unlock()
+	if last {
+		f.cancel(ctx.Err())
+		<-f.done
+	}
+	return ctx.Err()
+}
+
+// fly waits for its turn, pulls, and looks at what came.
+func (m *Manager) fly(ctx context.Context, w *wanted) (p pulled) {
+	start := m.cfg.Clock.Now()
+	waited := time.Duration(0)
+	defer func() {
+		info := PullInfo{Image: w.spec.GetImage(), Took: p.took, Waited: waited, SizeBytes: p.image.GetSize()}
+		if p.err != nil {
+			info.Err = p.err
+		}
+		m.cfg.Observer.Pulled(info)
+	}()
+	give, err := m.turn(ctx)
+	if err != nil {
+		return pulled{err: pullError(w.Image, err)}
+	}
+	defer give()
+	waited = m.cfg.Clock.Since(start)
+	if err := m.records.intend(w.spec.GetImage()); err != nil {
+		return pulled{err: &Error{Reason: ErrImagePull, Err: err, Message: fmt.Sprintf("Failed to record image pull intent for container image %q: %v", w.Image, err)}}
+	}
+	id, used, err := m.tryEach(ctx, w)
+	p.took = m.cfg.Clock.Since(start) - waited
+	if err != nil {
+		p.err = pullError(w.Image, err)
+		m.complete(ctx, w, "", used)
+		return p
+	}
+	p.image, p.err = m.arrived(ctx, w, id)
+	m.complete(ctx, w, cmp.Or(p.image.GetId(), id), used)
+	return p
+}
+
+// complete writes down with which credential an image came, if it did.
+func (m *Manager) complete(ctx context.Context, w *wanted, id string, used Credential) {
+	if err := m.records.pulled(w.spec.GetImage(), id, w.name.Repository, used); err != nil {
+		// What is not recorded is verified again, at the registry.
+		m.cfg.Logger.WarnContext(ctx, "recording an image's pull failed", "image", w.Image, "err", err)
+	}
+}
+
+// arrived returns the image that was pulled, as the runtime shows it.
+func (m *Manager) arrived(ctx context.Context, w *wanted, id string) (*runtimeapi.Image, *Error) {
+	spec := &runtimeapi.ImageSpec{Image: id, UserSpecifiedImage: w.Image, RuntimeHandler: w.RuntimeHandler, Annotations: w.spec.Annotations}
+	if id == "" {
+		spec.Image = w.spec.Image
+	}
+	answer, err := m.cfg.Images.ImageStatus(ctx, spec, false)
+	if err != nil {
+		return nil, &Error{Reason: ImageInspectError, Message: fmt.Sprintf("Failed to inspect image %q: %v", w.Image, err), Err: err}
+	}
+	if answer.GetImage().GetId() == "" {
+		return nil, &Error{Reason: ImageInspectError, Message: fmt.Sprintf("Image %q is gone after its pull", w.Image)}
+	}
+	return answer.GetImage(), nil
+}
+
+// tryEach pulls with one credential after the other, or with none if none fits,
+// and returns the one that worked.
+func (m *Manager) tryEach(ctx context.Context, w *wanted) (id string, used Credential, err error) {
+	keys := w.keys
+	if len(keys) == 0 {
+		keys = []Credential{{}}
+	}
+	var errs []error
+	for _, c := range keys {
+		id, err := m.pullWith(ctx, w, c)
+		if err == nil {
+			return id, c, nil
+		}
+		for _, other := range keys {
+			err = scrubbed(err, other)
+		}
+		if s, ok := grpcstatus.FromError(err); ok && s.Code() == codes.Unknown {
+			err = errors.New(s.Message()) // the code adds nothing
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(errs) == 1 {
+		return "", Credential{}, errs[0]
+	}
+	return "", Credential{}, utilerrors.NewAggregate(errs)
+}
+
+// pullWith makes one call, which ends when it makes no progress.
+func (m *Manager) pullWith(ctx context.Context, w *wanted, c Credential) (string, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watchers sync.WaitGroup
+	watchers.Go(func() { m.watch(ctx, cancel) })
+	defer watchers.Wait()
+	defer cancel(nil)
+	id, err := m.cfg.Images.PullImage(ctx, w.spec, c.Auth(), w.Sandbox)
+	if err != nil && ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	return id, err
+}
+
+// watch cancels a pull that makes no progress, until ctx is done.
+func (m *Manager) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+	deadline := m.cfg.ProgressDeadline
+	step, seen := deadline, uint64(0)
+	if m.cfg.Progress != nil {
+		step = max(deadline/4, time.Nanosecond)
+		seen, _ = m.cfg.Progress(ctx) // what can't be read now may move later
+	}
+	moved := m.cfg.Clock.Now()
+	timer := m.cfg.Clock.NewTimer(step)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C():
+		}
+		if m.cfg.Progress != nil {
+			if now, err := m.cfg.Progress(ctx); err == nil && now != seen {
+				seen, moved = now, m.cfg.Clock.Now()
+			}
+		}
+		if m.cfg.Clock.Since(moved) >= deadline {
+			cancel(fmt.Errorf("no progress in %v", deadline))
+			return
+		}
+		timer.Reset(step)
+	}
+}

@@ -1,0 +1,326 @@
+package images
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Verification is a policy on images that are present: whether a pod needs the
+// credentials that they were pulled with. It is KEP-2535's
+// imagePullCredentialsVerificationPolicy. Images that may be verified and were
+// pulled with other credentials are pulled again, with the pod's own.
+type Verification string
+
+// The policies. The kubelet's default, and ours, is NeverVerifyPreloadedImages.
+const (
+	// NeverVerify lets every pod use every image.
+	NeverVerify Verification = "NeverVerify"
+	// NeverVerifyPreloadedImages lets every pod use what this Manager has not
+	// pulled.
+	NeverVerifyPreloadedImages Verification = "NeverVerifyPreloadedImages"
+	// NeverVerifyAllowlistedImages lets every pod use the images of
+	// [Config.VerifyAllowlist].
+	NeverVerifyAllowlistedImages Verification = "NeverVerifyAllowlistedImages"
+	// AlwaysVerify makes no exception.
+	AlwaysVerify Verification = "AlwaysVerify"
+)
+
+func (c Config) validateRecords() error {
+	var errs []error
+	switch c.Verify {
+	case "", NeverVerify, NeverVerifyPreloadedImages, AlwaysVerify, NeverVerifyAllowlistedImages:
+	default:
+		errs = append(errs, fmt.Errorf("field Verify: %q is not a policy", c.Verify))
+	}
+	if len(c.VerifyAllowlist) > 0 && c.Verify != NeverVerifyAllowlistedImages {
+		errs = append(errs, fmt.Errorf("field VerifyAllowlist: it needs Verify to be %s", NeverVerifyAllowlistedImages))
+	}
+	for _, pattern := range c.VerifyAllowlist {
+		n, err := ParseName(strings.TrimSuffix(pattern, "/*"))
+		if err != nil || n.Tag != "" || n.Digest != "" || strings.Contains(pattern, "@") {
+			errs = append(errs, fmt.Errorf("field VerifyAllowlist: %q is not a repository, with or without /*", pattern))
+		}
+	}
+	if c.RecordsDir != "" && !filepath.IsAbs(c.RecordsDir) {
+		errs = append(errs, fmt.Errorf("field RecordsDir: %q is not absolute", c.RecordsDir))
+	}
+	return errors.Join(errs...)
+}
+
+// mustVerify says whether the pod needs credentials for an image that is present.
+func (m *Manager) mustVerify(w *wanted, id string) bool {
+	switch m.cfg.Verify {
+	case NeverVerify:
+		return false
+	case NeverVerifyPreloadedImages:
+		return m.records.known(w.spec.GetImage(), id)
+	case NeverVerifyAllowlistedImages:
+		return !allowlisted(m.cfg.VerifyAllowlist, w.name.Repository)
+	default:
+		return true
+	}
+}
+
+// allowlisted says whether a pattern of the list is the repository's.
+func allowlisted(list []string, repository string) bool {
+	return slices.ContainsFunc(list, func(pattern string) bool {
+		below, ok := strings.CutSuffix(pattern, "*")
+		return pattern == repository || ok && strings.HasPrefix(repository, below)
+	})
+}
+
+// A record says with what an image was pulled, by repository: the same image may
+// be private under one name and public under another. Its form is that of the
+// kubelet's ImagePulledRecord.
+type record struct {
+	Kind        string            `json:"kind"`
+	APIVersion  string            `json:"apiVersion"`
+	ImageRef    string            `json:"imageRef"`
+	Credentials map[string]access `json:"credentialMapping"`
+}
+
+// access is who may use an image of one repository.
+type access struct {
+	Everybody bool        `json:"nodePodsAccessible,omitempty"`
+	Secrets   []secretUse `json:"kubernetesSecrets,omitempty"`
+}
+
+// secretUse is a credential that worked.
+type secretUse struct {
+	SecretRef
+	Hash string `json:"credentialHash"`
+}
+
+// allows says whether one of the credentials worked before: it, or an earlier
+// content of the same Secret, whose owner had access then.
+func (a access) allows(keys []Credential) bool {
+	return a.Everybody || slices.ContainsFunc(keys, func(c Credential) bool {
+		return slices.ContainsFunc(a.Secrets, func(s secretUse) bool {
+			return s.Hash == c.contents().hash || s.UID != "" && s.SecretRef == c.source
+		})
+	})
+}
+
+// with returns a and one more credential that worked. Who needs none gives
+// access to everybody.
+func (a access) with(c Credential) access {
+	if c.reveal == nil {
+		return access{Everybody: true}
+	}
+	if a.Everybody {
+		return a
+	}
+	kept := slices.DeleteFunc(slices.Clone(a.Secrets), func(s secretUse) bool { return s.SecretRef == c.source })
+	kept = append(kept, secretUse{SecretRef: c.source, Hash: c.contents().hash})
+	slices.SortFunc(kept, func(x, y secretUse) int { return x.compare(y.SecretRef) })
+	return access{Secrets: kept}
+}
+
+// records remembers pulls, in a folder or in memory. A pull that has begun and
+// not ended leaves its intent, so that what it may have brought is not taken for
+// preloaded.
+type records struct {
+	dir string
+
+	mu      sync.Mutex
+	files   map[string][]byte // without dir: what would be in it
+	intents map[string]int    // pulls under way, by image: there may be several, with other credentials
+}
+
+const (
+	pulledDir  = "pulled"
+	pullingDir = "pulling"
+)
+
+func newRecords(dir string) *records {
+	return &records{dir: dir, files: map[string][]byte{}, intents: map[string]int{}}
+}
+
+// known says whether we pulled the image, or began to.
+func (r *records) known(image, id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, path := range []string{pathOf(pulledDir, id), pathOf(pullingDir, image)} {
+		if _, err := r.read(path); !errors.Is(err, fs.ErrNotExist) {
+			return true // also what can't be read: it is no reason for trust
+		}
+	}
+	return false
+}
+
+// allow says whether one of the credentials gives access to an image.
+func (r *records) allow(id, repository string, keys []Credential) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec, err := r.load(id)
+	return rec.Credentials[repository].allows(keys), err
+}
+
+// intend notes that a pull begins.
+func (r *records) intend(image string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	data, err := json.Marshal(map[string]string{"kind": "ImagePullIntent", "apiVersion": recordVersion, "image": image})
+	if err != nil {
+		return err
+	}
+	if err := r.write(pathOf(pullingDir, image), data); err != nil {
+		return err
+	}
+	r.intents[image]++
+	return nil
+}
+
+// pulled notes that a pull is over, and what brought the image with the id; an
+// empty id means that none came.
+func (r *records) pulled(image, id, repository string, used Credential) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.intents[image]--; r.intents[image] <= 0 {
+		delete(r.intents, image)
+	}
+	if id != "" {
+		rec, err := r.load(id)
+		if err != nil {
+			rec = record{} // spoiled: what we know now is all
+		}
+		if rec.Credentials == nil {
+			rec.Credentials = map[string]access{}
+		}
+		rec.Kind, rec.APIVersion, rec.ImageRef = "ImagePulledRecord", recordVersion, id
+		rec.Credentials[repository] = rec.Credentials[repository].with(used)
+		data, err := json.Marshal(rec)
+		if err == nil {
+			err = r.write(pathOf(pulledDir, id), data)
+		}
+		if err != nil {
+			return err // the intent stays, and with it the doubt
+		}
+	}
+	if r.intents[image] > 0 {
+		return nil
+	}
+	return r.remove(pathOf(pullingDir, image))
+}
+
+// prune forgets images that are not present.
+func (r *records) prune(present []string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	keep := map[string]bool{}
+	for _, id := range present {
+		keep[pathOf(pulledDir, id)] = true
+	}
+	paths, err := r.list()
+	errs := []error{err}
+	for _, path := range paths {
+		if !keep[path] {
+			errs = append(errs, r.remove(path))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("images: prune records: %w", err)
+	}
+	return nil
+}
+
+const recordVersion = "kubelet.config.k8s.io/v1beta1"
+
+// load returns the record of an image, empty if there is none.
+func (r *records) load(id string) (rec record, err error) {
+	data, err := r.read(pathOf(pulledDir, id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return record{}, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &rec)
+	}
+	if err == nil && rec.ImageRef != id {
+		err = errors.New("the record is another image's")
+	}
+	if err != nil {
+		return record{}, err
+	}
+	return rec, nil
+}
+
+// pathOf is where something is kept: names of images are no names of files.
+func pathOf(dir, name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return filepath.Join(dir, "sha256-"+hex.EncodeToString(sum[:]))
+}
+
+func (r *records) read(path string) ([]byte, error) {
+	if r.dir != "" {
+		return os.ReadFile(filepath.Join(r.dir, path))
+	}
+	if data, ok := r.files[path]; ok {
+		return data, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+// write replaces a file as a whole: a crash leaves the old one or the new one.
+func (r *records) write(path string, data []byte) error {
+	if r.dir == "" {
+		r.files[path] = data
+		return nil
+	}
+	path = filepath.Join(r.dir, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+func (r *records) remove(path string) error {
+	if r.dir == "" {
+		delete(r.files, path)
+		return nil
+	}
+	if err := os.Remove(filepath.Join(r.dir, path)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// list returns the records of pulled images.
+func (r *records) list() (paths []string, err error) {
+	if r.dir == "" {
+		for path := range r.files {
+			if strings.HasPrefix(path, pulledDir) {
+				paths = append(paths, path)
+			}
+		}
+		return paths, nil
+	}
+	entries, err := os.ReadDir(filepath.Join(r.dir, pulledDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		paths = append(paths, filepath.Join(pulledDir, e.Name()))
+	}
+	return paths, nil
+}

@@ -1,0 +1,95 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+)
+
+// FailedMount is the reason of the kubelet's event on a volume that can't be
+// mounted.
+const FailedMount = "FailedMount"
+
+// Objects finds the ConfigMaps and Secrets that volumes show; podsource.Store has
+// it. A NotFound error as the API server's says that there is none, any other that
+// nobody knows. What it returns is not modified.
+type Objects interface {
+	GetConfigMap(namespace, name string) (*corev1.ConfigMap, error)
+	GetSecret(namespace, name string) (*corev1.Secret, error)
+}
+
+// Mounter mounts and unmounts. [NewMounter] makes the system's.
+type Mounter interface {
+	// Tmpfs mounts an empty tmpfs with mode 0600 on a folder. Size 0 leaves the
+	// size to the system.
+	Tmpfs(target string, sizeBytes int64) error
+	// Unmount unmounts what is on target, and follows no link there.
+	Unmount(target string) error
+	// Mounts returns what is mounted, in the order of mounting.
+	Mounts() ([]MountPoint, error)
+}
+
+// Config configures a [Local].
+type Config struct {
+	// Root is the folder under which pods' volumes are, the kubelet's
+	// /var/lib/kubelet. It is made if it is missing, and may be a symbolic link.
+	// Required, absolute.
+	Root string
+	// Objects finds ConfigMaps and Secrets. Default: there are none.
+	Objects Objects
+	// Allocatable is what the node has for pods: what a container without a limit
+	// is told its limit is, and the bound of emptyDir volumes in memory. Without
+	// it resourceFieldRef of an absent limit is refused.
+	Allocatable corev1.ResourceList
+	// Tokens makes tokens of the pod's service account, valid for as long as
+	// asked; an empty audience is the API server's. Optional; without it
+	// serviceAccountToken is refused.
+	Tokens func(ctx context.Context, pod *corev1.Pod, audience string, valid time.Duration) (string, error)
+	// Mounter mounts. Default [NewMounter].
+	Mounter Mounter
+	// Clock names the versions of a volume's contents. Default the system clock.
+	Clock clock.PassiveClock
+}
+
+// Validate reports every problem with c, joined.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Root == "" {
+		errs = append(errs, errors.New("field Root is required"))
+	} else if !filepath.IsAbs(c.Root) {
+		errs = append(errs, fmt.Errorf("field Root: %q is not absolute", c.Root))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	c.Root = filepath.Clean(c.Root)
+	if c.Mounter == nil {
+		c.Mounter = NewMounter()
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	return c
+}
+
+// An Error is why a volume can't be used.
+type Error struct {
+	// Volume is its name, Type the field that says what it is, as in the API.
+	Volume, Type string
+	// Err is the cause.
+	Err error
+}
+
+// Error is the text of the kubelet's event, whose reason is [FailedMount].
+func (e *Error) Error() string {
+	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

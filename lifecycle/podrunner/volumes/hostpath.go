@@ -1,0 +1,71 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// hostPath checks that what a hostPath volume names is of its type, makes it
+// where the type says so, and returns it. Links are followed: the node's paths are
+// its administrator's.
+func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
+	path := source.Path
+	if path == "" {
+		return "", errors.New("hostPath: the path is empty")
+	}
+	if slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") {
+		return "", fmt.Errorf("hostPath: %s must not contain '..'", path)
+	}
+	if source.Type == nil || *source.Type == corev1.HostPathUnset {
+		return path, nil
+	}
+	kind := *source.Type
+	info, err := os.Stat(path)
+	absent := errors.Is(err, fs.ErrNotExist)
+	name, is := expected(kind)
+	switch {
+	case absent && kind == corev1.HostPathDirectoryOrCreate:
+		return path, os.MkdirAll(path, 0o755)
+	case absent && kind == corev1.HostPathFileOrCreate:
+		return path, create(path)
+	case is == nil:
+		return "", fmt.Errorf("%s is an invalid volume type", kind)
+	case err != nil || !is(info.Mode()):
+		return "", fmt.Errorf("hostPath type check failed: %s is not a %s", path, name)
+	}
+	return path, nil
+}
+
+// create makes an empty file; one that has appeared meanwhile is as good.
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// expected returns what a type is called, and how to tell it; nil for none.
+func expected(kind corev1.HostPathType) (name string, is func(fs.FileMode) bool) {
+	switch kind {
+	case corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate:
+		return "directory", fs.FileMode.IsDir
+	case corev1.HostPathFile, corev1.HostPathFileOrCreate:
+		return "file", fs.FileMode.IsRegular
+	case corev1.HostPathSocket:
+		return "socket file", func(m fs.FileMode) bool { return m&fs.ModeSocket != 0 }
+	case corev1.HostPathCharDev:
+		return "character device", func(m fs.FileMode) bool { return m&fs.ModeCharDevice != 0 }
+	case corev1.HostPathBlockDev:
+		return "block device", func(m fs.FileMode) bool { return m&fs.ModeDevice != 0 && m&fs.ModeCharDevice == 0 }
+	default:
+		return "", nil
+	}
+}

@@ -1,0 +1,49 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// NewMounter returns the system's mounts, as this process sees them. Mounting
+// needs CAP_SYS_ADMIN. On other systems than Linux every call fails.
+func NewMounter() Mounter { return system{} }
+
+type system struct{}
+
+// Tmpfs mounts one whose pages are not swapped out, where the kernel can do that
+// (Linux 6.4).
+func (system) Tmpfs(target string, sizeBytes int64) error {
+	options := "mode=0600"
+	if sizeBytes > 0 {
+		options += fmt.Sprintf(",size=%d", sizeBytes)
+	}
+	err := unix.Mount("tmpfs", target, "tmpfs", 0, options+",noswap")
+	if errors.Is(err, unix.EINVAL) {
+		err = unix.Mount("tmpfs", target, "tmpfs", 0, options)
+	}
+	if err != nil {
+		return &os.PathError{Op: "mount tmpfs on", Path: target, Err: err}
+	}
+	return nil
+}
+
+// Unmount follows no link.
+func (system) Unmount(target string) error {
+	if err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW); err != nil {
+		return &os.PathError{Op: "unmount", Path: target, Err: err}
+	}
+	return nil
+}
+
+// Mounts reads the mounts of our own mount namespace.
+func (system) Mounts() ([]MountPoint, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	return ParseMountInfo(string(data))
+}

@@ -1,0 +1,83 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A MountPoint is one mounted file system.
+type MountPoint struct {
+	// Target is where it is mounted, FSType its type.
+	Target, FSType string
+}
+
+// ParseMountInfo reads a file of the form of /proc/self/mountinfo, described in
+// the kernel's Documentation/filesystems/proc.rst. Mount points whose folder was
+// deleted are left out: no path leads there any more. The error names the line.
+func ParseMountInfo(data string) (mounts []MountPoint, err error) {
+	n := 0
+	for line := range strings.Lines(data) {
+		n++
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" {
+			continue
+		}
+		m, err := parseMount(line)
+		if err != nil {
+			return nil, fmt.Errorf("mountinfo, line %d: %w", n, err)
+		}
+		if !strings.HasSuffix(m.Target, "//deleted") {
+			mounts = append(mounts, m)
+		}
+	}
+	return mounts, nil
+}
+
+// parseMount reads: id parent device root target options optional... - type
+// source options.
+func parseMount(line string) (MountPoint, error) {
+	before, after, found := strings.Cut(line, " - ")
+	fields, rest := strings.Split(before, " "), strings.Split(after, " ")
+	if !found || len(fields) < 6 || len(rest) < 2 {
+		return MountPoint{}, errors.New("too few fields")
+	}
+	target := unescape(fields[4])
+	if !strings.HasPrefix(target, "/") {
+		return MountPoint{}, errors.New("the mount point is not absolute")
+	}
+	return MountPoint{Target: target, FSType: unescape(rest[0])}, nil
+}
+
+// unescape replaces \ooo by the byte with that number. Anything else that a
+// backslash begins stands for itself.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	octal := func(c byte) bool { return '0' <= c && c <= '7' }
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) && '0' <= s[i+1] && s[i+1] <= '3' && octal(s[i+2]) && octal(s[i+3]) {
+			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
+			i += 3
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// below returns the targets at or below a folder in the order in which to unmount
+// them: what was mounted last comes first.
+func below(mounts []MountPoint, folder string) (targets []string) {
+	for _, m := range slices.Backward(mounts) {
+		target := path.Clean(m.Target)
+		if target == folder || strings.HasPrefix(target, folder+"/") {
+			targets = append(targets, target)
+		}
+	}
+	return targets
+}

@@ -1,0 +1,283 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// defaultMode is the API's default for files in volumes.
+const defaultMode int32 = 0o644
+
+// defaultTokenSeconds is the API's default of how long a token is valid.
+const defaultTokenSeconds = 3600
+
+// A file is what a volume shows at a path.
+type file struct {
+	data []byte
+	mode int32
+	// uid is who owns it, nil for us.
+	uid *int64
+}
+
+// payload is a volume's files by their paths in it.
+type payload map[string]file
+
+// maker makes the payload of one pod's volumes.
+type maker struct {
+	cfg *Config
+	pod *corev1.Pod
+}
+
+// make returns what a volume shows, and false if it is not of a kind that shows
+// files of ours.
+func (m maker) make(ctx context.Context, source *corev1.VolumeSource) (payload, error) {
+	switch p := (payload{}); {
+	case source.ConfigMap != nil:
+		s := source.ConfigMap
+		return p, m.configMap(p, s.Name, s.Items, s.Optional, modeOr(s.DefaultMode))
+	case source.Secret != nil:
+		s := source.Secret
+		return p, m.secret(p, s.SecretName, s.Items, s.Optional, modeOr(s.DefaultMode))
+	case source.DownwardAPI != nil:
+		return p, m.downward(p, source.DownwardAPI.Items, modeOr(source.DownwardAPI.DefaultMode))
+	case source.Projected != nil:
+		return p, m.projected(ctx, p, source.Projected)
+	default:
+		return nil, nil
+	}
+}
+
+func modeOr(mode *int32) int32 {
+	if mode == nil {
+		return defaultMode
+	}
+	return *mode
+}
+
+// missing says whether err is that of something that need not be there.
+func missing(err error, optional *bool) bool {
+	return optional != nil && *optional && apierrors.IsNotFound(err)
+}
+
+func (m maker) configMap(p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
+	if m.cfg.Objects == nil {
+		return fmt.Errorf("configmap %q: no ConfigMaps here", name)
+	}
+	object, err := m.cfg.Objects.GetConfigMap(m.pod.Namespace, name)
+	if missing(err, optional) {
+		return nil
+	}
+	if err != nil || object == nil {
+		return orAbsent(err, "configmap", name)
+	}
+	all := maps.Clone(object.BinaryData)
+	if all == nil {
+		all = map[string][]byte{}
+	}
+	for key, value := range object.Data {
+		all[key] = []byte(value)
+	}
+	return p.addItems(all, items, mode, optional, "configmap references non-existent config key: %s")
+}
+
+func (m maker) secret(p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
+	if m.cfg.Objects == nil {
+		return fmt.Errorf("secret %q: no Secrets here", name)
+	}
+	object, err := m.cfg.Objects.GetSecret(m.pod.Namespace, name)
+	if missing(err, optional) {
+		return nil
+	}
+	if err != nil || object == nil {
+		return orAbsent(err, "secret", name)
+	}
+	all := maps.Clone(object.Data)
+	if all == nil {
+		all = map[string][]byte{}
+	}
+	for key, value := range object.StringData { // no API server has merged it
+		all[key] = []byte(value)
+	}
+	return p.addItems(all, items, mode, optional, "references non-existent secret key: %s")
+}
+
+func orAbsent(err error, kind, name string) error {
+	if err == nil {
+		err = fmt.Errorf("%s %q: not found", kind, name)
+	}
+	return err
+}
+
+// addItems adds those keys that items name, under their paths, or all.
+func (p payload) addItems(all map[string][]byte, items []corev1.KeyToPath, mode int32, optional *bool, absent string) error {
+	if len(items) == 0 {
+		for key, data := range all {
+			p[key] = file{data: data, mode: mode}
+		}
+		return nil
+	}
+	for _, item := range items {
+		data, ok := all[item.Key]
+		switch {
+		case ok:
+			own := mode
+			if item.Mode != nil {
+				own = *item.Mode
+			}
+			p[path.Clean(item.Path)] = file{data: data, mode: own}
+		case optional == nil || !*optional:
+			return fmt.Errorf(absent, item.Key)
+		}
+	}
+	return nil
+}
+
+func (m maker) downward(p payload, items []corev1.DownwardAPIVolumeFile, mode int32) error {
+	for _, item := range items {
+		var value string
+		var err error
+		switch {
+		case item.FieldRef != nil:
+			value, err = fieldValue(m.pod, item.FieldRef.FieldPath)
+		case item.ResourceFieldRef != nil:
+			value, err = resourceValue(m.pod, item.ResourceFieldRef, m.cfg.Allocatable)
+		default:
+			err = errors.New("neither fieldRef nor resourceFieldRef")
+		}
+		if err != nil {
+			return fmt.Errorf("downwardAPI item %q: %w", item.Path, err)
+		}
+		own := mode
+		if item.Mode != nil {
+			own = *item.Mode
+		}
+		p[path.Clean(item.Path)] = file{data: []byte(value), mode: own}
+	}
+	return nil
+}
+
+func (m maker) projected(ctx context.Context, p payload, source *corev1.ProjectedVolumeSource) error {
+	mode := modeOr(source.DefaultMode)
+	for _, s := range source.Sources {
+		var err error
+		switch {
+		case s.ConfigMap != nil:
+			err = m.configMap(p, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, mode)
+		case s.Secret != nil:
+			err = m.secret(p, s.Secret.Name, s.Secret.Items, s.Secret.Optional, mode)
+		case s.DownwardAPI != nil:
+			err = m.downward(p, s.DownwardAPI.Items, mode)
+		case s.ServiceAccountToken != nil:
+			err = m.token(ctx, p, s.ServiceAccountToken, mode)
+		default:
+			err = errors.New("a projected source that is not supported here")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// token adds a token that only its user may read, where the pod says who that is.
+func (m maker) token(ctx context.Context, p payload, s *corev1.ServiceAccountTokenProjection, mode int32) error {
+	if m.cfg.Tokens == nil {
+		return errors.New("projected serviceAccountToken: there are no service accounts here")
+	}
+	seconds := int64(defaultTokenSeconds)
+	if s.ExpirationSeconds != nil {
+		seconds = *s.ExpirationSeconds
+	}
+	token, err := m.cfg.Tokens(ctx, m.pod, s.Audience, time.Duration(seconds)*time.Second)
+	if err != nil {
+		return fmt.Errorf("failed to fetch token: %w", err)
+	}
+	uid := commonUser(m.pod)
+	if uid != nil || fsGroup(m.pod) != nil {
+		mode = 0o600
+	}
+	p[path.Clean(s.Path)] = file{data: []byte(token), mode: mode, uid: uid}
+	return nil
+}
+
+// commonUser returns the user that all of a pod's containers run as, nil if they
+// don't say or differ.
+func commonUser(pod *corev1.Pod) (uid *int64) {
+	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	for i, c := range all {
+		var own *int64
+		if sc := pod.Spec.SecurityContext; sc != nil {
+			own = sc.RunAsUser
+		}
+		if sc := c.SecurityContext; sc != nil && sc.RunAsUser != nil {
+			own = sc.RunAsUser
+		}
+		if own == nil || i > 0 && *own != *uid {
+			return nil
+		}
+		uid = own
+	}
+	return uid
+}
+
+// fsGroup returns the group that a pod's volumes belong to, nil for none.
+func fsGroup(pod *corev1.Pod) *int64 {
+	if sc := pod.Spec.SecurityContext; sc != nil {
+		return sc.FSGroup
+	}
+	return nil
+}
+
+// The limits of names in volumes: the kernel's.
+const (
+	maxPath = 4096
+	maxName = 255
+)
+
+// validate refuses paths that lead out of a volume, into what only we write in
+// it, or through a file. Files in the volume's top folder may not begin with two
+// dots, as those are ours.
+func (p payload) validate() error {
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		if err := validPath(name); err != nil {
+			return err
+		}
+		for up := path.Dir(name); up != "."; up = path.Dir(up) {
+			if _, ok := p[up]; ok {
+				return fmt.Errorf("invalid path %q: %q is a file", name, up)
+			}
+		}
+	}
+	return nil
+}
+
+func validPath(name string) error {
+	switch {
+	case name == "" || name == ".":
+		return errors.New("invalid path: must not be empty")
+	case strings.HasPrefix(name, "/"):
+		return fmt.Errorf("invalid path: must be relative path: %s", name)
+	case len(name) > maxPath:
+		return fmt.Errorf("invalid path: must be less than or equal to %d characters", maxPath)
+	case strings.HasPrefix(name, ".."):
+		return fmt.Errorf("invalid path: must not start with '..': %s", name)
+	case !fs.ValidPath(name) || strings.ContainsAny(name, "\x00\\"):
+		return fmt.Errorf("invalid path: %q", name)
+	}
+	for element := range strings.SplitSeq(name, "/") {
+		if len(element) > maxName {
+			return fmt.Errorf("invalid path: filenames must be less than or equal to %d characters", maxName)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package volumes
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Names in a volume whose contents change as a whole, as the kubelet's: its files
+// are links to files in dataLink, which is a link to the folder of one version.
+const (
+	dataLink    = "..data"
+	dataLinkNew = "..data_tmp"
+	versionForm = "..2006_01_02_15_04_05."
+)
+
+// writer replaces the contents of a volume as a whole: whoever opens ..data sees
+// one version or another, never a mix, and a crash leaves one of both.
+type writer struct {
+	root  *os.Root // of the volume
+	group *int64   // whom files belong to and who may read them, nil for us alone
+	now   time.Time
+}
+
+// write makes the volume show p, and says whether anything had to change.
+func (w writer) write(p payload) (changed bool, err error) {
+	if err := p.validate(); err != nil {
+		return false, err
+	}
+	// Where the link is spoiled, there is no version: Readlink fails.
+	version, _ := w.root.Readlink(dataLink)
+	if !w.shows(version, p) {
+		changed = true
+		if version, err = w.newVersion(p); err != nil {
+			return false, err
+		}
+	}
+	return changed, errors.Join(w.link(p), w.tidy(version, p))
+}
+
+// newVersion writes p into a folder of its own and makes it the volume's data.
+func (w writer) newVersion(p payload) (version string, err error) {
+	version, err = w.makeFolder()
+	if err != nil {
+		return "", err
+	}
+	if err := w.fill(version, p); err != nil {
+		return "", errors.Join(err, w.root.RemoveAll(version))
+	}
+	if err := w.root.RemoveAll(dataLinkNew); err != nil {
+		return "", err
+	}
+	if err := w.root.Symlink(version, dataLinkNew); err != nil {
+		return "", err
+	}
+	return version, w.root.Rename(dataLinkNew, dataLink)
+}
+
+// makeFolder makes a folder for a version with a name that is new.
+func (w writer) makeFolder() (string, error) {
+	for n := w.now.Nanosecond(); ; n++ {
+		version := w.now.UTC().Format(versionForm) + strconv.Itoa(n)
+		err := w.root.Mkdir(version, 0o700)
+		if err == nil {
+			err = w.own(version, 0o755, nil)
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return version, err
+		}
+	}
+}
+
+// fill writes files into a version.
+func (w writer) fill(version string, p payload) error {
+	made := map[string]bool{".": true}
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		if err := w.folders(version, path.Dir(name), made); err != nil {
+			return err
+		}
+		f := p[name]
+		at := path.Join(version, name)
+		if err := w.root.WriteFile(at, f.data, 0o600); err != nil {
+			return err
+		}
+		if err := w.own(at, fs.FileMode(f.mode)&fs.ModePerm, f.uid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// folders makes a folder in a version, and those above it.
+func (w writer) folders(version, folder string, made map[string]bool) error {
+	if made[folder] {
+		return nil
+	}
+	made[folder] = true
+	if err := w.folders(version, path.Dir(folder), made); err != nil {
+		return err
+	}
+	at := path.Join(version, folder)
+	if err := w.root.Mkdir(at, 0o755); err != nil {
+		return err
+	}
+	return w.own(at, 0o755, nil)
+}
+
+// own gives a new file or folder its mode and owner, whatever the umask is.
+func (w writer) own(name string, mode fs.FileMode, uid *int64) error {
+	info, err := w.root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	owner, group := -1, -1
+	if uid != nil {
+		owner = int(*uid)
+	}
+	if w.group != nil {
+		group = int(*w.group)
+	}
+	if owner >= 0 || group >= 0 {
+		if err := w.root.Lchown(name, owner, group); err != nil {
+			return err
+		}
+	}
+	// After the owner: changing that takes the set-group-id bit away.
+	return w.root.Chmod(name, modeFor(mode, info.IsDir(), w.group, readOnly))
+}
+
+// Whether a volume's users may write into it.
+const (
+	readOnly  = false
+	readWrite = true
+)
+
+// modeFor returns the mode of a file or folder in a volume that belongs to a
+// group: it may read, or write too, and what is made in folders is the group's.
+func modeFor(mode fs.FileMode, dir bool, group *int64, writable bool) fs.FileMode {
+	if group == nil {
+		return mode
+	}
+	mode |= 0o440
+	if writable {
+		mode |= 0o660
+	}
+	if dir {
+		mode |= fs.ModeSetgid | 0o110
+	}
+	return mode
+}
+
+// shows says whether a version is what p asks for, with modes and owners.
+func (w writer) shows(version string, p payload) bool {
+	if version == "" || strings.Contains(version, "/") || !strings.HasPrefix(version, "..") {
+		return false
+	}
+	folder, err := w.root.OpenRoot(version)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = folder.Close() }()
+	found := 0
+	err = fs.WalkDir(folder.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		found++
+		f, ok := p[name]
+		if !ok || !w.isFile(folder, name, f) {
+			return fs.ErrInvalid
+		}
+		return nil
+	})
+	return err == nil && found == len(p)
+}
+
+func (w writer) isFile(folder *os.Root, name string, f file) bool {
+	info, err := folder.Lstat(name)
+	if err != nil || info.Mode() != modeFor(fs.FileMode(f.mode)&fs.ModePerm, false, w.group, readOnly) {
+		return false
+	}
+	uid, gid := ownerOf(info)
+	if f.uid != nil && uid != int(*f.uid) || w.group != nil && gid != int(*w.group) {
+		return false
+	}
+	data, err := folder.ReadFile(name)
+	return err == nil && bytes.Equal(data, f.data)
+}
+
+// link makes the links in the volume's top folder that are missing.
+func (w writer) link(p payload) error {
+	for top := range tops(p) {
+		target := path.Join(dataLink, top)
+		if now, err := w.root.Readlink(top); err == nil && now == target {
+			continue
+		}
+		if err := w.root.RemoveAll(top); err != nil {
+			return err
+		}
+		if err := w.root.Symlink(target, top); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tidy removes what is not part of p: links, and versions of before.
+func (w writer) tidy(version string, p payload) error {
+	all, err := fs.ReadDir(w.root.FS(), ".")
+	errs := []error{err}
+	keep := tops(p)
+	for _, entry := range all {
+		if name := entry.Name(); !keep[name] && name != dataLink && name != version {
+			errs = append(errs, w.root.RemoveAll(name))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	return nil
+}
+
+// tops returns the names in the volume's top folder.
+func tops(p payload) map[string]bool {
+	names := map[string]bool{}
+	for name := range p {
+		top, _, _ := strings.Cut(name, "/")
+		names[top] = true
+	}
+	return names
+}
