@@ -70,15 +70,13 @@ func ResourceValue(ref *corev1.ResourceFieldSelector, pod *corev1.Pod, c *corev1
 		}
 	}
 	kind, name, _ := strings.Cut(ref.Resource, ".")
+	if kind != "limits" && kind != "requests" {
+		return "", fmt.Errorf("unsupported container resource : %v", ref.Resource)
+	}
 	resourceName := corev1.ResourceName(name)
-	var quantity resource.Quantity
-	switch kind {
-	case "limits":
+	quantity := c.Resources.Requests[resourceName]
+	if kind == "limits" {
 		quantity = limitOf(resourceName, pod, c, allocatable)
-	case "requests":
-		quantity = c.Resources.Requests[resourceName]
-	default:
-		name = ""
 	}
 	switch {
 	case resourceName == corev1.ResourceCPU:

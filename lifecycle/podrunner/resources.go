@@ -3,7 +3,6 @@ package podrunner
 import (
 	"fmt"
 	"iter"
-	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -241,5 +240,9 @@ func divided(q, divisor resource.Quantity, milli bool) (string, error) {
 	if by <= 0 {
 		return "", fmt.Errorf("divisor %s is not positive", divisor.String())
 	}
-	return strconv.FormatInt(int64(math.Ceil(float64(value)/float64(by))), 10), nil
+	units := value / by
+	if value%by > 0 {
+		units++
+	}
+	return strconv.FormatInt(units, 10), nil
 }
