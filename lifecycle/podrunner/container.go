@@ -58,6 +58,9 @@ func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Nod
 	if err := checkNonRoot(pod, c, in.Image); err != nil {
 		return nil, err
 	}
+	if err := checkUserNamespace(pod, node); err != nil {
+		return nil, err
+	}
 	vars, err := environment(pod, c, in, node)
 	if err != nil {
 		return nil, err

@@ -15,20 +15,21 @@ import (
 func environment(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*variables, error) {
 	vars := &variables{at: map[string]int{}}
 	objects := references{namespace: pod.Namespace, objects: node.Objects}
+	from := sources{pod: pod, container: c, instance: in, node: node, objects: objects}
 	for i := range c.EnvFrom {
-		from, err := objects.all(&c.EnvFrom[i])
+		all, err := objects.all(&c.EnvFrom[i])
 		if err != nil {
 			return nil, err
 		}
-		for _, key := range sortedKeys(from) {
-			vars.set(c.EnvFrom[i].Prefix+key, from[key])
+		for _, key := range sortedKeys(all) {
+			vars.set(c.EnvFrom[i].Prefix+key, all[key])
 		}
 	}
 	for _, e := range c.Env {
 		text, ok := vars.expand(e.Value), true
 		if e.Value == "" && e.ValueFrom != nil {
 			var err error
-			if text, ok, err = valueFrom(e.ValueFrom, pod, c, in, node, objects); err != nil {
+			if text, ok, err = from.value(e.ValueFrom); err != nil {
 				return nil, err
 			}
 		}
@@ -39,21 +40,30 @@ func environment(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (
 	return vars, vars.check()
 }
 
-// valueFrom resolves a variable's source; false is an optional one that is absent.
-func valueFrom(s *corev1.EnvVarSource, pod *corev1.Pod, c *corev1.Container, in Instance, node Node, objects references) (text string, ok bool, err error) {
+// sources are what a container's variables can come from.
+type sources struct {
+	pod       *corev1.Pod
+	container *corev1.Container
+	instance  Instance
+	node      Node
+	objects   references
+}
+
+// value resolves a variable's source; false is an optional one that is absent.
+func (f sources) value(s *corev1.EnvVarSource) (text string, ok bool, err error) {
 	switch {
 	case s.FieldRef != nil:
-		text, err = FieldValue(s.FieldRef, pod, in.PodIPs, node)
+		text, err = FieldValue(s.FieldRef, f.pod, f.instance.PodIPs, f.node)
 		return text, true, err
 	case s.ResourceFieldRef != nil:
-		text, err = ResourceValue(s.ResourceFieldRef, pod, c, node.Allocatable)
+		text, err = ResourceValue(s.ResourceFieldRef, f.pod, f.container, f.node.Allocatable)
 		return text, true, err
 	case s.ConfigMapKeyRef != nil:
 		r := s.ConfigMapKeyRef
-		return objects.key("ConfigMap", r.Name, r.Key, isTrue(r.Optional), objects.configMap)
+		return f.objects.key("ConfigMap", r.Name, r.Key, isTrue(r.Optional), f.objects.configMap)
 	case s.SecretKeyRef != nil:
 		r := s.SecretKeyRef
-		return objects.key("Secret", r.Name, r.Key, isTrue(r.Optional), objects.secret)
+		return f.objects.key("Secret", r.Name, r.Key, isTrue(r.Optional), f.objects.secret)
 	default:
 		return "", false, fmt.Errorf("valueFrom has no source that is supported")
 	}

@@ -13,10 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
-
-var _ podrunner.Objects = (*podsource.Store)(nil)
 
 // objects are ConfigMaps and Secrets of namespace ns; one called broken can't be
 // read, one called nil is none.

@@ -18,8 +18,9 @@ const etcHostsPath = "/etc/hosts"
 func mounts(pod *corev1.Pod, c *corev1.Container, in Instance, node Node, vars *variables) ([]*runtimeapi.Mount, error) {
 	var out []*runtimeapi.Mount
 	hosts := in.EtcHosts
+	volumes := mounter{pod: pod, container: c, instance: in, node: node, vars: vars}
 	for i := range c.VolumeMounts {
-		m, err := volumeMount(pod, c, i, in, node, vars)
+		m, err := volumes.mount(i)
 		if err != nil {
 			return nil, err
 		}
@@ -39,9 +40,19 @@ func mounts(pod *corev1.Pod, c *corev1.Container, in Instance, node Node, vars *
 	return out, nil
 }
 
-func volumeMount(pod *corev1.Pod, c *corev1.Container, index int, in Instance, node Node, vars *variables) (*runtimeapi.Mount, error) {
+// mounter turns a container's volumeMounts into mounts.
+type mounter struct {
+	pod       *corev1.Pod
+	container *corev1.Container
+	instance  Instance
+	node      Node
+	vars      *variables
+}
+
+func (v mounter) mount(index int) (*runtimeapi.Mount, error) {
+	c, in := v.container, v.instance
 	vm := &c.VolumeMounts[index]
-	subPath, err := subPathOf(vm, vars)
+	subPath, err := subPathOf(vm, v.vars)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +63,7 @@ func volumeMount(pod *corev1.Pod, c *corev1.Container, index int, in Instance, n
 	if m.Propagation, err = propagation(vm.MountPropagation); err != nil {
 		return nil, err
 	}
-	if m.RecursiveReadOnly, err = recursiveReadOnly(vm, node.features(pod).GetRecursiveReadOnlyMounts()); err != nil {
+	if m.RecursiveReadOnly, err = recursiveReadOnly(vm, v.node.features(v.pod).GetRecursiveReadOnlyMounts()); err != nil {
 		return nil, fmt.Errorf("failed to resolve recursive read-only mode: %w", err)
 	}
 	if image, ok := in.ImageVolumes[vm.Name]; ok {
@@ -64,21 +75,29 @@ func volumeMount(pod *corev1.Pod, c *corev1.Container, index int, in Instance, n
 		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", vm.Name, c.Name)
 	}
 	m.HostPath = hostPath
-	if v := volumeNamed(pod, vm.Name); v != nil {
-		m.Readonly = m.Readonly || readOnlyVolume(v)
-		m.SelinuxRelabel = node.SELinux && v.HostPath == nil
+	if volume := volumeNamed(v.pod, vm.Name); volume != nil {
+		m.Readonly = m.Readonly || readOnlyVolume(volume)
+		m.SelinuxRelabel = v.node.SELinux && volume.HostPath == nil
 	}
 	if subPath == "" {
 		return m, nil
 	}
-	// What is wrong is not said: a status must not tell about the node's files.
-	if in.SubPath == nil {
-		return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q", vm.Name, c.Name)
+	m.HostPath, err = v.prepare(SubPathMount{Container: c.Name, Index: index, Volume: vm.Name, HostPath: hostPath, SubPath: subPath})
+	return m, err
+}
+
+// prepare has a part of a volume prepared. What is wrong is not said: a status must
+// not tell about the node's files.
+func (v mounter) prepare(m SubPathMount) (string, error) {
+	text := fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", m.Volume, m.Container)
+	if v.instance.SubPath == nil {
+		return "", errors.New(text)
 	}
-	if m.HostPath, err = in.SubPath(SubPathMount{Container: c.Name, Index: index, Volume: vm.Name, HostPath: hostPath, SubPath: subPath}); err != nil {
-		return nil, &hiddenError{text: fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", vm.Name, c.Name), cause: err}
+	hostPath, err := v.instance.SubPath(m)
+	if err != nil {
+		return "", &hiddenError{text: text, cause: err}
 	}
-	return m, nil
+	return hostPath, nil
 }
 
 // hiddenError has a cause that is for logs only.

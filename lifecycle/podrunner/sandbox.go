@@ -46,12 +46,16 @@ func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSa
 }
 
 // CheckSandbox says why the pod's sandbox can't be made, with every reason, or
-// nil. It is pure. What it finds may be another thing later: a runtime class may
-// be added, user IDs come free.
+// nil. It is pure, and the last gate before a sandbox is made: what [Admit] refuses
+// for good it refuses, too. Else what it finds may be another thing later: a
+// runtime class may be added, user IDs come free.
 func CheckSandbox(pod *corev1.Pod, node Node) error {
 	_, errName := kernelName(pod, node)
 	_, errHandler := RuntimeHandler(pod, node)
-	errs := []error{errName, errHandler, checkUserNamespace(pod, node), checkDNS(pod, node)}
+	errs := []error{Admit(pod, node), errName, errHandler, checkDNS(pod, node)}
+	if errHandler == nil {
+		errs = append(errs, checkUserNamespace(pod, node))
+	}
 	if p := pod.Spec.SecurityContext; p != nil {
 		_, err := seccomp(p, nil, node)
 		errs = append(errs, err)

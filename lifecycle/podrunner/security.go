@@ -54,7 +54,7 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node N
 	if in.TargetID != "" {
 		sc.NamespaceOptions.Pid, sc.NamespaceOptions.TargetId = runtimeapi.NamespaceMode_TARGET, in.TargetID
 	}
-	if sc.Apparmor, sc.ApparmorProfile, err = appArmor(appArmorProfile(pod, c)); err != nil {
+	if sc.Apparmor, err = appArmor(appArmorProfile(pod, c)); err != nil {
 		return nil, err
 	}
 	if p := pod.Spec.SecurityContext; p != nil {
@@ -210,27 +210,22 @@ func appArmorProfile(pod *corev1.Pod, c *corev1.Container) *corev1.AppArmorProfi
 	return nil
 }
 
-// appArmor returns the profile for CRI, in its present form and in the one that
-// older runtimes read.
-func appArmor(p *corev1.AppArmorProfile) (profile *runtimeapi.SecurityProfile, old string, err error) {
+func appArmor(p *corev1.AppArmorProfile) (*runtimeapi.SecurityProfile, error) {
 	if p == nil {
-		return nil, "", nil
+		return nil, nil
 	}
 	switch p.Type {
 	case corev1.AppArmorProfileTypeRuntimeDefault:
-		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
-			corev1.DeprecatedAppArmorBetaProfileRuntimeDefault, nil
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}, nil
 	case corev1.AppArmorProfileTypeUnconfined:
-		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined},
-			corev1.DeprecatedAppArmorBetaProfileNameUnconfined, nil
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, nil
 	case corev1.AppArmorProfileTypeLocalhost:
 		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
-			return nil, "", errors.New("localhostProfile must be set if appArmorProfile type is Localhost")
+			return nil, errors.New("localhostProfile must be set if appArmorProfile type is Localhost")
 		}
-		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: *p.LocalhostProfile},
-			corev1.DeprecatedAppArmorBetaProfileNamePrefix + *p.LocalhostProfile, nil
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: *p.LocalhostProfile}, nil
 	default:
-		return nil, "", fmt.Errorf("appArmorProfile.type %q is not known", p.Type)
+		return nil, fmt.Errorf("appArmorProfile.type %q is not known", p.Type)
 	}
 }
 

@@ -171,15 +171,15 @@ func TestAppArmor(t *testing.T) {
 		pod        *profile
 		annotation string
 		own        *profile
-		want, old  string
+		want       string
 	}{
 		"none":                     {},
-		"the pod's":                {pod: runtimeDefault, want: "RuntimeDefault", old: "runtime/default"},
-		"the container's":          {pod: runtimeDefault, own: local, want: "Localhost k8s-x", old: "localhost/k8s-x"},
-		"the annotation's":         {pod: runtimeDefault, annotation: "localhost/old", want: "Localhost old", old: "localhost/old"},
-		"the annotation's default": {annotation: "runtime/default", want: "RuntimeDefault", old: "runtime/default"},
-		"the annotation's none":    {pod: runtimeDefault, annotation: "unconfined", want: "Unconfined", old: "unconfined"},
-		"the field wins":           {annotation: "unconfined", own: local, want: "Localhost k8s-x", old: "localhost/k8s-x"},
+		"the pod's":                {pod: runtimeDefault, want: "RuntimeDefault"},
+		"the container's":          {pod: runtimeDefault, own: local, want: "Localhost k8s-x"},
+		"the annotation's":         {pod: runtimeDefault, annotation: "localhost/old", want: "Localhost old"},
+		"the annotation's default": {annotation: "runtime/default", want: "RuntimeDefault"},
+		"the annotation's none":    {pod: runtimeDefault, annotation: "unconfined", want: "Unconfined"},
+		"the field wins":           {annotation: "unconfined", own: local, want: "Localhost k8s-x"},
 		"a file without a name":    {own: &profile{Type: corev1.AppArmorProfileTypeLocalhost}, want: "error localhostProfile must be set if appArmorProfile type is Localhost"},
 		"an unheard one":           {own: &profile{Type: "Unheard"}, want: `error appArmorProfile.type "Unheard" is not known`},
 	} {
@@ -188,7 +188,6 @@ func TestAppArmor(t *testing.T) {
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{AppArmorProfile: c.pod}
 		got, err := podrunner.ContainerConfig(pod, &corev1.Container{Name: "app", SecurityContext: &corev1.SecurityContext{AppArmorProfile: c.own}}, podrunner.Instance{}, testNode())
 		require.Equal(t, c.want, shown(got.GetLinux().GetSecurityContext().GetApparmor(), err), name)
-		require.Equal(t, c.old, got.GetLinux().GetSecurityContext().GetApparmorProfile(), name)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -152,7 +151,7 @@ func TestSubPathRace(t *testing.T) {
 	})
 	forbidden := []uint64{inode(t, outside), inode(t, filepath.Join(outside, "deep"))}
 	bound := 0
-	for i := range 3000 {
+	for i := range 500 {
 		sub := []string{"spot", "spot/deep"}[i%2]
 		got, err := s.Prepare(podrunner.SubPathMount{Container: "app", Volume: "v", HostPath: volume, SubPath: sub})
 		if err == nil {
@@ -163,7 +162,7 @@ func TestSubPathRace(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	t.Logf("%d of 3000 were bound", bound)
+	t.Logf("%d of 500 were bound", bound)
 	left, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	require.Len(t, left, 1, "nothing was made or removed outside")
@@ -198,6 +197,6 @@ func TestCleanRemovesFoldersOnly(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(got, "data"), []byte("x"), 0o600))
 	err = s.Clean()
 	require.Error(t, err)
-	require.True(t, strings.Contains(err.Error(), "not empty"))
+	require.ErrorContains(t, err, "not empty")
 	require.FileExists(t, filepath.Join(got, "data"))
 }

@@ -53,7 +53,7 @@ func checkUserNamespace(pod *corev1.Pod, node Node) error {
 	handler, err := RuntimeHandler(pod, node)
 	switch {
 	case err != nil:
-		return nil // CheckSandbox says so already
+		return err
 	case !node.features(pod).GetUserNamespaces() && handler != "":
 		return fmt.Errorf("can't set `spec.hostUsers: false`, RuntimeClass handler %q does not support user namespaces", handler)
 	case !node.features(pod).GetUserNamespaces():
