@@ -72,8 +72,14 @@ func TestSubPaths(t *testing.T) {
 	require.NoError(t, os.Symlink("file", filepath.Join(volume, "filelink")))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(volume, "pipe"), 0o600))
 	for i, c := range []struct{ sub, want string }{
-		{"dir/deep", "dir/deep"}, {"file", "file"}, {"link", "dir/deep"}, {"filelink", "file"}, {"pipe", "pipe"},
-		{"dir/../file", "file"}, {".", "."}, {"new/folder", "new/folder"},
+		{"dir/deep", "dir/deep"},
+		{"file", "file"},
+		{"link", "dir/deep"},
+		{"filelink", "file"},
+		{"pipe", "pipe"},
+		{"dir/../file", "file"},
+		{".", "."},
+		{"new/folder", "new/folder"},
 	} {
 		got, err := s.Prepare(podrunner.SubPathMount{Container: "app", Index: i, Volume: "v", HostPath: volume, SubPath: c.sub})
 		require.NoError(t, err, c.sub)

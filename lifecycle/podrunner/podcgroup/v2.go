@@ -39,7 +39,7 @@ func handDown(dir string) error {
 		return err
 	}
 	var add []string
-	for _, controller := range strings.FieldsSeq(string(has)) {
+	for controller := range strings.FieldsSeq(string(has)) {
 		wanted := slices.Contains([]string{"cpu", "cpuset", "hugetlb", "io", "memory", "pids"}, controller)
 		if wanted && !slices.Contains(strings.Fields(string(now)), controller) {
 			add = append(add, "+"+controller)
