@@ -171,13 +171,8 @@ func TestDownwardFields(t *testing.T) {
 	}
 	for _, path := range []string{"", "spec.containers", "metadata.labels", "metadata.labels['app'"} {
 		_, err := podrunner.ContainerConfig(pod, withField(path), podrunner.Instance{PodIPs: ips}, testNode())
-		require.ErrorContains(t, err, "env V: fieldRef", path)
+		require.ErrorContains(t, err, "unsupported fieldPath: "+path)
 	}
-	_, err := podrunner.ContainerConfig(pod, &corev1.Container{Env: []corev1.EnvVar{{
-		Name: "S", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}},
-	}}}, podrunner.Instance{PodIPs: ips}, testNode())
-	require.EqualError(t, err, "env S: only valueFrom.fieldRef is supported")
-
 	pod.Spec.HostNetwork = true
 	got, err := podrunner.ContainerConfig(pod, withField("status.podIP"), podrunner.Instance{}, testNode())
 	require.NoError(t, err)
@@ -302,12 +297,10 @@ func TestUnsupportedNamesEveryField(t *testing.T) {
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("1"), "hugepages-2Mi": resource.MustParse("4Mi"), "example.test/gpu": resource.MustParse("1"),
 	}
-	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "S", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}}}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "S", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
 	require.EqualError(t, podrunner.Unsupported(pod), `spec.volumes: not supported
 spec.runtimeClassName: not supported
-spec.dnsConfig (without dnsPolicy None): not supported
 spec.containers[0].livenessProbe: not supported
 spec.containers[0].resources.limits[example.test/gpu]: not supported
-spec.containers[0].resources.limits[hugepages-2Mi]: not supported
-spec.containers[0].env[0].valueFrom (but fieldRef): not supported`)
+spec.containers[0].env[0].valueFrom.fileKeyRef: not supported`)
 }

@@ -1,8 +1,10 @@
 package podrunner
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -11,7 +13,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Instance is what one instance of a container takes from elsewhere than its spec.
+// Instance is what one instance of a container takes from elsewhere than its
+// spec. Nothing of it is kept or changed, but for what goes into the
+// configuration as it is.
 type Instance struct {
 	// Attempt is its restart count.
 	Attempt uint32
@@ -21,53 +25,110 @@ type Instance struct {
 	Image *runtimeapi.Image
 	// PodIPs are its sandbox's addresses, the primary one first.
 	PodIPs []string
+	// Volumes are the pod's volumes: where on the node each one is, by name.
+	Volumes map[string]string
+	// ImageVolumes are those that are images, which the runtime mounts itself.
+	ImageVolumes map[string]*runtimeapi.ImageSpec
+	// BlockDevices are volumes without a file system: the node's device, by name.
+	BlockDevices map[string]string
+	// SubPath prepares a part of a volume to be mounted and returns its path on
+	// the node, in which no link can be put that leads out of the volume.
+	// [SubPaths.Prepare] fits. Nil: subPath is refused. It makes ContainerConfig
+	// as pure as it is itself.
+	SubPath func(SubPathMount) (hostPath string, err error)
+	// EtcHosts is the pod's hosts file on the node (see [EtcHosts]). Empty: the
+	// image's, or the runtime's.
+	EtcHosts string
+	// TerminationLog is the file on the node that the container finds at its
+	// terminationMessagePath (see [MakeTerminationLog]). Empty: none.
+	TerminationLog string
+	// TargetID is the container in whose process namespace an ephemeral one runs.
+	// Empty: the pod's rule.
+	TargetID string
+	// Devices and CDIDevices are what device plugins and drivers gave it.
+	Devices    []*runtimeapi.Device
+	CDIDevices []*runtimeapi.CDIDevice
 }
 
 // ContainerConfig returns the CRI configuration of an instance of a container of
-// the pod. It is pure; nothing that it is given is changed or kept. The error
-// names the field that can't be met.
+// the pod. It is pure, as far as [Instance].SubPath is; nothing that it is given
+// is changed or kept. The error names the field that can't be met, in the
+// kubelet's words, and is what a CreateContainerConfigError shows.
 func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.ContainerConfig, error) {
 	if err := checkNonRoot(pod, c, in.Image); err != nil {
 		return nil, err
 	}
-	env, err := environment(pod, c, in.PodIPs, node)
+	if err := checkUserNamespace(pod, node); err != nil {
+		return nil, err
+	}
+	vars, err := environment(pod, c, in, node)
 	if err != nil {
 		return nil, err
 	}
-	lookup := map[string]string{}
-	var envs []*runtimeapi.KeyValue
-	for _, e := range env {
-		lookup[e.Name] = e.Value
-		envs = append(envs, keyValue(e))
-	}
-	return &runtimeapi.ContainerConfig{
+	config := &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: in.Attempt},
 		Image:       &runtimeapi.ImageSpec{Image: in.Image.GetId(), UserSpecifiedImage: c.Image},
-		Command:     expandAll(c.Command, lookup),
-		Args:        expandAll(c.Args, lookup),
+		Command:     vars.expandAll(c.Command),
+		Args:        vars.expandAll(c.Args),
 		WorkingDir:  c.WorkingDir,
-		Envs:        envs,
+		Envs:        keyValues(vars),
 		Labels:      containerLabels(pod, c, node.Agent),
 		Annotations: containerAnnotations(pod, c, in.Attempt),
 		LogPath:     containerLogPath(c.Name, in.Attempt),
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,
-		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       linuxResources(pod, c, node.MemoryCapacityBytes),
-			SecurityContext: containerSecurity(pod, c, in.Image),
-		},
-	}, nil
+		CDIDevices:  in.CDIDevices,
+		Linux:       &runtimeapi.LinuxContainerConfig{},
+	}
+	if config.Image.RuntimeHandler, err = RuntimeHandler(pod, node); err != nil {
+		return nil, err
+	}
+	if config.Devices, err = devices(c, in); err != nil {
+		return nil, err
+	}
+	if config.Mounts, err = mounts(pod, c, in, node, vars); err != nil {
+		return nil, err
+	}
+	if config.StopSignal, err = stopSignal(c); err != nil {
+		return nil, err
+	}
+	if config.Linux.Resources, err = ContainerResources(pod, c, node); err != nil {
+		return nil, err
+	}
+	if config.Linux.SecurityContext, err = containerSecurity(pod, c, in, node); err != nil {
+		return nil, err
+	}
+	return config, nil
 }
 
-func keyValue(e corev1.EnvVar) *runtimeapi.KeyValue {
-	kv := &runtimeapi.KeyValue{Key: e.Name}
-	setText(&kv.Value, e.Value)
-	return kv
+func keyValues(vars *variables) []*runtimeapi.KeyValue {
+	var out []*runtimeapi.KeyValue
+	for i, name := range vars.names {
+		kv := &runtimeapi.KeyValue{Key: name}
+		setText(&kv.Value, vars.values[i])
+		out = append(out, kv)
+	}
+	return out
 }
 
 // setText sets a field that is a string in cri-api v0.36 and bytes in v0.37.
 func setText[T ~string | ~[]byte](field *T, text string) { *field = T(text) }
+
+// stopSignal returns CRI's number of the signal that stops the container
+// (KEP-4960); zero is the image's.
+func stopSignal(c *corev1.Container) (runtimeapi.Signal, error) {
+	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
+		return 0, nil
+	}
+	name := strings.NewReplacer("+", "PLUS", "-", "MINUS").Replace(string(*c.Lifecycle.StopSignal))
+	for _, prefix := range []string{"", "SIGNAL_"} { // the name differs between versions of cri-api
+		if number, ok := runtimeapi.Signal_value[prefix+name]; ok && number != 0 {
+			return runtimeapi.Signal(number), nil
+		}
+	}
+	return 0, fmt.Errorf("lifecycle.stopSignal: %q is no signal", *c.Lifecycle.StopSignal)
+}
 
 func containerLabels(pod *corev1.Pod, c *corev1.Container, agent string) map[string]string {
 	return map[string]string{
@@ -78,6 +139,13 @@ func containerLabels(pod *corev1.Pod, c *corev1.Container, agent string) map[str
 		crilabels.Agent:         agent,
 	}
 }
+
+// Annotations of containers that nobody of ours reads: they are what a kubelet
+// knows of a container whose pod is gone.
+const (
+	preStopAnnotation = "io.kubernetes.container.preStopHandler"
+	portsAnnotation   = "io.kubernetes.container.ports"
+)
 
 func containerAnnotations(pod *corev1.Pod, c *corev1.Container, attempt uint32) map[string]string {
 	annotations := map[string]string{
@@ -92,72 +160,15 @@ func containerAnnotations(pod *corev1.Pod, c *corev1.Container, attempt uint32) 
 	if g := pod.DeletionGracePeriodSeconds; g != nil {
 		annotations[crilabels.PodDeletionGracePeriod] = strconv.FormatInt(*g, 10)
 	}
-	return annotations
-}
-
-// environment resolves the container's variables in order: a value may name
-// those before it.
-func environment(pod *corev1.Pod, c *corev1.Container, podIPs []string, node Node) ([]corev1.EnvVar, error) {
-	var env []corev1.EnvVar
-	known := map[string]string{}
-	for _, e := range c.Env {
-		value := expand(e.Value, known)
-		if e.ValueFrom != nil {
-			var err error
-			if value, err = fieldValue(e.ValueFrom.FieldRef, pod, podIPs, node); err != nil {
-				return nil, fmt.Errorf("env %s: %w", e.Name, err)
-			}
+	if l := c.Lifecycle; l != nil && l.PreStop != nil {
+		if text, err := json.Marshal(l.PreStop); err == nil {
+			annotations[preStopAnnotation] = string(text)
 		}
-		known[e.Name] = value
-		env = append(env, corev1.EnvVar{Name: e.Name, Value: value})
 	}
-	return env, nil
-}
-
-// linuxResources turns requests and limits into what a cgroup takes: shares of
-// 1024 a core, from 2 to 262144; a quota in each 100 ms period, at least 1 ms.
-func linuxResources(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) *runtimeapi.LinuxContainerResources {
-	const (
-		minShares, maxShares, sharesPerCore = 2, 262_144, 1024
-		period, minQuota, maxMilli          = 100_000, 1000, 1 << 40 // more would overflow
-	)
-	requests, limits := c.Resources.Requests, c.Resources.Limits
-	res := &runtimeapi.LinuxContainerResources{
-		CpuShares:          minShares,
-		MemoryLimitInBytes: limits.Memory().Value(),
-		OomScoreAdj:        oomScoreAdj(pod, c, memoryCapacity),
+	if len(c.Ports) > 0 {
+		if text, err := json.Marshal(c.Ports); err == nil {
+			annotations[portsAnnotation] = string(text)
+		}
 	}
-	request := requests.Cpu().MilliValue()
-	if _, asked := requests[corev1.ResourceCPU]; !asked {
-		request = limits.Cpu().MilliValue()
-	}
-	res.CpuShares = min(max(minShares, min(request, maxMilli)*sharesPerCore/1000), maxShares)
-	if limit := limits.Cpu().MilliValue(); limit > 0 {
-		res.CpuPeriod = period
-		res.CpuQuota = max(minQuota, min(limit, maxMilli)*period/1000)
-	}
-	return res
-}
-
-// oomScoreAdj follows the kubelet: the kernel kills BestEffort first (1000),
-// Guaranteed and node-critical last (-997), and Burstable by how much memory was
-// asked for, between 3 and 999.
-func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int64 {
-	const guaranteed, bestEffort, lowest, nodeCritical = -997, 1000, 3, 2_000_001_000
-	if p := pod.Spec.Priority; p != nil && *p >= nodeCritical {
-		return guaranteed
-	}
-	switch podspec.QOSClass(pod) {
-	case corev1.PodQOSGuaranteed:
-		return guaranteed
-	case corev1.PodQOSBestEffort:
-		return bestEffort
-	case corev1.PodQOSBurstable:
-	}
-	if memoryCapacity <= 0 {
-		return bestEffort - 1
-	}
-	asked := min(c.Resources.Requests.Memory().Value(), memoryCapacity)
-	adj := bestEffort - bestEffort*asked/memoryCapacity
-	return min(max(adj, lowest), bestEffort-1)
+	return annotations
 }

@@ -2,26 +2,229 @@ package podrunner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
+// environment resolves the container's variables: those of envFrom, by name, then
+// those of env in order, where a value may name those before it and a name that
+// comes again replaces the value.
+func environment(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*variables, error) {
+	vars := &variables{at: map[string]int{}}
+	objects := references{namespace: pod.Namespace, objects: node.Objects}
+	from := sources{pod: pod, container: c, instance: in, node: node, objects: objects}
+	for i := range c.EnvFrom {
+		all, err := objects.all(&c.EnvFrom[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range sortedKeys(all) {
+			vars.set(c.EnvFrom[i].Prefix+key, all[key])
+		}
+	}
+	for _, e := range c.Env {
+		text, ok := vars.expand(e.Value), true
+		if e.Value == "" && e.ValueFrom != nil {
+			var err error
+			if text, ok, err = from.value(e.ValueFrom); err != nil {
+				return nil, err
+			}
+		}
+		if ok {
+			vars.set(e.Name, text)
+		}
+	}
+	return vars, vars.check()
+}
+
+// sources are what a container's variables can come from.
+type sources struct {
+	pod       *corev1.Pod
+	container *corev1.Container
+	instance  Instance
+	node      Node
+	objects   references
+}
+
+// value resolves a variable's source; false is an optional one that is absent.
+func (f sources) value(s *corev1.EnvVarSource) (text string, ok bool, err error) {
+	switch {
+	case s.FieldRef != nil:
+		text, err = FieldValue(s.FieldRef, f.pod, f.instance.PodIPs, f.node)
+		return text, true, err
+	case s.ResourceFieldRef != nil:
+		text, err = ResourceValue(s.ResourceFieldRef, f.pod, f.container, f.node.Allocatable)
+		return text, true, err
+	case s.ConfigMapKeyRef != nil:
+		r := s.ConfigMapKeyRef
+		return f.objects.key("ConfigMap", r.Name, r.Key, isTrue(r.Optional), f.objects.configMap)
+	case s.SecretKeyRef != nil:
+		r := s.SecretKeyRef
+		return f.objects.key("Secret", r.Name, r.Key, isTrue(r.Optional), f.objects.secret)
+	default:
+		return "", false, fmt.Errorf("valueFrom has no source that is supported")
+	}
+}
+
+// references look into ConfigMaps and Secrets of a namespace.
+type references struct {
+	namespace string
+	objects   Objects
+}
+
+// all returns every entry of what envFrom names.
+func (r references) all(from *corev1.EnvFromSource) (map[string]string, error) {
+	var data map[string]string
+	var err error
+	optional := false
+	switch {
+	case from.ConfigMapRef != nil:
+		optional = isTrue(from.ConfigMapRef.Optional)
+		data, err = r.configMap(from.ConfigMapRef.Name)
+	case from.SecretRef != nil:
+		optional = isTrue(from.SecretRef.Optional)
+		data, err = r.secret(from.SecretRef.Name)
+	}
+	if optional && apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// key returns one entry; false is an optional one that is absent.
+func (r references) key(kind, name, key string, optional bool, data func(string) (map[string]string, error)) (text string, ok bool, err error) {
+	entries, err := data(name)
+	if err != nil {
+		if optional && apierrors.IsNotFound(err) {
+			return "", false, nil
+		}
+		return "", false, err
+	}
+	if text, ok = entries[key]; !ok && !optional {
+		return "", false, fmt.Errorf("couldn't find key %v in %s %v/%v", key, kind, r.namespace, name)
+	}
+	return text, ok, nil
+}
+
+func (r references) configMap(name string) (map[string]string, error) {
+	if r.objects == nil {
+		return nil, notFound("configmap", name)
+	}
+	m, err := r.objects.GetConfigMap(r.namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return nil, notFound("configmap", name)
+	}
+	return m.Data, nil
+}
+
+func (r references) secret(name string) (map[string]string, error) {
+	if r.objects == nil {
+		return nil, notFound("secret", name)
+	}
+	s, err := r.objects.GetSecret(r.namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, notFound("secret", name)
+	}
+	data := make(map[string]string, len(s.Data))
+	for k, v := range s.Data {
+		data[k] = string(v)
+	}
+	return data, nil
+}
+
+func notFound(kind, name string) error {
+	return apierrors.NewNotFound(corev1.Resource(kind), name)
+}
+
+// variables are an environment in order.
+type variables struct {
+	names, values []string
+	at            map[string]int
+}
+
+func (v *variables) set(name, value string) {
+	if i, ok := v.at[name]; ok {
+		v.values[i] = value
+		return
+	}
+	v.at[name] = len(v.names)
+	v.names, v.values = append(v.names, name), append(v.values, value)
+}
+
+func (v *variables) get(name string) (string, bool) {
+	i, ok := v.at[name]
+	if !ok {
+		return "", false
+	}
+	return v.values[i], true
+}
+
+// check refuses what no environment can hold: a program would see another one, or
+// none would start.
+func (v *variables) check() error {
+	for i, name := range v.names {
+		switch {
+		case strings.ContainsAny(name, "=\x00"):
+			return fmt.Errorf("environment variable %q: a name can't hold '=' or a zero byte", name)
+		case strings.ContainsRune(v.values[i], 0):
+			return fmt.Errorf("environment variable %q: a value can't hold a zero byte", name)
+		}
+	}
+	return nil
+}
+
 // expandAll expands each word of a command line.
-func expandAll(words []string, env map[string]string) []string {
+func (v *variables) expandAll(words []string) []string {
 	if words == nil {
 		return nil
 	}
 	out := make([]string, len(words))
 	for i, w := range words {
-		out[i] = expand(w, env)
+		out[i] = v.expand(w)
 	}
 	return out
 }
 
-// expand replaces $(NAME) by the variable's value. $$ is a dollar, so that
-// $$(NAME) stays as $(NAME); a name that is not known stays as it is written.
-func expand(s string, env map[string]string) string {
+// expand replaces $(NAME) by the variable's value; a name that is not known stays
+// as it is written.
+func (v *variables) expand(s string) string {
+	return expand(s, func(name string) string {
+		if value, known := v.get(name); known {
+			return value
+		}
+		return "$(" + name + ")"
+	})
+}
+
+// expandPath expands a subPathExpr, in which every variable must have a value.
+func (v *variables) expandPath(s string) (string, error) {
+	var missing []string
+	path := expand(s, func(name string) string {
+		value, _ := v.get(name)
+		if value == "" && !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+		return value
+	})
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return "", fmt.Errorf("missing value for %s", strings.Join(missing, ", "))
+	}
+	return path, nil
+}
+
+// expand replaces $(NAME) by what value says. $$ is a dollar, so that $$(NAME)
+// stays as $(NAME).
+func expand(s string, value func(name string) string) string {
 	var b strings.Builder
 	for {
 		before, after, found := strings.Cut(s, "$")
@@ -36,11 +239,7 @@ func expand(s string, env map[string]string) string {
 			continue
 		case strings.HasPrefix(after, "("):
 			if name, rest, closed := strings.Cut(after[1:], ")"); closed {
-				if value, known := env[name]; known {
-					b.WriteString(value)
-				} else {
-					b.WriteString("$(" + name + ")")
-				}
+				b.WriteString(value(name))
 				s = rest
 				continue
 			}
@@ -48,60 +247,4 @@ func expand(s string, env map[string]string) string {
 		b.WriteByte('$')
 		s = after
 	}
-}
-
-// fieldValue resolves a downward-API reference of an environment variable.
-func fieldValue(ref *corev1.ObjectFieldSelector, pod *corev1.Pod, podIPs []string, node Node) (string, error) {
-	if ref == nil {
-		return "", fmt.Errorf("only valueFrom.fieldRef is supported")
-	}
-	hostIP := first(node.IPs)
-	if pod.Spec.HostNetwork {
-		podIPs = node.IPs
-	}
-	switch path := ref.FieldPath; path {
-	case "metadata.name":
-		return pod.Name, nil
-	case "metadata.namespace":
-		return pod.Namespace, nil
-	case "metadata.uid":
-		return string(pod.UID), nil
-	case "spec.nodeName":
-		return node.Name, nil
-	case "spec.serviceAccountName":
-		return pod.Spec.ServiceAccountName, nil
-	case "status.hostIP":
-		return hostIP, nil
-	case "status.hostIPs":
-		return strings.Join(node.IPs, ","), nil
-	case "status.podIP":
-		return first(podIPs), nil
-	case "status.podIPs":
-		return strings.Join(podIPs, ","), nil
-	default:
-		for prefix, values := range map[string]map[string]string{
-			"metadata.labels": pod.Labels, "metadata.annotations": pod.Annotations,
-		} {
-			if key, ok := subscript(path, prefix); ok {
-				return values[key], nil
-			}
-		}
-		return "", fmt.Errorf("fieldRef: %q is not a field that a variable can take", path)
-	}
-}
-
-// subscript returns KEY of prefix['KEY'].
-func subscript(path, prefix string) (string, bool) {
-	key, ok := strings.CutPrefix(path, prefix+"['")
-	if !ok {
-		return "", false
-	}
-	return strings.CutSuffix(key, "']")
-}
-
-func first(s []string) string {
-	if len(s) == 0 {
-		return ""
-	}
-	return s[0]
 }

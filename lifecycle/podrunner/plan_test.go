@@ -110,7 +110,7 @@ func newSituation(tb testing.TB, d *datadriven.TestData) *situation {
 			s.forgotten[words[1]] = uint32(next)
 		case "podcgroup":
 			to := slices.Index(words, "to")
-			s.resources.PodNow, s.resources.PodWanted = resources(tb, words[1:to]), resources(tb, words[to+1:])
+			s.resources.PodNow, s.resources.PodWanted = linuxResources(tb, words[1:to]), linuxResources(tb, words[to+1:])
 		default:
 			s.addContainer(tb, words)
 		}
@@ -187,7 +187,7 @@ func rule(tb testing.TB, word, code string) corev1.ContainerRestartRule {
 	}}
 }
 
-func resources(tb testing.TB, words []string) *runtimeapi.LinuxContainerResources {
+func linuxResources(tb testing.TB, words []string) *runtimeapi.LinuxContainerResources {
 	tb.Helper()
 	r := &runtimeapi.LinuxContainerResources{}
 	for _, w := range words {

@@ -80,7 +80,9 @@ func (r *Runner) resources(pod *corev1.Pod) Resources {
 		return Resources{}
 	}
 	res := Resources{Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
-		return linuxResources(pod, c, r.cfg.MemoryCapacityBytes)
+		// Huge pages that the node does not have were refused at the start.
+		resources, _ := ContainerResources(pod, c, r.node())
+		return resources
 	}}
 	if r.cfg.PodResources != nil {
 		res.PodNow, res.PodWanted = r.cfg.PodResources(pod)

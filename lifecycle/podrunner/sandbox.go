@@ -1,31 +1,23 @@
 package podrunner
 
 import (
+	"errors"
+	"fmt"
 	"maps"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/internal/podtotals"
 )
 
-// Node is what a pod's configuration takes from its node and agent.
-type Node struct {
-	// Agent marks what is made (see Config.Agent).
-	Agent string
-	// Name and IPs are the node's.
-	Name string
-	IPs  []string
-	// LogRoot is the folder of all pods' logs.
-	LogRoot string
-	// MemoryCapacityBytes is the node's memory.
-	MemoryCapacityBytes int64
-}
-
 // SandboxConfig returns the CRI configuration of the pod's sandbox. It is pure;
-// pod is neither changed nor kept.
+// pod is neither changed nor kept. Of a pod that [CheckSandbox] refuses it shows
+// what can be shown.
 func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSandboxConfig {
+	dns, _ := DNSConfig(pod, node)
+	requests, limits := podtotals.Of(pod)
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Uid: string(pod.UID), Namespace: pod.Namespace, Attempt: attempt,
@@ -33,16 +25,55 @@ func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSa
 		Labels:       podLabels(pod, node.Agent),
 		Annotations:  maps.Clone(pod.Annotations),
 		LogDirectory: LogDirectory(node.LogRoot, pod),
-		DnsConfig:    dnsConfig(pod),
+		DnsConfig:    dns,
 		PortMappings: portMappings(pod),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
-			SecurityContext: sandboxSecurity(pod),
+			SecurityContext: sandboxSecurity(pod, node),
+			Sysctls:         sysctls(pod),
+			Resources:       cpuAndMemory(requests, limits, node.Cgroups),
 		},
 	}
+	if o := pod.Spec.Overhead; len(o) > 0 {
+		config.Linux.Overhead = cpuAndMemory(o, o, node.Cgroups)
+	}
+	if node.CgroupParent != nil {
+		config.Linux.CgroupParent = node.CgroupParent(pod)
+	}
 	if !pod.Spec.HostNetwork {
-		config.Hostname = hostname(pod)
+		config.Hostname, _ = kernelName(pod, node)
 	}
 	return config
+}
+
+// CheckSandbox says why the pod's sandbox can't be made, with every reason, or
+// nil. It is pure, and the last gate before a sandbox is made: what [Admit] refuses
+// for good it refuses, too. Else what it finds may be another thing later: a
+// runtime class may be added, user IDs come free.
+func CheckSandbox(pod *corev1.Pod, node Node) error {
+	_, errName := kernelName(pod, node)
+	_, errHandler := RuntimeHandler(pod, node)
+	errs := []error{Admit(pod, node), errName, errHandler, checkDNS(pod, node)}
+	if errHandler == nil {
+		errs = append(errs, checkUserNamespace(pod, node))
+	}
+	if p := pod.Spec.SecurityContext; p != nil {
+		_, err := seccomp(p, nil, node)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// RuntimeHandler returns the runtime handler of the pod's runtime class; empty is
+// the runtime's default.
+func RuntimeHandler(pod *corev1.Pod, node Node) (string, error) {
+	class := pod.Spec.RuntimeClassName
+	if class == nil || *class == "" {
+		return "", nil
+	}
+	if node.RuntimeHandler == nil {
+		return "", fmt.Errorf("failed to get RuntimeClass %s: this node has no runtime classes", *class)
+	}
+	return node.RuntimeHandler(*class)
 }
 
 // podLabels returns the pod's own labels with the kubelet's and ours, which win.
@@ -56,48 +87,15 @@ func podLabels(pod *corev1.Pod, agent string) map[string]string {
 	return labels
 }
 
-// hostname is the pod's hostname, or its name, cut to what a kernel takes.
-func hostname(pod *corev1.Pod) string {
-	if override := pod.Spec.HostnameOverride; override != nil {
-		return *override
-	}
-	if pod.Spec.Hostname != "" {
-		return pod.Spec.Hostname
-	}
-	const longest = 63
-	if len(pod.Name) <= longest {
-		return pod.Name
-	}
-	return strings.TrimRight(pod.Name[:longest], "-.")
-}
-
-// dnsConfig returns nil for the policies that mean the host's resolv.conf, which
-// a runtime copies by itself. An agent without a cluster has no DNS of one.
-func dnsConfig(pod *corev1.Pod) *runtimeapi.DNSConfig {
-	spec := pod.Spec.DNSConfig
-	if pod.Spec.DNSPolicy != corev1.DNSNone || spec == nil {
-		return nil
-	}
-	config := &runtimeapi.DNSConfig{Servers: spec.Nameservers, Searches: spec.Searches}
-	for _, o := range spec.Options {
-		option := o.Name
-		if o.Value != nil && *o.Value != "" {
-			option += ":" + *o.Value
-		}
-		config.Options = append(config.Options, option)
-	}
-	return config
-}
-
-// portMappings are the host ports of the regular containers, as in the kubelet:
-// an init container is gone when somebody calls.
+// portMappings are the host ports of the regular containers and of sidecars, as
+// in the kubelet: an init container is gone when somebody calls.
 func portMappings(pod *corev1.Pod) []*runtimeapi.PortMapping {
 	if pod.Spec.HostNetwork {
 		return nil // its ports are the host's already
 	}
 	var mappings []*runtimeapi.PortMapping
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
+	for c := range serving(&pod.Spec) {
+		for _, p := range c.Ports {
 			if p.HostPort == 0 {
 				continue
 			}

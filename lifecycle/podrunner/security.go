@@ -2,7 +2,11 @@ package podrunner
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -11,14 +15,14 @@ import (
 )
 
 // sandboxSecurity returns the pod-level security context.
-func sandboxSecurity(pod *corev1.Pod) *runtimeapi.LinuxSandboxSecurityContext {
+func sandboxSecurity(pod *corev1.Pod, node Node) *runtimeapi.LinuxSandboxSecurityContext {
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
-		NamespaceOptions: namespaces(pod),
+		NamespaceOptions: namespaces(pod, node),
 		// The sandbox runs nothing of the pod's: it needs no exception.
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
 	for c := range podspec.Containers(&pod.Spec) {
-		if s := c.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
+		if s := c.SecurityContext; s != nil && isTrue(s.Privileged) {
 			sc.Privileged = true
 		}
 	}
@@ -27,7 +31,8 @@ func sandboxSecurity(pod *corev1.Pod) *runtimeapi.LinuxSandboxSecurityContext {
 		if p.RunAsUser != nil {
 			sc.RunAsGroup = value(p.RunAsGroup) // CRI takes a group only with a user
 		}
-		sc.SupplementalGroups = groups(p)
+		sc.SupplementalGroups, sc.SupplementalGroupsPolicy = groups(p), groupsPolicy(p)
+		sc.SelinuxOptions = seLinux(p.SELinuxOptions)
 	}
 	return sc
 }
@@ -35,16 +40,50 @@ func sandboxSecurity(pod *corev1.Pod) *runtimeapi.LinuxSandboxSecurityContext {
 // containerSecurity returns the container's security context over the pod's.
 // The masked and read-only paths of /proc and /sys are the agent's to name:
 // containerd masks nothing by itself.
-func containerSecurity(pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image) *runtimeapi.LinuxContainerSecurityContext {
+func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.LinuxContainerSecurityContext, error) {
+	profile, err := seccomp(pod.Spec.SecurityContext, c.SecurityContext, node)
+	if err != nil {
+		return nil, err
+	}
 	sc := &runtimeapi.LinuxContainerSecurityContext{
-		NamespaceOptions: namespaces(pod),
-		Seccomp:          seccomp(pod.Spec.SecurityContext, c.SecurityContext),
+		NamespaceOptions: namespaces(pod, node),
+		Seccomp:          profile,
 		MaskedPaths:      maskedPaths(),
 		ReadonlyPaths:    readonlyPaths(),
 	}
-	if p := pod.Spec.SecurityContext; p != nil {
-		sc.SupplementalGroups = groups(p)
+	if in.TargetID != "" {
+		sc.NamespaceOptions.Pid, sc.NamespaceOptions.TargetId = runtimeapi.NamespaceMode_TARGET, in.TargetID
 	}
+	if sc.Apparmor, err = appArmor(appArmorProfile(pod, c)); err != nil {
+		return nil, err
+	}
+	if p := pod.Spec.SecurityContext; p != nil {
+		sc.SupplementalGroups, sc.SupplementalGroupsPolicy = groups(p), groupsPolicy(p)
+		sc.SelinuxOptions = seLinux(p.SELinuxOptions)
+	}
+	setUser(sc, pod, c, in.Image)
+	s := c.SecurityContext
+	if s == nil {
+		return sc, nil
+	}
+	if s.SELinuxOptions != nil {
+		sc.SelinuxOptions = seLinux(s.SELinuxOptions)
+	}
+	sc.ReadonlyRootfs = isTrue(s.ReadOnlyRootFilesystem)
+	sc.NoNewPrivs = s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation
+	if s.Capabilities != nil {
+		sc.Capabilities = &runtimeapi.Capability{
+			AddCapabilities: capabilities(s.Capabilities.Add), DropCapabilities: capabilities(s.Capabilities.Drop),
+		}
+	}
+	sc.Privileged = isTrue(s.Privileged)
+	if sc.Privileged || s.ProcMount != nil && *s.ProcMount == corev1.UnmaskedProcMount {
+		sc.MaskedPaths, sc.ReadonlyPaths = nil, nil
+	}
+	return sc, nil
+}
+
+func setUser(sc *runtimeapi.LinuxContainerSecurityContext, pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image) {
 	user, group, _ := runAs(pod, c)
 	sc.RunAsUser, sc.RunAsGroup = value(user), value(group)
 	if user == nil && group != nil { // CRI takes a group only with a user: the image's
@@ -53,22 +92,6 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, image *runtimeapi.I
 			sc.RunAsUser = &runtimeapi.Int64Value{} // root
 		}
 	}
-	s := c.SecurityContext
-	if s == nil {
-		return sc
-	}
-	sc.ReadonlyRootfs = s.ReadOnlyRootFilesystem != nil && *s.ReadOnlyRootFilesystem
-	sc.NoNewPrivs = s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation
-	if s.Capabilities != nil {
-		sc.Capabilities = &runtimeapi.Capability{
-			AddCapabilities: capabilities(s.Capabilities.Add), DropCapabilities: capabilities(s.Capabilities.Drop),
-		}
-	}
-	if s.Privileged != nil && *s.Privileged {
-		sc.Privileged = true
-		sc.MaskedPaths, sc.ReadonlyPaths = nil, nil
-	}
-	return sc
 }
 
 // runAs returns who runs in the container, and whether it may not be root: what
@@ -81,19 +104,23 @@ func runAs(pod *corev1.Pod, c *corev1.Container) (user, group *int64, nonRoot bo
 	if s := c.SecurityContext; s != nil {
 		user, group, mustNot = cmp.Or(s.RunAsUser, user), cmp.Or(s.RunAsGroup, group), cmp.Or(s.RunAsNonRoot, mustNot)
 	}
-	return user, group, mustNot != nil && *mustNot
+	return user, group, isTrue(mustNot)
 }
 
 // checkNonRoot refuses a container that would run as root and may not, in the
 // kubelet's words.
 func checkNonRoot(pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image) error {
 	user, _, nonRoot := runAs(pod, c)
+	uid := image.GetUid().GetValue()
 	switch {
 	case !nonRoot, user != nil && *user != 0:
 		return nil
 	case user != nil:
 		return fmt.Errorf("container's runAsUser breaks non-root policy (pod: %q, container: %s)", podID(pod), c.Name)
-	case image.GetUid().GetValue() != 0:
+	case uid < 0 || uid > math.MaxInt32:
+		return fmt.Errorf("container has runAsNonRoot and image has an invalid user id (%d). (Must be 1-(%d)): must be between 0 and %d, inclusive (pod: %q, container: %s)",
+			uid, math.MaxInt32, math.MaxInt32, podID(pod), c.Name)
+	case uid != 0:
 		return nil
 	case image.GetUid() == nil && image.GetUsername() != "":
 		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root (pod: %q, container: %s)",
@@ -103,11 +130,12 @@ func checkNonRoot(pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image)
 	}
 }
 
-func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
+func namespaces(pod *corev1.Pod, node Node) *runtimeapi.NamespaceOption {
 	o := &runtimeapi.NamespaceOption{
 		Network: networkMode(pod), Pid: runtimeapi.NamespaceMode_CONTAINER, Ipc: runtimeapi.NamespaceMode_POD,
+		UsernsOptions: userNamespace(pod, node),
 	}
-	if share := pod.Spec.ShareProcessNamespace; share != nil && *share {
+	if isTrue(pod.Spec.ShareProcessNamespace) {
 		o.Pid = runtimeapi.NamespaceMode_POD
 	}
 	if pod.Spec.HostPID {
@@ -119,9 +147,8 @@ func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
 	return o
 }
 
-// seccomp returns the profile that is asked for; without one, none, which is the
-// kubelet's default. One that is not supported becomes the stricter of the two.
-func seccomp(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) *runtimeapi.SecurityProfile {
+// seccomp returns the profile that is asked for; without one the node's default.
+func seccomp(pod *corev1.PodSecurityContext, c *corev1.SecurityContext, node Node) (*runtimeapi.SecurityProfile, error) {
 	var p *corev1.SeccompProfile
 	if pod != nil {
 		p = pod.SeccompProfile
@@ -129,10 +156,84 @@ func seccomp(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) *runtime
 	if c != nil && c.SeccompProfile != nil {
 		p = c.SeccompProfile
 	}
-	if p == nil || p.Type == corev1.SeccompProfileTypeUnconfined {
-		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
+	runtimeDefault := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
+	unconfined := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
+	switch {
+	case p == nil && node.SeccompDefault:
+		return runtimeDefault, nil
+	case p == nil:
+		return unconfined, nil
 	}
-	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
+	switch p.Type {
+	case corev1.SeccompProfileTypeUnconfined:
+		return unconfined, nil
+	case corev1.SeccompProfileTypeRuntimeDefault:
+		return runtimeDefault, nil
+	case corev1.SeccompProfileTypeLocalhost:
+		path, err := localhostSeccomp(p.LocalhostProfile, node.SeccompRoot)
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: path}, err
+	default:
+		return nil, fmt.Errorf("seccompProfile.type %q is not known", p.Type)
+	}
+}
+
+func localhostSeccomp(profile *string, root string) (string, error) {
+	switch {
+	case profile == nil || *profile == "":
+		return "", errors.New("localhostProfile must be set if seccompProfile type is Localhost")
+	case root == "":
+		return "", fmt.Errorf("seccomp profile %q: this node has no folder of profiles", *profile)
+	case !filepath.IsLocal(*profile):
+		return "", fmt.Errorf("seccomp profile %q: must be a relative path and must not contain '..'", *profile)
+	}
+	return filepath.Join(root, *profile), nil
+}
+
+// appArmorProfile returns the profile that is asked for: the container's, that of
+// the annotation of times before the field, the pod's.
+func appArmorProfile(pod *corev1.Pod, c *corev1.Container) *corev1.AppArmorProfile {
+	if s := c.SecurityContext; s != nil && s.AppArmorProfile != nil {
+		return s.AppArmorProfile
+	}
+	switch annotation := pod.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]; {
+	case annotation == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
+	case annotation == corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+	case strings.HasPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix):
+		name := strings.TrimPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
+	}
+	if p := pod.Spec.SecurityContext; p != nil {
+		return p.AppArmorProfile
+	}
+	return nil
+}
+
+func appArmor(p *corev1.AppArmorProfile) (*runtimeapi.SecurityProfile, error) {
+	if p == nil {
+		return nil, nil
+	}
+	switch p.Type {
+	case corev1.AppArmorProfileTypeRuntimeDefault:
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}, nil
+	case corev1.AppArmorProfileTypeUnconfined:
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, nil
+	case corev1.AppArmorProfileTypeLocalhost:
+		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
+			return nil, errors.New("localhostProfile must be set if appArmorProfile type is Localhost")
+		}
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: *p.LocalhostProfile}, nil
+	default:
+		return nil, fmt.Errorf("appArmorProfile.type %q is not known", p.Type)
+	}
+}
+
+func seLinux(o *corev1.SELinuxOptions) *runtimeapi.SELinuxOption {
+	if o == nil {
+		return nil
+	}
+	return &runtimeapi.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
 func groups(p *corev1.PodSecurityContext) []int64 {
@@ -141,6 +242,13 @@ func groups(p *corev1.PodSecurityContext) []int64 {
 		out = append(out, *p.FSGroup)
 	}
 	return out
+}
+
+func groupsPolicy(p *corev1.PodSecurityContext) runtimeapi.SupplementalGroupsPolicy {
+	if g := p.SupplementalGroupsPolicy; g != nil && *g == corev1.SupplementalGroupsPolicyStrict {
+		return runtimeapi.SupplementalGroupsPolicy_Strict
+	}
+	return runtimeapi.SupplementalGroupsPolicy_Merge
 }
 
 func capabilities(caps []corev1.Capability) []string {
@@ -157,6 +265,8 @@ func value(v *int64) *runtimeapi.Int64Value {
 	}
 	return &runtimeapi.Int64Value{Value: *v}
 }
+
+func isTrue(b *bool) bool { return b != nil && *b }
 
 // maskedPaths are hidden from containers that are not privileged, as the kubelet
 // has them.

@@ -1,6 +1,7 @@
 package podrunner_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -113,18 +114,119 @@ func TestRunAsNonRoot(t *testing.T) {
 	}
 }
 
-func TestSeccompThatIsNotSupportedIsTheStricter(t *testing.T) {
+func TestSeccomp(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[corev1.SeccompProfileType]runtimeapi.SecurityProfile_ProfileType{
-		corev1.SeccompProfileTypeUnconfined:     runtimeapi.SecurityProfile_Unconfined,
-		corev1.SeccompProfileTypeRuntimeDefault: runtimeapi.SecurityProfile_RuntimeDefault,
-		corev1.SeccompProfileTypeLocalhost:      runtimeapi.SecurityProfile_RuntimeDefault,
-		"Unheard":                               runtimeapi.SecurityProfile_RuntimeDefault,
+	local := func(path string) *corev1.SeccompProfile {
+		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &path}
+	}
+	own := func(p *corev1.SeccompProfile) *corev1.SecurityContext {
+		return &corev1.SecurityContext{SeccompProfile: p}
+	}
+	withRoot := podrunner.Node{SeccompRoot: "/profiles"}
+	for name, c := range map[string]struct {
+		pod  *corev1.SeccompProfile
+		own  *corev1.SecurityContext
+		node podrunner.Node
+		want string
+	}{
+		"none":                      {want: "Unconfined"},
+		"none, with a default":      {node: podrunner.Node{SeccompDefault: true}, want: "RuntimeDefault"},
+		"the pod's":                 {pod: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}, want: "RuntimeDefault"},
+		"the container's":           {pod: local("x"), own: own(&corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}), want: "Unconfined"},
+		"a file":                    {pod: local("a/b.json"), node: withRoot, want: "Localhost /profiles/a/b.json"},
+		"a file, without a folder":  {pod: local("b.json"), want: `error seccomp profile "b.json": this node has no folder of profiles`},
+		"a file outside the folder": {pod: local("../b.json"), node: withRoot, want: `error seccomp profile "../b.json": must be a relative path and must not contain '..'`},
+		"an absolute file":          {pod: local("/b.json"), node: withRoot, want: `error seccomp profile "/b.json": must be a relative path and must not contain '..'`},
+		"a file without a name":     {pod: local(""), node: withRoot, want: "error localhostProfile must be set if seccompProfile type is Localhost"},
+		"no file":                   {pod: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost}, want: "error localhostProfile must be set if seccompProfile type is Localhost"},
+		"an unheard one":            {pod: &corev1.SeccompProfile{Type: "Unheard"}, want: `error seccompProfile.type "Unheard" is not known`},
 	} {
 		pod := testPod()
-		pod.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: kind}}
-		got, err := podrunner.ContainerConfig(pod, &corev1.Container{}, podrunner.Instance{}, testNode())
-		require.NoError(t, err)
-		require.Equal(t, want, got.GetLinux().GetSecurityContext().GetSeccomp().GetProfileType(), kind)
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: c.pod}
+		got, err := podrunner.ContainerConfig(pod, &corev1.Container{SecurityContext: c.own}, podrunner.Instance{}, c.node)
+		require.Equal(t, c.want, shown(got.GetLinux().GetSecurityContext().GetSeccomp(), err), name)
+		if c.own == nil {
+			require.Equal(t, err != nil, podrunner.CheckSandbox(pod, c.node) != nil, name)
+		}
+	}
+}
+
+func shown(p *runtimeapi.SecurityProfile, err error) string {
+	if err != nil {
+		return "error " + err.Error()
+	}
+	if p == nil {
+		return ""
+	}
+	return strings.TrimSpace(p.GetProfileType().String() + " " + p.GetLocalhostRef())
+}
+
+func TestAppArmor(t *testing.T) {
+	t.Parallel()
+	type profile = corev1.AppArmorProfile
+	const key = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "app"
+	runtimeDefault := &profile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
+	local := &profile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: new("k8s-x")}
+	for name, c := range map[string]struct {
+		pod        *profile
+		annotation string
+		own        *profile
+		want       string
+	}{
+		"none":                     {},
+		"the pod's":                {pod: runtimeDefault, want: "RuntimeDefault"},
+		"the container's":          {pod: runtimeDefault, own: local, want: "Localhost k8s-x"},
+		"the annotation's":         {pod: runtimeDefault, annotation: "localhost/old", want: "Localhost old"},
+		"the annotation's default": {annotation: "runtime/default", want: "RuntimeDefault"},
+		"the annotation's none":    {pod: runtimeDefault, annotation: "unconfined", want: "Unconfined"},
+		"the field wins":           {annotation: "unconfined", own: local, want: "Localhost k8s-x"},
+		"a file without a name":    {own: &profile{Type: corev1.AppArmorProfileTypeLocalhost}, want: "error localhostProfile must be set if appArmorProfile type is Localhost"},
+		"an unheard one":           {own: &profile{Type: "Unheard"}, want: `error appArmorProfile.type "Unheard" is not known`},
+	} {
+		pod := testPod()
+		pod.Annotations = map[string]string{key: c.annotation}
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{AppArmorProfile: c.pod}
+		got, err := podrunner.ContainerConfig(pod, &corev1.Container{Name: "app", SecurityContext: &corev1.SecurityContext{AppArmorProfile: c.own}}, podrunner.Instance{}, testNode())
+		require.Equal(t, c.want, shown(got.GetLinux().GetSecurityContext().GetApparmor(), err), name)
+	}
+}
+
+func TestMoreOfContainerSecurity(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{
+		SELinuxOptions:           &corev1.SELinuxOptions{User: "u", Role: "r", Type: "t", Level: "s0"},
+		SupplementalGroupsPolicy: new(corev1.SupplementalGroupsPolicyStrict),
+	}
+	got, err := podrunner.ContainerConfig(pod, &corev1.Container{}, podrunner.Instance{TargetID: "c1"}, testNode())
+	require.NoError(t, err)
+	sc := got.GetLinux().GetSecurityContext()
+	require.Equal(t, "t", sc.GetSelinuxOptions().GetType())
+	require.Equal(t, runtimeapi.SupplementalGroupsPolicy_Strict, sc.GetSupplementalGroupsPolicy())
+	require.Equal(t, runtimeapi.NamespaceMode_TARGET, sc.GetNamespaceOptions().GetPid())
+	require.Equal(t, "c1", sc.GetNamespaceOptions().GetTargetId())
+	box := podrunner.SandboxConfig(pod, 0, testNode()).GetLinux().GetSecurityContext()
+	require.Equal(t, "s0", box.GetSelinuxOptions().GetLevel())
+	require.Equal(t, runtimeapi.SupplementalGroupsPolicy_Strict, box.GetSupplementalGroupsPolicy())
+
+	got, err = podrunner.ContainerConfig(pod, &corev1.Container{SecurityContext: &corev1.SecurityContext{
+		SELinuxOptions: &corev1.SELinuxOptions{Level: "s1"}, ProcMount: new(corev1.UnmaskedProcMount),
+	}}, podrunner.Instance{}, testNode())
+	require.NoError(t, err)
+	sc = got.GetLinux().GetSecurityContext()
+	require.Equal(t, "s1", sc.GetSelinuxOptions().GetLevel())
+	require.Empty(t, sc.GetSelinuxOptions().GetType(), "it replaces the pod's whole")
+	require.Empty(t, sc.GetMaskedPaths())
+	require.Empty(t, sc.GetReadonlyPaths())
+}
+
+func TestImagesUserMustBeAUser(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true)}
+	for _, uid := range []int64{-1, 1 << 31} {
+		_, err := podrunner.ContainerConfig(pod, &corev1.Container{Name: "app"}, podrunner.Instance{Image: &runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: uid}}}, testNode())
+		require.ErrorContains(t, err, "container has runAsNonRoot and image has an invalid user id (")
+		require.ErrorContains(t, err, `(pod: "pod_ns(uid)", container: app)`)
 	}
 }

@@ -3,6 +3,7 @@ package podrunner
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -38,60 +39,48 @@ func (u *unsupported) pod(s *corev1.PodSpec) {
 	u.when(len(s.ImagePullSecrets) > 0, "spec.imagePullSecrets")
 	u.when(s.RuntimeClassName != nil && *s.RuntimeClassName != "", "spec.runtimeClassName")
 	u.when(s.HostUsers != nil && !*s.HostUsers, "spec.hostUsers")
-	u.when(s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN, "spec.setHostnameAsFQDN")
 	u.when(s.ActiveDeadlineSeconds != nil, "spec.activeDeadlineSeconds")
-	u.when(s.DNSConfig != nil && s.DNSPolicy != corev1.DNSNone, "spec.dnsConfig (without dnsPolicy None)")
 	u.when(len(s.HostAliases) > 0, "spec.hostAliases")
 	u.when(len(s.ResourceClaims) > 0, "spec.resourceClaims")
-	u.when(s.Resources != nil, "spec.resources")
 	u.when(len(s.ReadinessGates) > 0, "spec.readinessGates")
 	u.when(s.OS != nil && s.OS.Name != corev1.Linux, "spec.os")
 	if c := s.SecurityContext; c != nil {
 		u.when(len(c.Sysctls) > 0, "spec.securityContext.sysctls")
-		u.when(c.SELinuxOptions != nil, "spec.securityContext.seLinuxOptions")
-		u.when(c.AppArmorProfile != nil, "spec.securityContext.appArmorProfile")
 		u.when(c.WindowsOptions != nil, "spec.securityContext.windowsOptions")
 		u.when(c.SupplementalGroupsPolicy != nil && *c.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyMerge,
 			"spec.securityContext.supplementalGroupsPolicy")
-		u.when(localhost(c.SeccompProfile), "spec.securityContext.seccompProfile.localhostProfile")
 	}
 }
 
 func (u *unsupported) container(path string, c *corev1.Container) {
 	u.when(len(c.VolumeMounts) > 0, path+".volumeMounts")
 	u.when(len(c.VolumeDevices) > 0, path+".volumeDevices")
-	u.when(len(c.EnvFrom) > 0, path+".envFrom")
 	u.when(c.LivenessProbe != nil, path+".livenessProbe")
 	u.when(c.ReadinessProbe != nil, path+".readinessProbe")
 	u.when(c.StartupProbe != nil, path+".startupProbe")
-	u.when(c.Lifecycle != nil, path+".lifecycle")
+	if l := c.Lifecycle; l != nil {
+		u.when(l.PostStart != nil, path+".lifecycle.postStart")
+		u.when(l.PreStop != nil, path+".lifecycle.preStop")
+	}
 	u.when(len(c.Resources.Claims) > 0, path+".resources.claims")
 	u.resources(path+".resources.requests", c.Resources.Requests)
 	u.resources(path+".resources.limits", c.Resources.Limits)
 	for i, e := range c.Env {
-		u.when(e.ValueFrom != nil && e.ValueFrom.FieldRef == nil, fmt.Sprintf("%s.env[%d].valueFrom (but fieldRef)", path, i))
+		u.when(e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil, fmt.Sprintf("%s.env[%d].valueFrom.fileKeyRef", path, i))
 	}
 	if s := c.SecurityContext; s != nil {
-		u.when(s.SELinuxOptions != nil, path+".securityContext.seLinuxOptions")
-		u.when(s.AppArmorProfile != nil, path+".securityContext.appArmorProfile")
 		u.when(s.WindowsOptions != nil, path+".securityContext.windowsOptions")
-		u.when(s.ProcMount != nil && *s.ProcMount != corev1.DefaultProcMount, path+".securityContext.procMount")
-		u.when(localhost(s.SeccompProfile), path+".securityContext.seccompProfile.localhostProfile")
 	}
 }
 
-// resources names devices and huge pages: nobody here hands them out. Ephemeral
-// storage is for eviction.
+// resources names devices: nobody here hands them out. Ephemeral storage is for
+// eviction.
 func (u *unsupported) resources(path string, list corev1.ResourceList) {
 	for _, name := range sortedKeys(list) {
 		switch name {
 		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
 		default:
-			u.when(true, fmt.Sprintf("%s[%s]", path, name))
+			u.when(!strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix), fmt.Sprintf("%s[%s]", path, name))
 		}
 	}
-}
-
-func localhost(p *corev1.SeccompProfile) bool {
-	return p != nil && p.Type == corev1.SeccompProfileTypeLocalhost
 }

@@ -1,0 +1,129 @@
+package podrunner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// Reasons for which a node refuses a pod for good, as the kubelet names them.
+const (
+	// SysctlForbidden says that the pod sets a kernel parameter that it may not.
+	SysctlForbidden = "SysctlForbidden"
+	// AppArmorUnavailable says that the kernel can't confine the pod.
+	AppArmorUnavailable = "AppArmor"
+	// PodOSNotSupported says that the pod is for another operating system.
+	PodOSNotSupported = "PodOSNotSupported"
+	// SupplementalGroupsPolicyNotSupported says that the runtime can't keep an
+	// image's groups away from a container.
+	SupplementalGroupsPolicyNotSupported = "SupplementalGroupsPolicyNotSupported"
+)
+
+// Refusal is why a pod can never run on this node; its phase is to be Failed.
+type Refusal struct {
+	Reason, Message string
+}
+
+// Error returns reason and message.
+func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
+
+// Admit returns a [*Refusal] if the pod can never run on the node, else nil. It
+// is pure. An admission handler of lifecycle makes the pod's status of it.
+func Admit(pod *corev1.Pod, node Node) error {
+	if os := pod.Spec.OS; os != nil && os.Name != corev1.Linux {
+		return &Refusal{PodOSNotSupported, "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	if p := pod.Spec.SecurityContext; p != nil {
+		for _, s := range p.Sysctls {
+			if err := checkSysctl(s.Name, pod, node.UnsafeSysctls); err != nil {
+				return &Refusal{SysctlForbidden, "forbidden sysctl: " + err.Error()}
+			}
+		}
+		if g := p.SupplementalGroupsPolicy; g != nil && *g != corev1.SupplementalGroupsPolicyMerge && !node.Runtime.GetSupplementalGroupsPolicy() {
+			return &Refusal{SupplementalGroupsPolicyNotSupported, fmt.Sprintf("SupplementalGroupsPolicy=%s is not supported in this node", *g)}
+		}
+	}
+	if !node.AppArmor {
+		for c := range podspec.Containers(&pod.Spec) {
+			if p := appArmorProfile(pod, c); p != nil && p.Type != corev1.AppArmorProfileTypeUnconfined {
+				return &Refusal{AppArmorUnavailable, "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
+			}
+		}
+	}
+	return nil
+}
+
+// safeSysctls belong to a namespace of the pod and harm nobody outside of it:
+// what a pod may set without being allowed to (Kubernetes' documentation on
+// sysctls).
+func safeSysctls() []string {
+	return []string{
+		"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
+		"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time",
+		"net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
+		"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
+	}
+}
+
+// checkSysctl refuses what is not on the list, and what would not be the pod's
+// own but the node's.
+func checkSysctl(name string, pod *corev1.Pod, allowed []string) error {
+	name = dotted(name)
+	listed := func(pattern string) bool {
+		prefix, any := strings.CutSuffix(dotted(pattern), "*")
+		return name == prefix || any && strings.HasPrefix(name, prefix)
+	}
+	namespace := sysctlNamespace(name)
+	switch {
+	case namespace == "" || !slices.Contains(safeSysctls(), name) && !slices.ContainsFunc(allowed, listed):
+		return fmt.Errorf("%q not allowlisted", name)
+	case namespace == "ipc" && pod.Spec.HostIPC, namespace == "net" && pod.Spec.HostNetwork:
+		return fmt.Errorf("%q not allowed with host %s enabled", name, namespace)
+	}
+	return nil
+}
+
+// sysctlNamespace is which namespace holds a parameter; empty is the node's only.
+func sysctlNamespace(name string) string {
+	switch {
+	case name == "kernel.sem", strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), strings.HasPrefix(name, "fs.mqueue."):
+		return "ipc"
+	case strings.HasPrefix(name, "net."):
+		return "net"
+	}
+	return ""
+}
+
+// dotted returns a parameter's name with dots between its parts (sysctl.d(5)):
+// where the first separator is a slash, slashes and dots change places.
+func dotted(name string) string {
+	first := strings.IndexAny(name, "./")
+	if first < 0 || name[first] == '.' {
+		return name
+	}
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '/':
+			return '.'
+		case '.':
+			return '/'
+		}
+		return r
+	}, name)
+}
+
+func sysctls(pod *corev1.Pod) map[string]string {
+	p := pod.Spec.SecurityContext
+	if p == nil || len(p.Sysctls) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(p.Sysctls))
+	for _, s := range p.Sysctls {
+		out[dotted(s.Name)] = s.Value
+	}
+	return out
+}

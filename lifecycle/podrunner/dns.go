@@ -1,0 +1,249 @@
+package podrunner
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// DNS is what resolv.conf files of pods are made of. The zero value is a node
+// without a cluster whose resolv.conf is not known: pods get the runtime's copy
+// of it.
+type DNS struct {
+	// ClusterServers are the addresses of the cluster's DNS.
+	ClusterServers []string
+	// ClusterDomain is the domain of the cluster, without a dot at its end.
+	ClusterDomain string
+	// Host is the node's own resolv.conf. Nil: it is not known, and the runtime
+	// copies it by itself. An empty one is a node that looks nothing up.
+	Host *ResolvConf
+}
+
+// ResolvConf is what a resolv.conf file says.
+type ResolvConf struct {
+	Servers, Searches, Options []string
+}
+
+// The limits of a resolv.conf, as the kubelet has them.
+const (
+	maxNameservers = 3
+	maxSearches    = 32
+	maxSearchChars = 2048
+	maxResolvConf  = 10 << 20
+)
+
+// DNSConfigForming is the reason of the event that something was left out of a
+// pod's resolv.conf; MissingClusterDNS that there is no cluster to ask.
+const (
+	DNSConfigForming  = "DNSConfigForming"
+	MissingClusterDNS = "MissingClusterDNS"
+)
+
+// Warning is an event of type Warning to record on a pod.
+type Warning struct {
+	Reason, Message string
+}
+
+// ParseResolvConf reads a resolv.conf (resolv.conf(5)): nameservers add up, of
+// searches and of options the last line wins, and a dot at the end of a search
+// domain is dropped. Other lines and comments are passed over. An error is a
+// nameserver line without one, or more than 10 MiB; what was read comes with it.
+func ParseResolvConf(text string) (ResolvConf, error) {
+	var r ResolvConf
+	if len(text) > maxResolvConf {
+		return r, fmt.Errorf("resolv.conf has %d bytes, at most %d are read", len(text), maxResolvConf)
+	}
+	var errs []error
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		switch words[0] {
+		case "nameserver":
+			if len(words) == 1 {
+				errs = append(errs, errors.New("nameserver list is empty"))
+				continue
+			}
+			r.Servers = append(r.Servers, words[1])
+		case "search":
+			r.Searches = nil
+			for _, s := range words[1:] {
+				r.Searches = append(r.Searches, strings.TrimSuffix(s, "."))
+			}
+		case "options":
+			r.Options = words[1:]
+		}
+	}
+	return r, errors.Join(errs...)
+}
+
+// DNSConfig returns the DNS configuration of the pod's sandbox, by its dnsPolicy
+// and dnsConfig, within the kubelet's limits, and what to warn of. Nil is the
+// node's, which the runtime copies by itself. It is pure.
+func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
+	var warnings []Warning
+	var config *runtimeapi.DNSConfig
+	switch policy := dnsPolicy(pod); {
+	case policy == corev1.DNSNone:
+		config = &runtimeapi.DNSConfig{}
+	case policy == corev1.DNSClusterFirst && len(node.DNS.ClusterServers) > 0:
+		config = clusterDNS(pod, node.DNS)
+	default:
+		if policy == corev1.DNSClusterFirst {
+			warnings = append(warnings, Warning{MissingClusterDNS, fmt.Sprintf(
+				"pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
+				podID(pod), corev1.DNSClusterFirst, corev1.DNSDefault)})
+		}
+		config = hostDNS(node)
+	}
+	extra := pod.Spec.DNSConfig
+	if config == nil {
+		return nil, warnings // dnsConfig, too: CheckSandbox refuses it
+	}
+	if extra != nil {
+		config.Servers = distinct(append(config.Servers, extra.Nameservers...))
+		config.Searches = distinct(append(config.Searches, extra.Searches...))
+		config.Options = mergeOptions(config.Options, extra.Options)
+	}
+	return config, append(warnings, limitDNS(config)...)
+}
+
+// checkDNS refuses what can't be added to a file that nobody has shown us.
+func checkDNS(pod *corev1.Pod, node Node) error {
+	if pod.Spec.DNSConfig == nil {
+		return nil
+	}
+	if config, _ := DNSConfig(pod, node); config == nil {
+		return fmt.Errorf("dnsConfig can't be added to the node's resolv.conf, which is not known (dnsPolicy %s)", pod.Spec.DNSPolicy)
+	}
+	return nil
+}
+
+// dnsPolicy is the policy in effect, one of ClusterFirst, Default and None. One
+// that is not known, or none, is ClusterFirst.
+func dnsPolicy(pod *corev1.Pod) corev1.DNSPolicy {
+	switch p := pod.Spec.DNSPolicy; p {
+	case corev1.DNSNone, corev1.DNSDefault:
+		return p
+	case corev1.DNSClusterFirstWithHostNet:
+		return corev1.DNSClusterFirst
+	case corev1.DNSClusterFirst:
+	}
+	if pod.Spec.HostNetwork {
+		return corev1.DNSDefault
+	}
+	return corev1.DNSClusterFirst
+}
+
+func clusterDNS(pod *corev1.Pod, dns DNS) *runtimeapi.DNSConfig {
+	config := &runtimeapi.DNSConfig{Servers: slices.Clone(dns.ClusterServers), Options: []string{"ndots:5"}}
+	if d := dns.ClusterDomain; d != "" {
+		config.Searches = []string{pod.Namespace + ".svc." + d, "svc." + d, d}
+	}
+	if dns.Host != nil {
+		config.Searches = append(config.Searches, dns.Host.Searches...)
+	}
+	config.Searches = distinct(config.Searches)
+	return config
+}
+
+// hostDNS is the node's configuration. One that names nothing means that nothing
+// is to be looked up: a runtime would take an empty configuration for none.
+func hostDNS(node Node) *runtimeapi.DNSConfig {
+	host := node.DNS.Host
+	if host == nil {
+		return nil
+	}
+	if len(host.Servers)+len(host.Searches)+len(host.Options) > 0 {
+		return &runtimeapi.DNSConfig{
+			Servers: slices.Clone(host.Servers), Searches: slices.Clone(host.Searches), Options: slices.Clone(host.Options),
+		}
+	}
+	config := &runtimeapi.DNSConfig{Searches: []string{"."}}
+	for _, ip := range node.IPs {
+		if a, err := netip.ParseAddr(ip); err == nil && a.Is6() && !a.Is4In6() {
+			config.Servers = append(config.Servers, "::1")
+			continue
+		}
+		config.Servers = append(config.Servers, "127.0.0.1")
+	}
+	if len(config.Servers) == 0 {
+		config.Servers = []string{"127.0.0.1"}
+	}
+	return config
+}
+
+// mergeOptions keeps the order of what is there; an option of the pod replaces
+// one of its name.
+func mergeOptions(options []string, more []corev1.PodDNSConfigOption) []string {
+	for _, o := range more {
+		option := o.Name
+		if o.Value != nil && *o.Value != "" {
+			option += ":" + *o.Value
+		}
+		same := func(s string) bool {
+			name, _, _ := strings.Cut(s, ":")
+			return name == o.Name
+		}
+		if i := slices.IndexFunc(options, same); i >= 0 {
+			options[i] = option
+			continue
+		}
+		options = append(options, option)
+	}
+	return options
+}
+
+// limitDNS cuts a configuration to what resolvers take and says so.
+func limitDNS(config *runtimeapi.DNSConfig) (warnings []Warning) {
+	if len(config.Servers) > maxNameservers {
+		config.Servers = config.Servers[:maxNameservers]
+		warnings = append(warnings, Warning{
+			DNSConfigForming,
+			"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + strings.Join(config.Servers, " "),
+		})
+	}
+	before := len(config.Searches)
+	config.Searches = fitting(config.Searches)
+	if len(config.Searches) < before {
+		warnings = append(warnings, Warning{
+			DNSConfigForming,
+			"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + strings.Join(config.Searches, " "),
+		})
+	}
+	return warnings
+}
+
+// fitting returns the search domains that fit: the first 32, without those that
+// are too long for a domain, up to 2048 characters with the spaces.
+func fitting(searches []string) []string {
+	var out []string
+	line := -1
+	for _, s := range searches[:min(len(searches), maxSearches)] {
+		if len(s) > validation.DNS1123SubdomainMaxLength {
+			continue
+		}
+		if line += 1 + len(s); line > maxSearchChars {
+			break
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func distinct(all []string) []string {
+	var out []string
+	for _, s := range all {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

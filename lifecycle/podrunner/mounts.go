@@ -1,0 +1,201 @@
+package podrunner
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const etcHostsPath = "/etc/hosts"
+
+// mounts returns the container's mounts: its volumes, its hosts file and the file
+// for its last words.
+func mounts(pod *corev1.Pod, c *corev1.Container, in Instance, node Node, vars *variables) ([]*runtimeapi.Mount, error) {
+	var out []*runtimeapi.Mount
+	hosts := in.EtcHosts
+	volumes := mounter{pod: pod, container: c, instance: in, node: node, vars: vars}
+	for i := range c.VolumeMounts {
+		m, err := volumes.mount(i)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+		if c.VolumeMounts[i].MountPath == etcHostsPath {
+			hosts = ""
+		}
+	}
+	if hosts != "" {
+		out = append(out, &runtimeapi.Mount{ContainerPath: etcHostsPath, HostPath: hosts, SelinuxRelabel: node.SELinux})
+	}
+	if in.TerminationLog != "" && c.TerminationMessagePath != "" {
+		out = append(out, &runtimeapi.Mount{
+			ContainerPath: c.TerminationMessagePath, HostPath: in.TerminationLog, SelinuxRelabel: node.SELinux,
+		})
+	}
+	return out, nil
+}
+
+// mounter turns a container's volumeMounts into mounts.
+type mounter struct {
+	pod       *corev1.Pod
+	container *corev1.Container
+	instance  Instance
+	node      Node
+	vars      *variables
+}
+
+func (v mounter) mount(index int) (*runtimeapi.Mount, error) {
+	c, in := v.container, v.instance
+	vm := &c.VolumeMounts[index]
+	subPath, err := subPathOf(vm, v.vars)
+	if err != nil {
+		return nil, err
+	}
+	m := &runtimeapi.Mount{ContainerPath: vm.MountPath, Readonly: vm.ReadOnly}
+	if !path.IsAbs(m.ContainerPath) {
+		m.ContainerPath = path.Join("/", m.ContainerPath)
+	}
+	if m.Propagation, err = propagation(vm.MountPropagation); err != nil {
+		return nil, err
+	}
+	if m.RecursiveReadOnly, err = recursiveReadOnly(vm, v.node.features(v.pod).GetRecursiveReadOnlyMounts()); err != nil {
+		return nil, fmt.Errorf("failed to resolve recursive read-only mode: %w", err)
+	}
+	if image, ok := in.ImageVolumes[vm.Name]; ok {
+		m.Image, m.ImageSubPath, m.Readonly = image, subPath, true
+		return m, nil
+	}
+	hostPath, ok := in.Volumes[vm.Name]
+	if !ok || hostPath == "" {
+		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", vm.Name, c.Name)
+	}
+	m.HostPath = hostPath
+	if volume := volumeNamed(v.pod, vm.Name); volume != nil {
+		m.Readonly = m.Readonly || readOnlyVolume(volume)
+		m.SelinuxRelabel = v.node.SELinux && volume.HostPath == nil
+	}
+	if subPath == "" {
+		return m, nil
+	}
+	m.HostPath, err = v.prepare(SubPathMount{Container: c.Name, Index: index, Volume: vm.Name, HostPath: hostPath, SubPath: subPath})
+	return m, err
+}
+
+// prepare has a part of a volume prepared. What is wrong is not said: a status must
+// not tell about the node's files.
+func (v mounter) prepare(m SubPathMount) (string, error) {
+	text := fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", m.Volume, m.Container)
+	if v.instance.SubPath == nil {
+		return "", errors.New(text)
+	}
+	hostPath, err := v.instance.SubPath(m)
+	if err != nil {
+		return "", &hiddenError{text: text, cause: err}
+	}
+	return hostPath, nil
+}
+
+// hiddenError has a cause that is for logs only.
+type hiddenError struct {
+	text  string
+	cause error
+}
+
+func (e *hiddenError) Error() string { return e.text }
+
+func (e *hiddenError) Unwrap() error { return e.cause }
+
+func subPathOf(vm *corev1.VolumeMount, vars *variables) (string, error) {
+	subPath := vm.SubPath
+	if vm.SubPathExpr != "" {
+		var err error
+		if subPath, err = vars.expandPath(vm.SubPathExpr); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case path.IsAbs(subPath):
+		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", subPath)
+	case slices.Contains(strings.Split(subPath, "/"), ".."):
+		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", subPath)
+	case strings.ContainsRune(subPath, 0):
+		return "", errors.New("unable to provision SubPath: must not contain a zero byte")
+	}
+	return subPath, nil
+}
+
+func propagation(mode *corev1.MountPropagationMode) (runtimeapi.MountPropagation, error) {
+	if mode == nil {
+		return runtimeapi.MountPropagation_PROPAGATION_PRIVATE, nil
+	}
+	switch *mode {
+	case corev1.MountPropagationNone:
+		return runtimeapi.MountPropagation_PROPAGATION_PRIVATE, nil
+	case corev1.MountPropagationHostToContainer:
+		return runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, nil
+	case corev1.MountPropagationBidirectional:
+		return runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL, nil
+	default:
+		return 0, fmt.Errorf("invalid MountPropagation mode: %q", *mode)
+	}
+}
+
+// recursiveReadOnly says whether mounts below the mount are to be read-only as
+// well (KEP-3857).
+func recursiveReadOnly(vm *corev1.VolumeMount, supported bool) (bool, error) {
+	mode := corev1.RecursiveReadOnlyDisabled
+	if vm.RecursiveReadOnly != nil {
+		mode = *vm.RecursiveReadOnly
+	}
+	if mode == corev1.RecursiveReadOnlyDisabled {
+		return false, nil
+	}
+	private := vm.MountPropagation == nil || *vm.MountPropagation == corev1.MountPropagationNone
+	switch {
+	case mode != corev1.RecursiveReadOnlyIfPossible && mode != corev1.RecursiveReadOnlyEnabled:
+		return false, fmt.Errorf("unknown recursive read-only mode %q", mode)
+	case !vm.ReadOnly:
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not read-only", vm.Name)
+	case !private:
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q", vm.Name, *vm.MountPropagation)
+	case mode == corev1.RecursiveReadOnlyEnabled && !supported:
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", vm.Name)
+	}
+	return supported, nil
+}
+
+func volumeNamed(pod *corev1.Pod, name string) *corev1.Volume {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Name == name {
+			return &pod.Spec.Volumes[i]
+		}
+	}
+	return nil
+}
+
+// readOnlyVolume says that containers can't write to a volume of this kind,
+// whatever they ask for: what the agent keeps up to date is the agent's.
+func readOnlyVolume(v *corev1.Volume) bool {
+	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.Image != nil
+}
+
+// devices returns what the container gets of the node's devices.
+func devices(c *corev1.Container, in Instance) ([]*runtimeapi.Device, error) {
+	out := slices.Clone(in.Devices)
+	for _, d := range c.VolumeDevices {
+		if !path.IsAbs(d.DevicePath) {
+			return nil, fmt.Errorf("error DevicePath `%s` must be an absolute path", d.DevicePath)
+		}
+		hostPath := in.BlockDevices[d.Name]
+		if hostPath == "" {
+			return nil, fmt.Errorf("cannot find volume %q to pass into container %q", d.Name, c.Name)
+		}
+		out = append(out, &runtimeapi.Device{ContainerPath: d.DevicePath, HostPath: hostPath, Permissions: "mrw"})
+	}
+	return out, nil
+}

@@ -1,0 +1,12 @@
+package podcgroup
+
+import (
+	"errors"
+	"syscall"
+)
+
+// isBusy says that a cgroup has processes, or cgroups that came while it was
+// being removed.
+func isBusy(err error) bool {
+	return errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ENOTEMPTY)
+}

@@ -1,0 +1,136 @@
+package podcgroup
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeparts/kubeparts/internal/podtotals"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// Limits is what a cgroup is limited to. Zero is no limit, but for shares, where
+// it is the least.
+type Limits struct {
+	// CPUShares is its part of the cpu when others want it, too: 1024 a core.
+	CPUShares int64
+	// CPUQuotaMicros is how much of the cpu it gets in each period.
+	CPUQuotaMicros, CPUPeriodMicros int64
+	// MemoryBytes is how much memory it may have.
+	MemoryBytes int64
+	// Pids is how many processes and threads.
+	Pids int64
+	// HugePages are bytes by size, as cgroup files are named: 2MB.
+	HugePages map[string]int64
+}
+
+const (
+	minShares, maxShares, sharesPerCore = 2, 262_144, 1024
+	minQuotaMicros                      = 1000
+	maxMilliCPU                         = 1 << 40 // more would overflow
+)
+
+// PodLimits is what the pod as a whole is limited to, with its overhead: of cpu
+// and memory the sum of its containers' limits if each of them has one, or what is
+// written for the pod as a whole. period is that of cpu quotas; zero is no quota.
+// It is pure.
+func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
+	requests, limits := podtotals.Of(pod)
+	podtotals.Plus(requests, pod.Spec.Overhead)
+	for name, quantity := range pod.Spec.Overhead {
+		if limit, ok := limits[name]; ok && !limit.IsZero() {
+			limit.Add(quantity)
+			limits[name] = limit
+		}
+	}
+	l := Limits{CPUShares: shares(requests.Cpu().MilliValue()), HugePages: hugePages(limits)}
+	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
+		l.CPUShares = minShares
+		return l
+	}
+	if milli := limits.Cpu().MilliValue(); milli > 0 && period > 0 && everyContainerHas(pod, corev1.ResourceCPU) {
+		l.CPUPeriodMicros = period.Microseconds()
+		l.CPUQuotaMicros = max(minQuotaMicros, min(milli, maxMilliCPU)*l.CPUPeriodMicros/1000)
+	}
+	if everyContainerHas(pod, corev1.ResourceMemory) {
+		l.MemoryBytes = limits.Memory().Value()
+	}
+	return l
+}
+
+// everyContainerHas says that the pod, or each of its containers, has a limit: one
+// without could use what the others may not.
+func everyContainerHas(pod *corev1.Pod, name corev1.ResourceName) bool {
+	has := func(limits corev1.ResourceList) bool {
+		q, ok := limits[name]
+		return ok && q.Sign() > 0
+	}
+	if r := pod.Spec.Resources; r != nil && has(r.Limits) {
+		return true
+	}
+	for c := range podspec.Containers(&pod.Spec) {
+		if !has(c.Resources.Limits) {
+			return false
+		}
+	}
+	return true
+}
+
+func shares(milliCPU int64) int64 {
+	return min(max(minShares, min(milliCPU, maxMilliCPU)*sharesPerCore/1000), maxShares)
+}
+
+// Weight is what cgroup v2 has in place of shares. Runtimes convert them so that
+// the least, one core's 1024 and the most (2, 1024, 262144) are 1, 100 and 10000.
+func Weight(shares int64) int64 {
+	switch {
+	case shares <= minShares:
+		return 1
+	case shares >= maxShares:
+		return 10_000
+	}
+	l := math.Log2(float64(shares))
+	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
+}
+
+func hugePages(limits corev1.ResourceList) map[string]int64 {
+	out := map[string]int64{}
+	for name, quantity := range limits {
+		text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
+		if !ok {
+			continue
+		}
+		if size, err := resource.ParseQuantity(text); err == nil && size.Sign() > 0 {
+			out[PageSize(size.Value())] = quantity.Value()
+		}
+	}
+	return out
+}
+
+// PageSize names a size of huge pages as cgroup files are named: 2MB, 1GB.
+func PageSize(bytes int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB"}
+	i := 0
+	for ; i < len(units)-1 && bytes >= 1024 && bytes%1024 == 0; i++ {
+		bytes /= 1024
+	}
+	return strconv.FormatInt(bytes, 10) + units[i]
+}
+
+// burstableShares are those of all Burstable pods together.
+func burstableShares(pods []*corev1.Pod) int64 {
+	milli := int64(0)
+	for _, pod := range pods {
+		if podspec.QOSClass(pod) != corev1.PodQOSBurstable {
+			continue
+		}
+		requests, _ := podtotals.Of(pod)
+		podtotals.Plus(requests, pod.Spec.Overhead)
+		milli = min(milli+min(requests.Cpu().MilliValue(), maxMilliCPU), maxMilliCPU)
+	}
+	return shares(milli)
+}

@@ -1,0 +1,248 @@
+package podrunner
+
+import (
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// What a cgroup takes of cpu: shares of 1024 a core, from 2 to 262144; a quota of
+// at least 1 ms in each period.
+const (
+	minShares, maxShares, sharesPerCore = 2, 262_144, 1024
+	defaultPeriod, minQuota             = 100_000, 1000
+	maxMilliCPU                         = 1 << 40 // more would overflow
+)
+
+// ContainerResources returns the container's resources as CRI takes them, at its
+// creation and for a resize in place. It is pure. The error is about huge pages
+// that the node does not have.
+func ContainerResources(pod *corev1.Pod, c *corev1.Container, node Node) (*runtimeapi.LinuxContainerResources, error) {
+	res := cpuAndMemory(c.Resources.Requests, c.Resources.Limits, node.Cgroups)
+	res.OomScoreAdj = oomScoreAdj(pod, c, node.MemoryCapacityBytes)
+	setSwap(res, pod, c, node)
+	if node.Cgroups.V2 {
+		setThrottling(res, pod, c, node)
+		if !node.Cgroups.SingleProcessOOMKill {
+			setUnified(res, "memory.oom.group", "1")
+		}
+	}
+	var err error
+	res.HugepageLimits, err = hugePages(c.Resources.Limits, node.Cgroups.HugePageSizes)
+	return res, err
+}
+
+// cpuAndMemory turns requests and limits into what a cgroup takes. A request that
+// is not written down is the limit.
+func cpuAndMemory(requests, limits corev1.ResourceList, cgroups Cgroups) *runtimeapi.LinuxContainerResources {
+	request := requests.Cpu().MilliValue()
+	if _, asked := requests[corev1.ResourceCPU]; !asked {
+		request = limits.Cpu().MilliValue()
+	}
+	res := &runtimeapi.LinuxContainerResources{
+		CpuShares:          min(max(minShares, min(request, maxMilliCPU)*sharesPerCore/1000), maxShares),
+		MemoryLimitInBytes: limits.Memory().Value(),
+	}
+	if limit := limits.Cpu().MilliValue(); limit > 0 && !cgroups.NoCPUQuota {
+		res.CpuPeriod = defaultPeriod
+		if cgroups.CPUPeriod > 0 {
+			res.CpuPeriod = cgroups.CPUPeriod.Microseconds()
+		}
+		res.CpuQuota = max(minQuota, min(limit, maxMilliCPU)*res.CpuPeriod/1000)
+	}
+	return res
+}
+
+// oomScoreAdj follows the kubelet: the kernel kills BestEffort first (1000),
+// Guaranteed and node-critical last (-997), and Burstable by how much memory was
+// asked for, between 3 and 999. What a pod as a whole asked for beyond its
+// containers counts for each of them alike, and a sidecar goes no earlier than
+// the regular container that asked for least (KEP-2837, KEP-753).
+func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int64 {
+	const guaranteed, bestEffort, lowest, nodeCritical = -997, 1000, 3, 2_000_001_000
+	if p := pod.Spec.Priority; p != nil && *p >= nodeCritical {
+		return guaranteed
+	}
+	switch podspec.QOSClass(pod) {
+	case corev1.PodQOSGuaranteed:
+		return guaranteed
+	case corev1.PodQOSBestEffort:
+		return bestEffort
+	case corev1.PodQOSBurstable:
+	}
+	if memoryCapacity <= 0 {
+		return bestEffort - 1
+	}
+	share := memoryShare(pod)
+	adj := func(c *corev1.Container) int64 {
+		asked := min(c.Resources.Requests.Memory().Value(), memoryCapacity)
+		asked = min(asked+share, memoryCapacity)
+		return bestEffort - int64(float64(bestEffort)*float64(asked)/float64(memoryCapacity))
+	}
+	score := adj(c)
+	if podspec.IsSidecar(c) && len(pod.Spec.Containers) > 0 {
+		latest := int64(0)
+		for i := range pod.Spec.Containers {
+			latest = max(latest, adj(&pod.Spec.Containers[i]))
+		}
+		score = min(score, latest)
+	}
+	return min(max(score, lowest), bestEffort-1)
+}
+
+// memoryShare is each container's part of the memory that the pod as a whole
+// requests beyond what its containers do.
+func memoryShare(pod *corev1.Pod) int64 {
+	if pod.Spec.Resources == nil {
+		return 0
+	}
+	rest, n := pod.Spec.Resources.Requests.Memory().Value(), int64(0)
+	for c := range serving(&pod.Spec) {
+		rest -= c.Resources.Requests.Memory().Value()
+		n++
+	}
+	if rest <= 0 || n == 0 {
+		return 0
+	}
+	return rest / n
+}
+
+// serving are the containers that run for as long as the pod: the regular ones
+// and sidecars.
+func serving(spec *corev1.PodSpec) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for c, init := range podspec.Containers(spec) {
+			if (!init || podspec.IsSidecar(c)) && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// setSwap keeps the container out of the node's swap, or gives it its part.
+func setSwap(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
+	cgroups := node.Cgroups
+	switch {
+	case !cgroups.SwapAccounting:
+	case !cgroups.V2:
+		res.MemorySwapLimitInBytes = res.GetMemoryLimitInBytes() // of memory and swap together
+	default:
+		setUnified(res, "memory.swap.max", strconv.FormatInt(swapShare(pod, c, node), 10))
+	}
+}
+
+func swapShare(pod *corev1.Pod, c *corev1.Container, node Node) int64 {
+	request, limit := c.Resources.Requests.Memory(), c.Resources.Limits.Memory()
+	switch {
+	case !node.Cgroups.LimitedSwap, node.MemoryCapacityBytes <= 0, podspec.QOSClass(pod) != corev1.PodQOSBurstable,
+		isCritical(pod), request.Sign() > 0 && request.Cmp(*limit) == 0:
+		return 0
+	}
+	part := float64(request.Value()) / float64(node.MemoryCapacityBytes)
+	return int64(min(part, 1) * float64(node.Cgroups.SwapCapacityBytes))
+}
+
+// isCritical says that the pod is one without which the node or the cluster does
+// not work, as the kubelet sees it.
+func isCritical(pod *corev1.Pod) bool {
+	const systemCritical = 2_000_000_000
+	return podspec.IsStatic(pod) || podspec.IsMirror(pod) || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
+}
+
+// setThrottling protects what was requested of memory, and slows the container
+// down some way before its limit, or before the node's if it has none (KEP-2570).
+func setThrottling(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
+	factor := node.Cgroups.MemoryThrottling
+	if factor <= 0 {
+		return
+	}
+	request := c.Resources.Requests.Memory().Value()
+	if request > 0 {
+		setUnified(res, "memory.min", strconv.FormatInt(request, 10))
+	}
+	limit := c.Resources.Limits.Memory().Value()
+	if limit == 0 {
+		limit = node.Allocatable.Memory().Value()
+	}
+	if podspec.QOSClass(pod) == corev1.PodQOSGuaranteed || limit <= request {
+		return
+	}
+	page := int64(os.Getpagesize())
+	if high := (request + int64(min(factor, 1)*float64(limit-request))) / page * page; high > request {
+		setUnified(res, "memory.high", strconv.FormatInt(high, 10))
+	}
+}
+
+func setUnified(res *runtimeapi.LinuxContainerResources, file, value string) {
+	if res.Unified == nil {
+		res.Unified = map[string]string{}
+	}
+	res.Unified[file] = value
+}
+
+// hugePages limits huge pages of every size that the node has: to none, where the
+// container asks for none.
+func hugePages(limits corev1.ResourceList, sizes []int64) ([]*runtimeapi.HugepageLimit, error) {
+	asked := map[int64]uint64{}
+	for _, name := range sortedKeys(limits) {
+		text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
+		if !ok {
+			continue
+		}
+		size, err := resource.ParseQuantity(text)
+		quantity := limits[name]
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %q is no size: %w", name, text, err)
+		case quantity.Sign() <= 0:
+			continue
+		case !slices.Contains(sizes, size.Value()):
+			return nil, fmt.Errorf("%s: this node has no huge pages of that size", name)
+		}
+		asked[size.Value()] = uint64(quantity.Value())
+	}
+	var out []*runtimeapi.HugepageLimit
+	for _, size := range slices.Sorted(slices.Values(sizes)) {
+		out = append(out, &runtimeapi.HugepageLimit{PageSize: pageSize(size), Limit: asked[size]})
+	}
+	return out, nil
+}
+
+// pageSize names a size as cgroup files are named: 2MB, 1GB.
+func pageSize(bytes int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB"}
+	i := 0
+	for ; i < len(units)-1 && bytes >= 1024 && bytes%1024 == 0; i++ {
+		bytes /= 1024
+	}
+	return strconv.FormatInt(bytes, 10) + units[i]
+}
+
+// divided is a quantity in units of divisor, rounded up, as the downward API
+// shows it.
+func divided(q, divisor resource.Quantity, milli bool) (string, error) {
+	if divisor.IsZero() {
+		divisor = resource.MustParse("1")
+	}
+	value, by := q.Value(), divisor.Value()
+	if milli {
+		value, by = q.MilliValue(), divisor.MilliValue()
+	}
+	if by <= 0 {
+		return "", fmt.Errorf("divisor %s is not positive", divisor.String())
+	}
+	units := value / by
+	if value%by > 0 {
+		units++
+	}
+	return strconv.FormatInt(units, 10), nil
+}

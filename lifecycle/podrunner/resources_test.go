@@ -1,0 +1,146 @@
+package podrunner_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+)
+
+// resources makes requests and limits of "memory=1Gi<2Gi": a request and, after
+// the sign, a limit; either may be missing.
+func resources(all ...string) corev1.ResourceRequirements {
+	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	for _, a := range all {
+		name, both, _ := strings.Cut(a, "=")
+		request, limit, _ := strings.Cut(both, "<")
+		if request != "" {
+			r.Requests[corev1.ResourceName(name)] = resource.MustParse(request)
+		}
+		if limit != "" {
+			r.Limits[corev1.ResourceName(name)] = resource.MustParse(limit)
+		}
+	}
+	return r
+}
+
+func TestCgroupSettings(t *testing.T) {
+	t.Parallel()
+	v2 := podrunner.Cgroups{V2: true, SingleProcessOOMKill: true}
+	with := func(change func(*podrunner.Cgroups)) podrunner.Cgroups {
+		c := v2
+		change(&c)
+		return c
+	}
+	limited := with(func(c *podrunner.Cgroups) { c.SwapAccounting, c.LimitedSwap, c.SwapCapacityBytes = true, true, 4<<30 })
+	throttled := with(func(c *podrunner.Cgroups) { c.MemoryThrottling = 0.9 })
+	for name, c := range map[string]struct {
+		r        corev1.ResourceRequirements
+		cgroups  podrunner.Cgroups
+		priority int32
+		want     string
+	}{
+		"v1":                         {r: resources("memory=<1Gi"), want: "mem=1073741824"},
+		"v1, no swap":                {r: resources("memory=<1Gi"), cgroups: podrunner.Cgroups{SwapAccounting: true}, want: "mem=1073741824 swap=1073741824"},
+		"v2, all of it is killed":    {cgroups: podrunner.Cgroups{V2: true}, want: "memory.oom.group=1"},
+		"v2, one process is killed":  {cgroups: v2, want: ""},
+		"v2, no swap":                {cgroups: with(func(c *podrunner.Cgroups) { c.SwapAccounting = true }), want: "memory.swap.max=0"},
+		"v2, swap can't be limited":  {cgroups: with(func(c *podrunner.Cgroups) { c.LimitedSwap = true }), want: ""},
+		"swap by request":            {r: resources("memory=2Gi<4Gi"), cgroups: limited, want: "mem=4294967296 memory.swap.max=1073741824"},
+		"swap, but no request":       {r: resources("cpu=1"), cgroups: limited, want: "memory.swap.max=0"},
+		"swap, but best effort":      {cgroups: limited, want: "memory.swap.max=0"},
+		"swap, but guaranteed":       {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: limited, want: "mem=2147483648 quota=100000/100000 memory.swap.max=0"},
+		"swap, but request is limit": {r: resources("cpu=1", "memory=2Gi<2Gi"), cgroups: limited, want: "mem=2147483648 memory.swap.max=0"},
+		"swap, but critical":         {r: resources("memory=2Gi"), cgroups: limited, priority: 2_000_000_000, want: "memory.swap.max=0"},
+		"throttled":                  {r: resources("memory=1Gi<2Gi"), cgroups: throttled, want: "mem=2147483648 memory.high=2040107008 memory.min=1073741824"},
+		"throttled by the node's":    {r: resources("memory=1Gi"), cgroups: throttled, want: "memory.high=7838314496 memory.min=1073741824"},
+		"throttled, but guaranteed":  {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: throttled, want: "mem=2147483648 quota=100000/100000 memory.min=2147483648"},
+		"another period":             {r: resources("cpu=<500m"), cgroups: podrunner.Cgroups{CPUPeriod: 20 * time.Millisecond}, want: "quota=10000/20000"},
+		"no quota":                   {r: resources("cpu=<500m"), cgroups: podrunner.Cgroups{NoCPUQuota: true}, want: ""},
+		"huge pages": {
+			r: resources("hugepages-2Mi=<4Mi"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{1 << 30, 2 << 20}}, want: "2MB=4194304 1GB=0",
+		},
+		"none of them":              {r: resources("hugepages-2Mi=<0"), want: ""},
+		"huge pages that are not":   {r: resources("hugepages-2Mi=<4Mi"), want: "error hugepages-2Mi: this node has no huge pages of that size"},
+		"huge pages of no size":     {r: resources("hugepages-x=<4Mi"), want: `error hugepages-x: "x" is no size: `},
+		"huge pages of an odd size": {r: resources("hugepages-3k=<1"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{3000}}, want: "3000B=1"},
+	} {
+		pod, node := testPod(), testNode()
+		pod.Spec.Priority = &c.priority
+		pod.Spec.Containers = []corev1.Container{{Name: "app", Resources: c.r}}
+		node.Cgroups = c.cgroups
+		node.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Gi")}
+		got, err := podrunner.ContainerResources(pod, &pod.Spec.Containers[0], node)
+		var out []string
+		if v := got.GetMemoryLimitInBytes(); v != 0 {
+			out = append(out, fmt.Sprintf("mem=%d", v))
+		}
+		if v := got.GetMemorySwapLimitInBytes(); v != 0 {
+			out = append(out, fmt.Sprintf("swap=%d", v))
+		}
+		if v := got.GetCpuQuota(); v != 0 {
+			out = append(out, fmt.Sprintf("quota=%d/%d", v, got.GetCpuPeriod()))
+		}
+		for _, h := range got.GetHugepageLimits() {
+			out = append(out, fmt.Sprintf("%s=%d", h.GetPageSize(), h.GetLimit()))
+		}
+		var unified []string
+		for file, text := range got.GetUnified() {
+			unified = append(unified, file+"="+text)
+		}
+		slices.Sort(unified)
+		text := strings.Join(append(out, unified...), " ")
+		if err != nil {
+			text = "error " + err.Error()
+			require.Contains(t, text, c.want, name)
+			continue
+		}
+		require.Equal(t, c.want, text, name)
+	}
+}
+
+func TestOOMScoreOfAPodAsAWhole(t *testing.T) {
+	t.Parallel()
+	always := corev1.ContainerRestartPolicyAlways
+	score := func(pod *corev1.Pod, c *corev1.Container) int64 {
+		got, err := podrunner.ContainerResources(pod, c, testNode())
+		require.NoError(t, err)
+		return got.GetOomScoreAdj()
+	}
+	pod := testPod() // the node has 8 GiB
+	pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always, Resources: resources("memory=8Mi")}, {Name: "init"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "a", Resources: resources("memory=2Gi")}, {Name: "b", Resources: resources("memory=4Gi")}}
+	require.Equal(t, int64(750), score(pod, &pod.Spec.Containers[0]))
+	require.Equal(t, int64(500), score(pod, &pod.Spec.Containers[1]))
+	require.Equal(t, int64(750), score(pod, &pod.Spec.InitContainers[0]), "a sidecar goes no earlier than the first container")
+	require.Equal(t, int64(999), score(pod, &pod.Spec.InitContainers[1]))
+
+	pod.Spec.InitContainers = pod.Spec.InitContainers[1:]
+	pod.Spec.Resources = new(resources("memory=7Gi"))
+	require.Equal(t, int64(688), score(pod, &pod.Spec.Containers[0]), "half of the gigabyte that is left")
+	pod.Spec.Resources = new(resources("memory=1Gi"))
+	require.Equal(t, int64(750), score(pod, &pod.Spec.Containers[0]), "nothing is left")
+}
+
+func TestSandboxResources(t *testing.T) {
+	t.Parallel()
+	pod, node := testPod(), testNode()
+	pod.Spec.Containers = []corev1.Container{{Resources: resources("cpu=1<2", "memory=1Gi<2Gi")}, {Resources: resources("cpu=500m<1", "memory=1Gi<1Gi")}}
+	pod.Spec.Overhead = resources("cpu=250m", "memory=64Mi").Requests
+	node.CgroupParent = func(p *corev1.Pod) string { return "/kubepods/pod" + string(p.UID) }
+	got := podrunner.SandboxConfig(pod, 0, node).GetLinux()
+	require.Equal(t, "/kubepods/poduid", got.GetCgroupParent())
+	require.Equal(t, []int64{1536, 300_000, 100_000, 3 << 30}, []int64{
+		got.GetResources().GetCpuShares(), got.GetResources().GetCpuQuota(), got.GetResources().GetCpuPeriod(), got.GetResources().GetMemoryLimitInBytes(),
+	})
+	require.Equal(t, []int64{256, 25_000, 64 << 20}, []int64{
+		got.GetOverhead().GetCpuShares(), got.GetOverhead().GetCpuQuota(), got.GetOverhead().GetMemoryLimitInBytes(),
+	})
+}

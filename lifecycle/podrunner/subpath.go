@@ -1,0 +1,173 @@
+package podrunner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// SubPathMount is a part of a volume that a container mounts.
+type SubPathMount struct {
+	// Container and Index name the mount: the container's volumeMounts[Index].
+	Container string
+	Index     int
+	// Volume is the volume's name and HostPath where it is on the node.
+	Volume, HostPath string
+	// SubPath is what is to be mounted of it, relative and without "..".
+	SubPath string
+}
+
+// SubPaths prepares parts of volumes to be mounted into the containers of one
+// pod. Whoever can write to a volume can change it while a container is being
+// made, and put a link to a file of the node's in the place of what was looked at
+// before (CVE-2017-1002101, CVE-2021-25741). So what a subPath leads to is opened
+// without leaving the volume, and what was opened is bound to a path of ours,
+// which no pod can change; the runtime mounts that. Linux only; needs the right to
+// mount.
+type SubPaths struct {
+	// PodDir is the pod's folder, which no pod can write to.
+	PodDir string
+
+	bind   func(from *os.File, onto string) error // nil: the system's
+	unbind func(path string) error                // nil: the system's
+}
+
+// SubPathsOf returns the SubPaths of a pod with its folder below podRoot.
+func SubPathsOf(podRoot string, uid types.UID) (SubPaths, error) {
+	if err := checkFolders(string(uid)); err != nil {
+		return SubPaths{}, fmt.Errorf("sub-paths: %w", err)
+	}
+	return SubPaths{PodDir: filepath.Join(podRoot, string(uid))}, nil
+}
+
+// Prepare binds what m names and returns the path for the runtime: a file or a
+// folder PodDir/volume-subpaths/VOLUME/CONTAINER/INDEX, as in the kubelet. What
+// does not exist is made, as folders with the mode of the volume. What an earlier
+// instance of the container had there is unbound. It fits [Instance].SubPath.
+func (s SubPaths) Prepare(m SubPathMount) (hostPath string, err error) {
+	if err := checkFolders(m.Volume, m.Container); err != nil {
+		return "", fmt.Errorf("sub-path: %w", err)
+	}
+	root, err := os.OpenRoot(m.HostPath)
+	if err != nil {
+		return "", fmt.Errorf("sub-path: %w", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	from, err := openOrMake(root, m.SubPath)
+	if err != nil {
+		return "", fmt.Errorf("sub-path: %w", err)
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	info, err := from.Stat()
+	if err != nil {
+		return "", fmt.Errorf("sub-path: %w", err)
+	}
+	onto := filepath.Join(s.folder(), m.Volume, m.Container, strconv.Itoa(m.Index))
+	if err := s.clear(onto); err != nil {
+		return "", err
+	}
+	if err := makeMountPoint(onto, info.IsDir()); err != nil {
+		return "", fmt.Errorf("sub-path: %w", err)
+	}
+	bind := s.bind
+	if bind == nil {
+		bind = bindOpened
+	}
+	if err := bind(from, onto); err != nil {
+		return "", errors.Join(fmt.Errorf("sub-path: %w", err), os.Remove(onto))
+	}
+	return onto, nil
+}
+
+// Clean unbinds everything of the pod. Its containers must be gone. A pod without
+// any is fine.
+func (s SubPaths) Clean() error {
+	bound, err := fs.Glob(os.DirFS(s.folder()), "*/*/*")
+	if err != nil {
+		return fmt.Errorf("sub-paths: %w", err)
+	}
+	var errs []error
+	for _, path := range bound {
+		errs = append(errs, s.clear(filepath.Join(s.folder(), path)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err // what is still bound must not be removed: it is the volume's
+	}
+	return removeFolders(s.folder())
+}
+
+func (s SubPaths) folder() string { return filepath.Join(s.PodDir, "volume-subpaths") }
+
+// clear unbinds a path and removes what it was bound to, which is empty then.
+func (s SubPaths) clear(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	unbind := s.unbind
+	if unbind == nil {
+		unbind = unbindPath
+	}
+	if err := unbind(path); err != nil {
+		return fmt.Errorf("unbind sub-path: %w", err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("unbind sub-path: %w", err)
+	}
+	return nil
+}
+
+// openOrMake opens a path below root, and makes folders of it if it is not there.
+func openOrMake(root *os.Root, path string) (*os.File, error) {
+	f, err := openBelow(root, path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	info, err := root.Stat(".")
+	if err != nil {
+		return nil, err
+	}
+	if err := root.MkdirAll(path, info.Mode().Perm()); err != nil {
+		return nil, err
+	}
+	return openBelow(root, path)
+}
+
+func makeMountPoint(path string, dir bool) error {
+	if dir {
+		return os.MkdirAll(path, 0o750)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// removeFolders removes a tree that holds nothing but folders; anything else in
+// it is an error, because it may be somebody's data.
+func removeFolders(path string) error {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sub-paths: %w", err)
+	}
+	for _, e := range entries {
+		if err := removeFolders(filepath.Join(path, e.Name())); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("sub-paths: %w", err)
+	}
+	return nil
+}

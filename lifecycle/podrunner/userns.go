@@ -1,0 +1,302 @@
+package podrunner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// IDRange are the user and group IDs that a pod has, in the host's numbers; in
+// the pod they start at 0.
+type IDRange struct {
+	First, Length uint32
+}
+
+// idsPerPod is how many IDs a pod gets: 16 bits of them, as programs expect.
+const idsPerPod = 1 << 16
+
+// ErrNoIDs says that every range of user IDs is in use.
+var ErrNoIDs = errors.New("could not find an empty slot to allocate a user namespace")
+
+// wantsUserNamespace says that the pod asks for one of its own (KEP-127).
+func wantsUserNamespace(pod *corev1.Pod) bool {
+	return pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers
+}
+
+// userNamespace is the pod's user namespace, or the node's.
+func userNamespace(pod *corev1.Pod, node Node) *runtimeapi.UserNamespace {
+	if !wantsUserNamespace(pod) || node.UserNamespace == nil {
+		return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}
+	}
+	ids, ok := node.UserNamespace(pod.UID)
+	if !ok {
+		return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}
+	}
+	mapping := func() []*runtimeapi.IDMapping {
+		return []*runtimeapi.IDMapping{{HostId: ids.First, Length: ids.Length}}
+	}
+	return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: mapping(), Gids: mapping()}
+}
+
+func checkUserNamespace(pod *corev1.Pod, node Node) error {
+	if !wantsUserNamespace(pod) {
+		return nil
+	}
+	handler, err := RuntimeHandler(pod, node)
+	switch {
+	case err != nil:
+		return err
+	case !node.features(pod).GetUserNamespaces() && handler != "":
+		return fmt.Errorf("can't set `spec.hostUsers: false`, RuntimeClass handler %q does not support user namespaces", handler)
+	case !node.features(pod).GetUserNamespaces():
+		return errors.New("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
+	case node.UserNamespace == nil:
+		return errors.New("can't set `spec.hostUsers: false`, this node has no IDs for user namespaces")
+	}
+	if _, ok := node.UserNamespace(pod.UID); !ok {
+		return errors.New("create user namespace: no IDs were acquired for the pod")
+	}
+	return nil
+}
+
+// IDRangesConfig configures [IDRanges].
+type IDRangesConfig struct {
+	// PodRoot is the folder of the pods' folders, one a UID, in each of which the
+	// pod's IDs are kept as the kubelet keeps them (file userns). Required,
+	// absolute.
+	PodRoot string
+	// First is the first host ID to hand out, a multiple of 65536 and not 0: root's
+	// are not for pods. Default 65536.
+	First uint32
+	// Pods is how many ranges of 65536 IDs there are from First. Default as many as
+	// there are numbers.
+	Pods int
+}
+
+// Validate reports every problem with c, joined.
+func (c IDRangesConfig) Validate() error {
+	var errs []error
+	if !filepath.IsAbs(c.PodRoot) {
+		errs = append(errs, fmt.Errorf("field PodRoot: %q is not absolute", c.PodRoot))
+	}
+	if c.First%idsPerPod != 0 {
+		errs = append(errs, fmt.Errorf("field First: %d is not a multiple of %d", c.First, idsPerPod))
+	}
+	if most := 1<<16 - int(max(c.First/idsPerPod, 1)); c.Pods < 0 || c.Pods > most {
+		errs = append(errs, fmt.Errorf("field Pods: %d is not between 0 and %d", c.Pods, most))
+	}
+	return errors.Join(errs...)
+}
+
+// IDRanges hands out user and group IDs to pods, 65536 each, no ID to two of them
+// (KEP-127). What it hands out is on disk before it is used, and a new IDRanges
+// over the same folder goes on with it. It is safe for concurrent use.
+type IDRanges struct {
+	root   string
+	first  uint32
+	ranges int
+
+	mu     sync.Mutex
+	loaded bool
+	byPod  map[types.UID]uint32 // the number of its range
+	byNr   map[uint32]types.UID
+	next   uint32
+}
+
+// NewIDRanges returns an IDRanges, or an error that names every problem with cfg.
+// It reads nothing yet.
+func NewIDRanges(cfg IDRangesConfig) (*IDRanges, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("podrunner: invalid config of user IDs: %w", err)
+	}
+	if cfg.First == 0 {
+		cfg.First = idsPerPod
+	}
+	if cfg.Pods == 0 {
+		cfg.Pods = 1<<16 - int(cfg.First/idsPerPod)
+	}
+	return &IDRanges{
+		root: cfg.PodRoot, first: cfg.First, ranges: cfg.Pods,
+		byPod: map[types.UID]uint32{}, byNr: map[uint32]types.UID{},
+	}, nil
+}
+
+// Acquire returns the pod's IDs: those it has, or new ones, which are then on
+// disk. The error is [ErrNoIDs] if there are none left; one file that says what
+// can't be fails them all, because its IDs could be handed out twice.
+func (r *IDRanges) Acquire(uid types.UID) (IDRange, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.load(); err != nil {
+		return IDRange{}, err
+	}
+	if nr, ok := r.byPod[uid]; ok {
+		return r.ids(nr), nil
+	}
+	if err := checkFolders(string(uid)); err != nil {
+		return IDRange{}, fmt.Errorf("user namespace: %w", err)
+	}
+	if len(r.byNr) >= r.ranges {
+		return IDRange{}, ErrNoIDs
+	}
+	nr := r.next
+	for r.byNr[nr] != "" {
+		nr = (nr + 1) % uint32(r.ranges)
+	}
+	if err := r.write(uid, r.ids(nr)); err != nil {
+		return IDRange{}, fmt.Errorf("create user namespace: %w", err)
+	}
+	r.byPod[uid], r.byNr[nr] = nr, uid
+	r.next = (nr + 1) % uint32(r.ranges) // those of a pod that is gone rest a while
+	return r.ids(nr), nil
+}
+
+// Lookup returns the pod's IDs if it has some.
+func (r *IDRanges) Lookup(uid types.UID) (IDRange, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.load(); err != nil {
+		return IDRange{}, false
+	}
+	nr, ok := r.byPod[uid]
+	return r.ids(nr), ok
+}
+
+// Release gives the pod's IDs back. Its processes must be gone, and its files. A
+// pod without any is fine.
+func (r *IDRanges) Release(uid types.UID) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.load(); err != nil {
+		return err
+	}
+	nr, ok := r.byPod[uid]
+	if !ok {
+		return nil
+	}
+	if err := os.Remove(r.file(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("release user namespace: %w", err)
+	}
+	delete(r.byPod, uid)
+	delete(r.byNr, nr)
+	return nil
+}
+
+func (r *IDRanges) ids(nr uint32) IDRange {
+	return IDRange{First: r.first + nr*idsPerPod, Length: idsPerPod}
+}
+
+func (r *IDRanges) file(uid types.UID) string { return filepath.Join(r.root, string(uid), "userns") }
+
+// load reads what was handed out before, once.
+func (r *IDRanges) load() error {
+	if r.loaded {
+		return nil
+	}
+	pods, err := os.ReadDir(r.root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("user namespaces: %w", err)
+	}
+	byPod, byNr := map[types.UID]uint32{}, map[uint32]types.UID{}
+	for _, pod := range pods {
+		uid := types.UID(pod.Name())
+		text, err := os.ReadFile(r.file(uid))
+		if errors.Is(err, fs.ErrNotExist) || !pod.IsDir() {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("user namespaces: %w", err)
+		}
+		nr, err := r.parse(text)
+		if err == nil && byNr[nr] != "" {
+			err = fmt.Errorf("range picked for pod %q already taken", uid)
+		}
+		if err != nil {
+			return fmt.Errorf("user namespace of pod %s: %w", uid, err)
+		}
+		byPod[uid], byNr[nr] = nr, uid
+	}
+	r.byPod, r.byNr, r.loaded = byPod, byNr, true
+	return nil
+}
+
+// usernsFile is the kubelet's file of a pod's IDs.
+type usernsFile struct {
+	UIDMappings []idMapping `json:"uidMappings"`
+	GIDMappings []idMapping `json:"gidMappings"`
+}
+
+type idMapping struct {
+	HostID      uint32 `json:"hostId"`
+	ContainerID uint32 `json:"containerId"`
+	Length      uint32 `json:"length"`
+}
+
+func (r *IDRanges) parse(text []byte) (nr uint32, err error) {
+	var f usernsFile
+	if err := json.Unmarshal(text, &f); err != nil {
+		return 0, fmt.Errorf("invalid user namespace mappings file: %w", err)
+	}
+	if len(f.UIDMappings) != 1 || len(f.GIDMappings) != 1 || f.UIDMappings[0] != f.GIDMappings[0] {
+		return 0, errors.New("must hold one mapping, the same of users and groups")
+	}
+	m := f.UIDMappings[0]
+	nr = (m.HostID - r.first) / idsPerPod
+	if m.ContainerID != 0 || m.Length != idsPerPod || m.HostID < r.first || m.HostID%idsPerPod != 0 || int(nr) >= r.ranges {
+		return 0, fmt.Errorf("mapping %+v is none that is handed out here", m)
+	}
+	return nr, nil
+}
+
+// write makes the file whole or not at all, and has it on disk.
+func (r *IDRanges) write(uid types.UID, ids IDRange) (err error) {
+	m := []idMapping{{HostID: ids.First, Length: ids.Length}}
+	text, err := json.Marshal(usernsFile{UIDMappings: m, GIDMappings: m})
+	if err != nil {
+		return err
+	}
+	path := r.file(uid)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	if err := writeSynced(path+".new", text); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+func writeSynced(path string, text []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Write(text); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// syncFolder has a folder's entries on disk, where the system knows of that.
+func syncFolder(path string) (err error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
+		return err
+	}
+	return nil
+}
