@@ -61,20 +61,16 @@ func diff(old, next *corev1.PodStatus) fields {
 	if !sameOptionalTime(old.StartTime, next.StartTime) {
 		f["startTime"] = next.StartTime
 	}
-	if !sameQuantities(old.AllocatedResources, next.AllocatedResources) {
-		f["allocatedResources"] = replaced(next.AllocatedResources)
-	}
-	if !sameResources(old.Resources, next.Resources) {
-		f["resources"] = replacedResources(next.Resources)
-	}
+	diffQuantities(f, "allocatedResources", old.AllocatedResources, next.AllocatedResources)
+	diffResources(f, old.Resources, next.Resources)
 	diffContainers(f, "containerStatuses", old.ContainerStatuses, next.ContainerStatuses)
 	diffContainers(f, "initContainerStatuses", old.InitContainerStatuses, next.InitContainerStatuses)
 	diffContainers(f, "ephemeralContainerStatuses", old.EphemeralContainerStatuses, next.EphemeralContainerStatuses)
 	if !slices.Equal(old.HostIPs, next.HostIPs) {
-		f["hostIPs"] = replacedList(next.HostIPs)
+		f["hostIPs"] = replaced(old.HostIPs, next.HostIPs)
 	}
 	if !slices.Equal(old.PodIPs, next.PodIPs) {
-		f["podIPs"] = replacedList(next.PodIPs)
+		f["podIPs"] = replaced(old.PodIPs, next.PodIPs)
 	}
 	if conditions := diffConditions(old.Conditions, next.Conditions); len(conditions) > 0 {
 		f["conditions"] = conditions
@@ -94,49 +90,68 @@ func diffContainers(f fields, name string, old, next []corev1.ContainerStatus) {
 	}
 }
 
-// The API merges these objects and lists with what is there; the directive makes
-// it replace them.
+// diffQuantities: the API merges these by name.
+func diffQuantities(f fields, name string, old, next corev1.ResourceList) {
+	if sameQuantities(old, next) {
+		return
+	}
+	if len(next) == 0 {
+		f[name] = nil
+		return
+	}
+	changed := fields{}
+	for resource := range old {
+		if _, ok := next[resource]; !ok {
+			changed[string(resource)] = nil
+		}
+	}
+	for resource, quantity := range next {
+		if was, ok := old[resource]; !ok || was.Cmp(quantity) != 0 {
+			changed[string(resource)] = quantity
+		}
+	}
+	f[name] = changed
+}
+
+func diffResources(f fields, old, next *corev1.ResourceRequirements) {
+	switch {
+	case sameResources(old, next):
+		return
+	case next == nil:
+		f["resources"] = nil
+		return
+	case old == nil:
+		f["resources"] = next
+		return
+	}
+	changed := fields{}
+	diffQuantities(changed, "limits", old.Limits, next.Limits)
+	diffQuantities(changed, "requests", old.Requests, next.Requests)
+	if !slices.Equal(old.Claims, next.Claims) {
+		changed["claims"] = next.Claims // a list that the API replaces
+	}
+	f["resources"] = changed
+}
+
+// The API merges these lists with what is there, by a key; directives make it
+// replace a list or remove an element.
 const (
 	directive = "$patch"
 	replace   = "replace"
 	remove    = "delete"
 )
 
-func replaced(list corev1.ResourceList) any {
-	if len(list) == 0 {
+// replaced returns what makes the list old into next, in next's order.
+func replaced[T any](old, next []T) any {
+	if len(next) == 0 {
 		return nil
 	}
-	out := fields{directive: replace}
-	for name, quantity := range list {
-		out[string(name)] = quantity
+	if len(old) == 0 {
+		return next
 	}
-	return out
-}
-
-func replacedResources(r *corev1.ResourceRequirements) any {
-	if r == nil {
-		return nil
-	}
-	out := fields{directive: replace}
-	if len(r.Limits) > 0 {
-		out["limits"] = r.Limits
-	}
-	if len(r.Requests) > 0 {
-		out["requests"] = r.Requests
-	}
-	if len(r.Claims) > 0 {
-		out["claims"] = r.Claims
-	}
-	return out
-}
-
-func replacedList[T any](list []T) any {
-	if len(list) == 0 {
-		return nil
-	}
-	out := make([]any, 0, len(list)+1)
+	out := make([]any, 0, len(next)+1)
 	out = append(out, fields{directive: replace})
-	for _, item := range list {
+	for _, item := range next {
 		out = append(out, item)
 	}
 	return out
