@@ -52,8 +52,24 @@ func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
 	if was := Condition(old.Conditions, corev1.PodReadyToStartContainers); was != nil && in.carried() {
 		sandbox.Status = was.Status
 	}
-	return append(out, sandbox, Initialized(pod, s), Ready(pod, &view), ContainersReady(pod, s),
+	initialized, restarting := Initialized(pod, s), Condition(old.Conditions, corev1.AllContainersRestarting)
+	if mayRestartAll(&pod.Spec) {
+		if !in.carried() || restarting == nil {
+			restarting = new(AllContainersRestarting(*in, s.Phase))
+		}
+		// A pod that restarts as a whole was initialized once, and stays so.
+		if was := Condition(old.Conditions, corev1.PodInitialized); was != nil && was.Status == corev1.ConditionTrue && initialized.Status != was.Status {
+			initialized.Status, initialized.Reason, initialized.Message = was.Status, "", ""
+		}
+	} else {
+		restarting = nil
+	}
+	out = append(out, sandbox, initialized, Ready(pod, &view), ContainersReady(pod, s),
 		newCondition(pod, corev1.PodScheduled, corev1.ConditionTrue))
+	if restarting != nil {
+		out = append(out, *restarting)
+	}
+	return out
 }
 
 // ownership says who decides a condition.
@@ -67,9 +83,10 @@ const (
 
 func owner(t corev1.PodConditionType) ownership {
 	switch t {
-	case corev1.ContainersReady, corev1.PodReady, corev1.PodInitialized, corev1.PodReadyToStartContainers, corev1.PodScheduled:
+	case corev1.ContainersReady, corev1.PodReady, corev1.PodInitialized, corev1.PodReadyToStartContainers,
+		corev1.PodScheduled, corev1.AllContainersRestarting:
 		return computed
-	case corev1.DisruptionTarget, corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
+	case corev1.DisruptionTarget, corev1.PodResizePending, corev1.PodResizeInProgress:
 		return kept
 	default:
 		return foreign
