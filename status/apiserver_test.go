@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,13 +78,13 @@ func TestOthersWriteBetweenOurPatches(t *testing.T) {
 	seen := a.put(numbered(1)[0])
 	n := newNode(t, a)
 	gate := corev1.PodCondition{Type: "example.com/gate", Status: "True"}
-	shown := a.edit("p0", func(pod *corev1.Pod) { pod.Status.Conditions = append(pod.Status.Conditions, gate) })
+	a.edit("p0", func(pod *corev1.Pod) { pod.Status.Conditions = append(pod.Status.Conditions, gate) })
 	n.SetPodStatus(seen, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, []string{"patch p0", "get p0", "patch p0"}, a.asked())
 	require.Contains(t, a.pod("p0").Status.Conditions, gate, "a condition of others survives")
 
-	shown = a.edit("p0", func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": ""} })
+	shown := a.edit("p0", func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": ""} })
 	n.sink.Seen(seen.UID, shown)
 	n.sink.Seen(seen.UID, seen) // late: it is older
 	n.SetPodStatus(seen, simple("Running", "False"))
@@ -95,6 +96,21 @@ func TestOthersWriteBetweenOurPatches(t *testing.T) {
 	n.Trigger(seen.UID)
 	require.NoError(t, n.Sync(t.Context()))
 	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase, "what others have spoilt is put right")
+}
+
+func TestVersionsThatAreNoNumbers(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	pod := numbered(1)[0]
+	seen := a.put(pod)
+	n := newNode(t, a)
+	odd := seen.DeepCopy()
+	odd.ResourceVersion = "odd"
+	n.sink.Seen(pod.UID, seen)
+	n.sink.Seen(pod.UID, odd)
+	n.SetPodStatus(pod, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked(), "the first one stands")
 }
 
 func TestAPodThatOthersChangeAllTheTime(t *testing.T) {
@@ -318,28 +334,21 @@ func TestFaults(t *testing.T) {
 				n.SetPodStatus(a.put(pod), simple("Running", "True"))
 			}
 			synctest.Wait()
-			for i := 1; i < 20; i++ {
-				require.Equal(t, corev1.PodRunning, a.pod("p"+string(numbered(20)[i].Name[1:])).Status.Phase, "%s: others go on", tc.name)
+			for _, pod := range numbered(20)[1:] {
+				require.Equal(t, corev1.PodRunning, a.pod(pod.Name).Status.Phase, "%s: others go on", tc.name)
 			}
 			require.NoError(t, n.Flush(t.Context()), tc.name)
 			require.Equal(t, tc.within, time.Since(start), tc.name)
 			require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase, tc.name)
 			var calls []string
 			for _, call := range a.asked() {
-				if verb, ok := cutSuffix(call, " p0"); ok {
+				if verb, ok := strings.CutSuffix(call, " p0"); ok {
 					calls = append(calls, verb)
 				}
 			}
 			require.Equal(t, tc.calls, calls, tc.name)
 		})
 	}
-}
-
-func cutSuffix(s, suffix string) (string, bool) {
-	if len(s) > len(suffix) && s[len(s)-len(suffix):] == suffix {
-		return s[:len(s)-len(suffix)], true
-	}
-	return s, false
 }
 
 func TestOverHTTP(t *testing.T) {

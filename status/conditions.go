@@ -152,6 +152,17 @@ func Ready(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 	return cond
 }
 
+// NeedToReconcilePodReadiness says whether the pod's Ready condition, as the API
+// server shows it, is not what its readiness gates there make it: somebody has
+// changed a gate, and the pod needs a sync. A pod without gates never does.
+func NeedToReconcilePodReadiness(pod *corev1.Pod) bool {
+	if len(pod.Spec.ReadinessGates) == 0 {
+		return false
+	}
+	want, shown := Ready(pod, &pod.Status), Condition(pod.Status.Conditions, corev1.PodReady)
+	return shown == nil || shown.Status != want.Status || shown.Message != want.Message
+}
+
 // Initialized returns the condition of that name: True when every plain init
 // container has succeeded and every sidecar has started. It stays True once a
 // regular container has run, even while sidecars start again.

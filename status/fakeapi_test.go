@@ -296,12 +296,12 @@ type node struct {
 	mirrors   map[types.UID]*corev1.Pod
 }
 
-func newNode(t testing.TB, a *api, edits ...func(*status.PublisherConfig)) *node {
-	t.Helper()
+func newNode(tb testing.TB, a *api, edits ...func(*status.PublisherConfig)) *node {
+	tb.Helper()
 	n := &node{api: a, mayRun: map[types.UID]bool{}, mirrors: map[types.UID]*corev1.Pod{}}
 	var err error
 	n.Manager, err = status.New(status.Config{})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	n.sink, err = status.NewAPIServer(status.APIServerConfig{
 		Pods: a.Pods,
 		Mirror: func(pod *corev1.Pod) (*corev1.Pod, bool) {
@@ -319,7 +319,7 @@ func newNode(t testing.TB, a *api, edits ...func(*status.PublisherConfig)) *node
 			n.bytes += c.Bytes
 		},
 	})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	cfg := status.PublisherConfig{
 		Statuses: n.Manager, Sink: n.sink, Random: func() float64 { return 0 },
 		Observer: status.PublisherObserver{
@@ -339,19 +339,19 @@ func newNode(t testing.TB, a *api, edits ...func(*status.PublisherConfig)) *node
 		edit(&cfg)
 	}
 	n.Publisher, err = status.NewPublisher(cfg)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return n
 }
 
 // start runs the publisher until the test ends.
-func (n *node) start(t testing.TB) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+func (n *node) start(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
 	done := make(chan error)
 	go func() { done <- n.Run(ctx) }()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		cancel()
-		require.NoError(t, <-done)
+		require.NoError(tb, <-done)
 	})
 }
 

@@ -127,7 +127,10 @@ func random(r *rand.Rand, pod *corev1.Pod) *corev1.PodStatus {
 	s := &corev1.PodStatus{
 		Phase: corev1.PodPhase(pick("Pending", "Running", "Succeeded", "Failed")), Reason: pick("", "R"), Message: pick("", "M", "N"),
 		HostIP: pick("", "h"), PodIP: pick("", "p"), QOSClass: corev1.PodQOSClass(pick("", "BestEffort")),
-		NominatedNodeName: pick("", "n"), ObservedGeneration: r.Int64N(3), Resize: corev1.PodResizeStatus(pick("", "Proposed")),
+		NominatedNodeName: pick("", "n"), ObservedGeneration: r.Int64N(3),
+	}
+	if r.IntN(2) == 0 {
+		s.Resize = "Proposed"
 	}
 	for _, ip := range []string{"1", "2"} {
 		if r.IntN(2) == 0 {

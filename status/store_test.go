@@ -274,6 +274,16 @@ func TestAStaticPodKeepsItsPhaseWhenItIsTerminated(t *testing.T) {
 	require.True(t, w.changes[1].Finished)
 }
 
+func TestWhatOthersSayOfClaimsIsCopiedToo(t *testing.T) {
+	t.Parallel()
+	w, pod, s := newWorld(t), newPod("Always", "a"), simple("Running", "True")
+	s.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: new("claim")}}
+	w.SetPodStatus(pod, s)
+	*s.ResourceClaimStatuses[0].ResourceClaimName = "spoilt"
+	got, _ := w.GetPodStatus(pod.UID)
+	require.Equal(t, "claim", *got.ResourceClaimStatuses[0].ResourceClaimName)
+}
+
 func TestAllocations(t *testing.T) {
 	in := benchInput()
 	s := status.Generate(in)
