@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -144,14 +145,22 @@ func (a *APIServer) Publish(ctx context.Context, change Change) error {
 	if podspec.IsMirror(change.Pod) {
 		return nil // the static pod speaks for it
 	}
-	given := change.Pod
-	if podspec.IsStatic(change.Pod) {
-		mirror, ok := a.cfg.Mirror(change.Pod)
-		if !ok {
-			return nil
-		}
-		given = mirror
+	if !podspec.IsStatic(change.Pod) {
+		return a.publish(ctx, change, change.Pod)
 	}
+	mirror, ok := a.cfg.Mirror(change.Pod)
+	if !ok {
+		return nil
+	}
+	if err := a.publish(ctx, change, mirror); !errors.Is(err, ErrGone) {
+		return err
+	}
+	return nil // there will be another mirror
+}
+
+// publish makes the API server show what change says. given is the object as others
+// have seen it.
+func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Pod) error {
 	object, doubt := a.base(change.Pod.UID, given)
 	for range attempts {
 		if doubt {
@@ -297,11 +306,20 @@ func apiStatus(err error) *metav1.Status {
 	return &status
 }
 
-// refused says whether err means that nothing was done. Anything but a clear
-// refusal, such as a cut connection, leaves that open.
+// refused says whether err means that nothing was done and that the object is as it
+// was. Anything but a clear refusal, such as a cut connection, leaves that open, and
+// one because of what the object is says that it is not.
 func refused(err error) bool {
 	status := apiStatus(err)
-	return status != nil && status.Code >= 400 && status.Code < 500 && status.Code != 408
+	if status == nil {
+		return false
+	}
+	switch status.Code {
+	case http.StatusNotFound, http.StatusConflict, http.StatusRequestTimeout:
+		return false
+	default:
+		return status.Code >= 400 && status.Code < 500
+	}
 }
 
 // retryAfter returns how long err asks to wait.

@@ -270,6 +270,16 @@ func TestStaticPodsAreKnownByTheirMirrors(t *testing.T) {
 	require.Equal(t, []string{"patch p0"}, a.asked(), "a new mirror is told all")
 	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase)
 
+	a.remove("p0")
+	n.SetPodStatus(static, simple("Running", "False"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0", "get p0"}, a.asked())
+	mirror.UID = "mirror3"
+	n.mirrors[static.UID] = a.put(mirror)
+	n.SetPodStatus(static, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked(), "a static pod outlives its mirrors")
+
 	n.mirrors[static.UID] = a.edit("p0", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: at(0)} })
 	n.SetPodStatus(static, simple("Failed", "False"))
 	n.TerminatePod(static)

@@ -57,6 +57,10 @@ func newAPI(pods ...*corev1.Pod) *api {
 func (a *api) put(pod *corev1.Pod) *corev1.Pod {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.store(pod)
+}
+
+func (a *api) store(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	a.version++
 	pod.ResourceVersion = strconv.Itoa(a.version)
@@ -72,9 +76,11 @@ func (a *api) pod(name string) *corev1.Pod {
 
 // edit is what another writer does.
 func (a *api) edit(name string, fn func(*corev1.Pod)) *corev1.Pod {
-	pod := a.pod(name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	pod := a.pods["ns/"+name].DeepCopy()
 	fn(pod)
-	return a.put(pod)
+	return a.store(pod)
 }
 
 func (a *api) remove(name string) {

@@ -78,7 +78,8 @@ type PublisherObserver struct {
 	Published func(Publication)
 	// Failed is called after a publication that will be tried again in retryIn.
 	Failed func(pod *corev1.Pod, err error, retryIn time.Duration)
-	// Queue is called with the number of pods that wait, whenever it has changed. Calls may be out of order.
+	// Queue is called with the number of pods that wait, whenever it has changed.
+	// Calls may be out of order.
 	Queue func(depth int)
 }
 
@@ -267,7 +268,9 @@ func (p *Publisher) work(ctx context.Context, over func() bool) {
 		if j, wait := p.queue.take(p.cfg.Clock.Now()); j != nil {
 			wg.Go(func() {
 				defer func() { <-slots }()
-				_ = p.publish(ctx, j)
+				if err := p.publish(ctx, j); err != nil && ctx.Err() == nil && !errors.Is(err, ErrHeld) {
+					p.cfg.Logger.WarnContext(ctx, "pod status not published", "podUID", j.change.Pod.UID, "err", err)
+				}
 			})
 		} else {
 			<-slots
@@ -300,15 +303,16 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	o := outcome{gone: errors.Is(err, ErrGone), held: errors.Is(err, ErrHeld)}
 	pod := j.change.Pod
 	switch {
-	case err == nil, o.gone:
+	case err == nil, o.gone: // told before a Flush that waits for it returns
+		p.cfg.Observer.Published(Publication{
+			Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since), Gone: o.gone,
+		})
 	case ctx.Err() != nil:
 		o.failed = true // whoever works next may try at once
 	case o.held:
 		o.wait = p.cfg.MinBackoff
 	default:
 		o.failed, o.wait = true, p.backoff(j.failures, err)
-		p.cfg.Logger.WarnContext(ctx, "pod status not published",
-			"pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "retryIn", o.wait, "err", err)
 		p.cfg.Observer.Failed(pod, err, o.wait)
 	}
 	if p.queue.done(j, o, now) {
@@ -317,9 +321,6 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	if err != nil && !o.gone {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	p.cfg.Observer.Published(Publication{
-		Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since), Gone: o.gone,
-	})
 	return nil
 }
 
