@@ -129,6 +129,32 @@ func TestAPodThatOthersChangeAllTheTime(t *testing.T) {
 	require.Len(t, a.asked(), 5)
 }
 
+// TestAConflictWithoutALookIsNotForgotten: the object is known to have moved on, the
+// look fails, and the status goes back to what the old object showed.
+func TestAConflictWithoutALookIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	pod := numbered(1)[0]
+	pod.Status = simple("Running", "True")
+	seen := a.put(pod)
+	n := newNode(t, a)
+	s, _ := n.SetPodStatus(seen, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	a.edit("p0", func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = "False" })
+	a.before = func(_ context.Context, verb, _ string) error {
+		if verb == "get" {
+			a.before = nil
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	n.SetPodStatus(seen, simple("Pending", "True"))
+	require.Error(t, n.Sync(t.Context()))
+	n.SetPodStatus(seen, s)
+	require.NoError(t, n.Flush(t.Context()))
+	require.Equal(t, corev1.ConditionTrue, status.Condition(a.pod("p0").Status.Conditions, corev1.PodReady).Status)
+}
+
 func TestAVanishedPodIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
