@@ -52,8 +52,24 @@ func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
 	if was := Condition(old.Conditions, corev1.PodReadyToStartContainers); was != nil && in.carried() {
 		sandbox.Status = was.Status
 	}
-	return append(out, sandbox, Initialized(pod, s), Ready(pod, &view), ContainersReady(pod, s),
+	initialized, restarting := Initialized(pod, s), Condition(old.Conditions, corev1.AllContainersRestarting)
+	if mayRestartAll(&pod.Spec) {
+		if !in.carried() || restarting == nil {
+			restarting = new(AllContainersRestarting(*in, s.Phase))
+		}
+		// A pod that restarts as a whole was initialized once, and stays so.
+		if was := Condition(old.Conditions, corev1.PodInitialized); was != nil && was.Status == corev1.ConditionTrue && initialized.Status != was.Status {
+			initialized.Status, initialized.Reason, initialized.Message = was.Status, "", ""
+		}
+	} else {
+		restarting = nil
+	}
+	out = append(out, sandbox, initialized, Ready(pod, &view), ContainersReady(pod, s),
 		newCondition(pod, corev1.PodScheduled, corev1.ConditionTrue))
+	if restarting != nil {
+		out = append(out, *restarting)
+	}
+	return out
 }
 
 // ownership says who decides a condition.
@@ -67,9 +83,10 @@ const (
 
 func owner(t corev1.PodConditionType) ownership {
 	switch t {
-	case corev1.ContainersReady, corev1.PodReady, corev1.PodInitialized, corev1.PodReadyToStartContainers, corev1.PodScheduled:
+	case corev1.ContainersReady, corev1.PodReady, corev1.PodInitialized, corev1.PodReadyToStartContainers,
+		corev1.PodScheduled, corev1.AllContainersRestarting:
 		return computed
-	case corev1.DisruptionTarget, corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
+	case corev1.DisruptionTarget, corev1.PodResizePending, corev1.PodResizeInProgress:
 		return kept
 	default:
 		return foreign
@@ -133,6 +150,17 @@ func Ready(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 		cond.Status, cond.Reason, cond.Message = corev1.ConditionFalse, ReasonReadinessGatesNotReady, strings.Join(shut, ", ")
 	}
 	return cond
+}
+
+// NeedToReconcilePodReadiness says whether the pod's Ready condition, as the API
+// server shows it, is not what its readiness gates there make it: somebody has
+// changed a gate, and the pod needs a sync. A pod without gates never does.
+func NeedToReconcilePodReadiness(pod *corev1.Pod) bool {
+	if len(pod.Spec.ReadinessGates) == 0 {
+		return false
+	}
+	want, shown := Ready(pod, &pod.Status), Condition(pod.Status.Conditions, corev1.PodReady)
+	return shown == nil || shown.Status != want.Status || shown.Message != want.Message
 }
 
 // Initialized returns the condition of that name: True when every plain init

@@ -178,3 +178,21 @@ func TestReadyToStartContainers(t *testing.T) {
 	}
 	require.Equal(t, corev1.ConditionFalse, status.ReadyToStartContainers(&corev1.Pod{}, nil).Status)
 }
+
+func TestNeedToReconcilePodReadiness(t *testing.T) {
+	t.Parallel()
+	sc := conditionScene(t, conditionCase{words: "s:run run", phase: corev1.PodRunning})
+	pod := sc.pod
+	pod.Status = sc.s
+	require.False(t, status.NeedToReconcilePodReadiness(pod), "no gates")
+	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x/y"}}
+	require.True(t, status.NeedToReconcilePodReadiness(pod), "no condition")
+	pod.Status.Conditions = []corev1.PodCondition{{Type: "x/y", Status: "True"}, {Type: corev1.PodReady, Status: "True"}}
+	require.False(t, status.NeedToReconcilePodReadiness(pod), "a sidecar is no reason to sync for ever")
+	pod.Status.Conditions[0].Status = "False"
+	require.True(t, status.NeedToReconcilePodReadiness(pod), "the gate was shut")
+	pod.Status.Conditions[1] = status.Ready(pod, &pod.Status)
+	require.False(t, status.NeedToReconcilePodReadiness(pod))
+	pod.Status.Conditions[0].Status = "Unknown"
+	require.True(t, status.NeedToReconcilePodReadiness(pod), "the message tells another state")
+}

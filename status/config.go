@@ -16,6 +16,15 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer receives what happens. Optional.
 	Observer Observer
+	// TranslateUID returns the UID of the static pod whose mirror has the given
+	// one, and any other UID as it is: podmanager's method of that name. Default:
+	// there are no mirrors.
+	TranslateUID func(types.UID) types.UID
+	// Saved returns what was said of a pod before this process started, such as
+	// [Files.Status]. It counts until something is said, so that nothing is
+	// announced again and no start time moves. Default: what the pod's own Status
+	// shows.
+	Saved func(types.UID) (corev1.PodStatus, bool)
 }
 
 // Observer holds optional callbacks. They run on the goroutine of the call that
@@ -29,6 +38,9 @@ type Observer struct {
 	UpdateRefused func(pod *corev1.Pod, err error)
 	// StatusRemoved is called after a pod was forgotten.
 	StatusRemoved func(uid types.UID)
+	// ContainerTerminated is called, before StatusChanged, for every container that
+	// is shown as terminated and was not before: once for each end.
+	ContainerTerminated func(ContainerEnd)
 }
 
 // Change is one change of one pod's status. What it points to is shared and must
@@ -56,14 +68,11 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Observer.StatusChanged == nil {
-		c.Observer.StatusChanged = func(Change) {}
+	if c.TranslateUID == nil {
+		c.TranslateUID = func(uid types.UID) types.UID { return uid }
 	}
-	if c.Observer.UpdateRefused == nil {
-		c.Observer.UpdateRefused = func(*corev1.Pod, error) {}
-	}
-	if c.Observer.StatusRemoved == nil {
-		c.Observer.StatusRemoved = func(types.UID) {}
+	if c.Saved == nil {
+		c.Saved = func(types.UID) (corev1.PodStatus, bool) { return corev1.PodStatus{}, false }
 	}
 	return c
 }

@@ -51,7 +51,10 @@ const (
 // containers, each list in spec order. Fields of in that do not concern
 // containers are ignored; nothing is modified or shared.
 func ContainerStatuses(in Input) (inits, regulars, ephemerals []corev1.ContainerStatus) {
-	g := generator{Input: in, old: in.previous(), waiting: ReasonContainerCreating, inferInit: regularCreated(&in)}
+	g := generator{
+		Input: in, old: in.previous(), waiting: ReasonContainerCreating,
+		inferInit: regularCreated(&in), restarting: restartingAll(&in),
+	}
 	spec := &in.Pod.Spec
 	if len(spec.InitContainers) > 0 {
 		g.waiting = ReasonPodInitializing
@@ -95,9 +98,18 @@ func regularCreated(in *Input) bool {
 // generator makes container statuses.
 type generator struct {
 	Input
-	old       *corev1.PodStatus
-	waiting   string // the reason of containers that nobody has tried to start
-	inferInit bool   // a plain init container that is missing has done its work
+	old        *corev1.PodStatus
+	waiting    string // the reason of containers that nobody has tried to start
+	inferInit  bool   // a plain init container that is missing has done its work
+	restarting bool   // a container that is missing was removed to restart all
+}
+
+// allocated returns what c has been given, which may be less than it asks for.
+func (g *generator) allocated(c *corev1.Container) *corev1.ResourceRequirements {
+	if given, ok := g.Allocated[c.Name]; ok {
+		return &given
+	}
+	return &c.Resources
 }
 
 func (g *generator) container(c *corev1.Container, k kind, old *corev1.ContainerStatus) corev1.ContainerStatus {
@@ -106,10 +118,15 @@ func (g *generator) container(c *corev1.Container, k kind, old *corev1.Container
 	switch {
 	case newest != nil:
 		st = g.present(c, newest, before, old)
+	case old != nil && old.State.Waiting == nil && k != ephemeral && g.restarting && !g.carried():
+		st = takenDown(c, old)
 	case old != nil && (g.carried() || old.State.Terminated != nil):
 		st = *old.DeepCopy()
 	default:
 		st = g.absent(c, k, old)
+	}
+	if newest != nil || st.VolumeMounts == nil {
+		st.VolumeMounts = volumeMounts(c, newest)
 	}
 	g.hold(&st, c, k)
 	g.probe(&st, k, old)
@@ -167,8 +184,7 @@ func (g *generator) present(
 	if st.Image == "" {
 		st.Image = c.Image
 	}
-	st.Resources = c.Resources.DeepCopy()
-	st.AllocatedResources = c.Resources.Requests.DeepCopy()
+	setResources(&st, g.allocated(c), newest, old)
 	if before != nil {
 		// Only an end can be the last one; a runtime may show two that run.
 		st.LastTerminationState.Terminated = convert(before, g.RuntimeName, nil).State.Terminated
@@ -193,9 +209,6 @@ func carry(st, old *corev1.ContainerStatus) {
 	own := last != nil && last.ContainerID != "" && last.ContainerID == st.ContainerID
 	if st.LastTerminationState.Terminated == nil && !own {
 		st.LastTerminationState.Terminated = last.DeepCopy()
-	}
-	for i := range old.VolumeMounts {
-		st.VolumeMounts = append(st.VolumeMounts, *old.VolumeMounts[i].DeepCopy())
 	}
 }
 

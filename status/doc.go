@@ -12,8 +12,13 @@
 // [CheckTransition].
 //
 // [Manager] keeps the status of each pod. It drops updates that say nothing new,
-// refuses those that cannot be, holds to what must never go back, and tells an
-// [Observer] of every change, once and in order.
+// refuses those that cannot be, holds to what must never go back, and tells
+// observers of every change, once and in order.
+//
+// [Publisher] brings what a Manager says to a [Sink]: an API server
+// ([APIServer]), files of which the next process reads on ([Files]), or a
+// function ([SinkFunc]). A node that tells nobody has none. [Merge] and [Patch]
+// are how an API server's view and the node's become one.
 //
 // # What you supply
 //
@@ -25,6 +30,15 @@
 //	manager.SetPodStatus(pod, status.Generate(status.Input{
 //		Pod: pod, Runtime: seen, RuntimeName: "containerd", Previous: previous, Now: clock.Now(),
 //	}))
+//
+// To an APIServer: a function from a namespace to a [PodClient], which client-go's
+// is. Whoever watches the API server calls, for each pod that it shows,
+//
+//	api.Seen(pod.UID, pod)
+//	publisher.Trigger(pod.UID)
+//
+// which saves the looks and puts right what others have changed; without it both
+// happen at the next change of the pod.
 //
 // # What it guarantees
 //
@@ -42,16 +56,27 @@
 //     see [Input.Runtime] and [ProbeUnknown].
 //  7. Nothing that is given is modified. Nil and half-filled CRI messages do no
 //     harm.
-//  8. All of this is exact in bytes too: reasons and messages are the kubelet's,
+//  8. The newest status of each pod reaches the sink, one publication of a pod at a
+//     time, versions never going back. A pod whose calls fail or hang delays no
+//     other, and memory is bounded by the number of pods.
+//  9. A pod that has ended or is deleted goes first; its end is held back while it
+//     may still run; its object is deleted only after its end is stored, and only
+//     if it is the very object.
+//  10. In the good case a change is one PATCH. A pod that is gone is asked for once.
+//  11. All of this is exact in bytes too: reasons and messages are the kubelet's,
 //     and messages are cut between runes, so what comes back from an API server
 //     is what was sent.
 //
 // # Goroutines and locking
 //
-// The package starts no goroutine. Functions share nothing. A Manager may be used
-// by any number of goroutines: writers wait for each other, readers for no writer's
-// work, only while it puts the result in place. Observers and the function of [Manager.Update]
-// run while other writers wait; they may read and must not write.
+// Functions share nothing. A Manager may be used by any number of goroutines and
+// starts none: writers wait for each other, readers for no writer's work, only
+// while it puts the result in place. Observers and the function of
+// [Manager.Update] run while other writers wait; they may read and must not write.
+//
+// A Publisher's Run, Sync and Flush start at most as many goroutines as it has
+// workers, and return when these have ended. They may run side by side: no pod is
+// then published twice at a time. Sinks are called with no lock held.
 //
 // # Differences from the kubelet
 //
@@ -61,8 +86,8 @@
 //     and the merge rule that an ended pod is not Ready applies at once.
 //   - What counts as previously known when a pod is terminated is what was said
 //     last, not the API server's view alone, so that it holds for static pods.
-//   - A deleted pod's unchanged status is no change. The kubelet forces one, to
-//     wake its publisher; here [Manager.TerminatePod] is a change by itself.
+//   - That a pod is deleted is one change. The kubelet forces one at every update
+//     of a deleted pod, to wake its publisher.
 //   - A refused status of an unknown pod comes back as it was given, not as zero.
 //   - Ready with readiness gates looks at sidecars wherever it is computed.
 //   - Started is inherited from the same container only, not from its predecessor.
@@ -71,15 +96,25 @@
 //   - A sidecar that exited with 0 and waits for its back-off says so.
 //   - A container that must not run again is never shown as waiting to be.
 //   - Init containers are matched to the spec by name, not by index.
-//   - Which sandbox a container belongs to is told by their ages, because the
-//     runtime's status does not say; the kubelet knows it from its list call.
-//   - Resources are those of the spec, not those that the runtime enacts; statuses
-//     of volume mounts are only carried over. AllContainersRestarting and the
-//     resize conditions are carried over as they were.
+//   - Whether a mount is recursively read-only is what the runtime says it did, not
+//     what it should be able to do. Resources of the pod as a whole are the spec's.
+//     Stop signals and the health of devices, alpha, are not shown.
+//   - A startup result decides Initialized at once, not with the next sync.
+//   - Resize conditions are the Manager's alone: a status made from an older view
+//     neither brings one back nor loses one.
+//   - Statuses are published side by side, without a GET and with the resource
+//     version as a precondition; the kubelet has one loop, a GET before each PATCH
+//     and the UID alone. Failures back off by pod and honour Retry-After.
+//   - A vanished pod is looked for once, not at every tick (kubernetes#139020).
+//   - An end that the API server has is not sent over by another one, which it
+//     would refuse for ever.
+//   - The publication latency is that of a version, not of the pod (kubernetes#107896).
+//   - There is no tick: what others change is seen by whoever watches.
 //
 // # Testing your code with it
 //
 // Nothing needs a fake: give [Generate] literal values, and a Manager a fake
 // clock. An [Observer] that appends each [Change] to a slice records what a user
-// would have seen.
+// would have seen; a [SinkFunc] does so for what would have been published, and
+// [Publisher.Sync] is a pass without a goroutine to wait for.
 package status

@@ -1,6 +1,7 @@
 package status_test
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,4 +51,31 @@ func ExampleManager() {
 	// web: "" -> "Pending"
 	// web: "Pending" -> "Succeeded"
 	// an ended pod runs again: false
+}
+
+func ExamplePublisher() {
+	ctx := context.Background()
+	manager, err := status.New(status.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// An API server is status.NewAPIServer, a folder is status.NewFiles.
+	sink := status.SinkFunc(func(_ context.Context, c status.Change) error {
+		fmt.Println(c.Pod.Name, "is", c.New.Phase, "in version", c.Version)
+		return nil
+	})
+	publisher, err := status.NewPublisher(status.PublisherConfig{Statuses: manager, Sink: sink})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1", Name: "web", Namespace: "default"}}
+	manager.SetPodStatus(pod, corev1.PodStatus{Phase: corev1.PodPending})
+	manager.SetPodStatus(pod, corev1.PodStatus{Phase: corev1.PodRunning})
+	// An agent calls publisher.Run in a goroutine, and Flush before it exits.
+	fmt.Println("flushed:", publisher.Flush(ctx) == nil)
+	// Output:
+	// web is Running in version 2
+	// flushed: true
 }

@@ -34,6 +34,9 @@ type Input struct {
 	// is not: CrashLoopBackOff, ImagePullBackOff, CreateContainerError and so on.
 	// It has no effect on a container that runs or is not to run again.
 	Waiting map[string]corev1.ContainerStateWaiting
+	// Allocated says, by container name, what resources the node has given to a
+	// container, where that is not what the spec asks for because a resize waits.
+	Allocated map[string]corev1.ResourceRequirements
 	// NodeIPs are the node's addresses, the primary one first.
 	NodeIPs []string
 	// Probes says what the probes of running containers found. Nil means that
@@ -76,6 +79,9 @@ func Generate(in Input) corev1.PodStatus {
 		StartTime:          startTime(old, &in),
 	}
 	s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses = ContainerStatuses(in)
+	if r := in.Pod.Spec.Resources; r != nil {
+		s.Resources, s.AllocatedResources = r.DeepCopy(), r.Requests.DeepCopy()
+	}
 	setPhase(&s, old, &in)
 	setIPs(&s, old, &in)
 	s.Conditions = conditions(&s, old, &in)

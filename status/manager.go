@@ -25,9 +25,12 @@ import (
 type Manager struct {
 	cfg Config
 
-	step sync.Mutex   // serializes writers, and is held during callbacks
-	mu   sync.RWMutex // guards pods, and is never held during callbacks
-	pods map[types.UID]*entry
+	step      sync.Mutex  // serializes writers, and is held during callbacks
+	observers []*Observer // replaced, never changed; guarded by step
+
+	mu      sync.RWMutex // guards what follows, and is never held during callbacks
+	pods    map[types.UID]*entry
+	resizes map[types.UID]resize
 }
 
 // entry is what is known of a pod. It never changes.
@@ -43,16 +46,24 @@ func New(cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("status: invalid config: %w", err)
 	}
-	return &Manager{cfg: cfg.withDefaults(), pods: map[types.UID]*entry{}}, nil
+	m := &Manager{cfg: cfg.withDefaults(), pods: map[types.UID]*entry{}, resizes: map[types.UID]resize{}}
+	m.observers = []*Observer{&m.cfg.Observer}
+	return m, nil
 }
 
 // GetPodStatus returns a copy of what is said of the pod, and whether anything is.
+// Until something is said, that is what was saved before this process started.
+// The UID of a mirror pod stands for that of its static pod.
 func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
-	e := m.entry(uid)
-	if e == nil {
+	uid = m.cfg.TranslateUID(uid)
+	if e := m.entry(uid); e != nil {
+		return *e.status.DeepCopy(), true
+	}
+	saved, ok := m.cfg.Saved(uid)
+	if !ok {
 		return corev1.PodStatus{}, false
 	}
-	return *e.status.DeepCopy(), true
+	return *saved.DeepCopy(), true
 }
 
 // SetPodStatus says status of the pod and returns what is said of it now, and
@@ -75,7 +86,7 @@ func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored
 	}
 	m.step.Lock()
 	defer m.step.Unlock()
-	return m.store(m.entry(pod.UID), pod, *status.DeepCopy(), false)
+	return m.store(m.entry(pod.UID), pod, status, false)
 }
 
 // says says whether status would change nothing. It must not let status escape:
@@ -112,7 +123,7 @@ func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 	m.step.Lock()
 	defer m.step.Unlock()
 	e := m.entry(pod.UID)
-	next := e.statusOr(pod).DeepCopy()
+	next := m.said(e, pod).DeepCopy()
 	terminate(pod, next)
 	stored, _ := m.store(e, pod, *next, true)
 	return stored
@@ -132,9 +143,14 @@ func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int
 		}
 		m.mu.Lock()
 		delete(m.pods, uid)
+		delete(m.resizes, uid)
 		m.mu.Unlock()
 		removed++
-		m.cfg.Observer.StatusRemoved(uid)
+		for _, o := range m.observers {
+			if o.StatusRemoved != nil {
+				o.StatusRemoved(uid)
+			}
+		}
 	}
 	return removed
 }
@@ -145,38 +161,50 @@ func (m *Manager) entry(uid types.UID) *entry {
 	return m.pods[uid]
 }
 
-// statusOr returns what e says of pod, or where e is nil, what the API server
-// shows.
-func (e *entry) statusOr(pod *corev1.Pod) *corev1.PodStatus {
-	if e == nil {
-		return &pod.Status
+// said returns what e says of pod, or where e is nil, what was saved before this
+// process started, or what the API server shows.
+func (m *Manager) said(e *entry, pod *corev1.Pod) *corev1.PodStatus {
+	if e != nil {
+		return &e.status
 	}
-	return &e.status
+	if saved, ok := m.cfg.Saved(pod.UID); ok {
+		return &saved
+	}
+	return &pod.Status
 }
 
-// store replaces e, nil if there is none, by next, which must be ours alone. The
-// caller holds step.
+// store replaces e, nil if there is none, by next, of which nothing is kept or
+// modified. The caller holds step.
 func (m *Manager) store(e *entry, pod *corev1.Pod, next corev1.PodStatus, finished bool) (corev1.PodStatus, bool) {
-	old := e.statusOr(pod)
+	old := m.said(e, pod)
 	if err := CheckTransition(pod, old, &next); err != nil {
 		m.cfg.Logger.Warn("status update refused", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "err", err)
-		m.cfg.Observer.UpdateRefused(pod, err)
+		for _, o := range m.observers {
+			if o.UpdateRefused != nil {
+				o.UpdateRefused(pod, err)
+			}
+		}
 		if e == nil {
 			return next, false
 		}
 		return e.status, false
 	}
-	m.reconcile(pod, old, &next)
+	var known corev1.PodStatus // what may be shared, because it is ours and normalized
+	if e != nil {
+		known = e.status
+	}
+	next = m.reconcile(pod, old, &known, next)
 	change := Change{Pod: pod, New: next, Version: 1, Finished: finished}
 	if e != nil {
 		change.Old, change.Version, change.Finished = e.status, e.version+1, finished || e.finished
-		if change.Finished == e.finished && Equal(&e.status, &next) {
+		deleted := e.pod.DeletionTimestamp == nil && pod.DeletionTimestamp != nil
+		if !deleted && change.Finished == e.finished && Equal(&e.status, &next) {
 			m.keep(&entry{pod: pod, status: e.status, version: e.version, finished: e.finished})
 			return e.status, false
 		}
 	}
 	m.keep(&entry{pod: pod, status: next, version: change.Version, finished: change.Finished})
-	m.cfg.Observer.StatusChanged(change)
+	m.tell(old, &change)
 	return next, true
 }
 
@@ -186,21 +214,28 @@ func (m *Manager) keep(e *entry) {
 	m.pods[e.pod.UID] = e
 }
 
-// reconcile makes next follow old: what never goes back does not, what was there
-// before keeps its times.
-func (m *Manager) reconcile(pod *corev1.Pod, old, next *corev1.PodStatus) {
+// reconcile returns a copy of next that follows old: what never goes back does
+// not, what was there before keeps its times. It may share with known.
+func (m *Manager) reconcile(pod *corev1.Pod, old, known *corev1.PodStatus, next corev1.PodStatus) corev1.PodStatus {
 	if podspec.IsTerminal(old.Phase) && next.Phase != old.Phase {
 		next.Phase, next.Reason, next.Message = old.Phase, old.Reason, old.Message
 	}
-	settle(next)
 	now := m.cfg.Clock.Now()
-	stamp(next.Conditions, old.Conditions, now)
 	switch {
 	case old.StartTime != nil:
-		next.StartTime = old.StartTime.DeepCopy()
+		next.StartTime = old.StartTime
 	case next.StartTime == nil:
 		next.StartTime = &metav1.Time{Time: now}
 	}
 	next.ObservedGeneration = max(next.ObservedGeneration, pod.Generation, old.ObservedGeneration)
-	Normalize(pod, next)
+	next = snapshot(pod, known, next)
+	next.Conditions = slices.Clone(next.Conditions)
+	m.showResize(pod.UID, old, &next)
+	settle(&next)
+	stamp(next.Conditions, old.Conditions, now)
+	for i := range next.Conditions {
+		truncate(&next.Conditions[i].LastProbeTime)
+		truncate(&next.Conditions[i].LastTransitionTime)
+	}
+	return next
 }

@@ -32,11 +32,29 @@ func Normalize(pod *corev1.Pod, s *corev1.PodStatus) {
 			normalizeState(&list[i].LastTerminationState, share)
 		}
 	}
-	slices.SortStableFunc(s.InitContainerStatuses, func(a, b corev1.ContainerStatus) int {
+	sortStatuses(pod, s)
+}
+
+// sortStatuses puts the containers of s in order. It writes to no list: others
+// may hold them.
+func sortStatuses(pod *corev1.Pod, s *corev1.PodStatus) {
+	inSpecOrder := func(a, b corev1.ContainerStatus) int {
 		return specIndex(pod, a.Name) - specIndex(pod, b.Name)
-	})
-	slices.SortStableFunc(s.ContainerStatuses, byName)
-	slices.SortStableFunc(s.EphemeralContainerStatuses, byName)
+	}
+	s.InitContainerStatuses = sorted(s.InitContainerStatuses, inSpecOrder)
+	s.ContainerStatuses = sorted(s.ContainerStatuses, byName)
+	s.EphemeralContainerStatuses = sorted(s.EphemeralContainerStatuses, byName)
+}
+
+// sorted returns list itself if it is in order, which it nearly always is, else a
+// sorted copy.
+func sorted(list []corev1.ContainerStatus, order func(a, b corev1.ContainerStatus) int) []corev1.ContainerStatus {
+	if slices.IsSortedFunc(list, order) {
+		return list
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, order)
+	return list
 }
 
 // specIndex returns the place of the init container of that name; one that the

@@ -1,0 +1,431 @@
+package status_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+// pods and clientset are client-go's, as far as they matter: what is asked of an
+// API server must fit them word for word.
+type (
+	pods interface {
+		Create(ctx context.Context, pod *corev1.Pod, opts metav1.CreateOptions) (*corev1.Pod, error)
+		UpdateStatus(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error)
+		Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+		Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Pod, error)
+		Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+		Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions,
+			subresources ...string) (result *corev1.Pod, err error)
+	}
+	clientset interface{ CoreV1() core }
+	core      interface{ Pods(namespace string) pods }
+)
+
+func TestClientGoFits(t *testing.T) {
+	t.Parallel()
+	config := func(cs clientset) status.APIServerConfig {
+		return status.APIServerConfig{Pods: func(ns string) status.PodClient { return cs.CoreV1().Pods(ns) }}
+	}
+	require.NoError(t, config(nil).Validate())
+	_, err := status.NewAPIServer(status.APIServerConfig{})
+	require.ErrorContains(t, err, "field Pods is required")
+}
+
+func TestAChangeIsOnePatch(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	seen := a.put(numbered(1)[0])
+	n := newNode(t, a)
+	n.SetPodStatus(seen, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	n.SetPodStatus(seen, simple("Running", "False"))
+	require.NoError(t, n.Sync(t.Context()))
+	n.Trigger(seen.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "no look, no empty patch")
+	require.Equal(t, corev1.ConditionFalse, status.Condition(a.pod("p0").Status.Conditions, corev1.PodReady).Status)
+	require.Positive(t, n.bytes)
+	require.Len(t, n.published, 3)
+}
+
+func TestAPodOfUnknownVersionIsLookedAtFirst(t *testing.T) {
+	t.Parallel()
+	pod := numbered(1)[0]
+	n := newNode(t, newAPI(pod))
+	n.SetPodStatus(pod, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"get p0", "patch p0"}, n.api.asked())
+}
+
+func TestOthersWriteBetweenOurPatches(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	seen := a.put(numbered(1)[0])
+	n := newNode(t, a)
+	gate := corev1.PodCondition{Type: "example.com/gate", Status: "True"}
+	a.edit("p0", func(pod *corev1.Pod) { pod.Status.Conditions = append(pod.Status.Conditions, gate) })
+	n.SetPodStatus(seen, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0", "get p0", "patch p0"}, a.asked())
+	require.Contains(t, a.pod("p0").Status.Conditions, gate, "a condition of others survives")
+
+	shown := a.edit("p0", func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": ""} })
+	n.sink.Seen(seen.UID, shown)
+	n.sink.Seen(seen.UID, seen) // late: it is older
+	n.SetPodStatus(seen, simple("Running", "False"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked(), "what a watch has shown needs no look")
+
+	shown = a.edit("p0", func(pod *corev1.Pod) { pod.Status.Phase = "Pending" })
+	n.sink.Seen(seen.UID, shown)
+	n.Trigger(seen.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase, "what others have spoilt is put right")
+}
+
+func TestVersionsThatAreNoNumbers(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	pod := numbered(1)[0]
+	seen := a.put(pod)
+	n := newNode(t, a)
+	odd := seen.DeepCopy()
+	odd.ResourceVersion = "odd"
+	n.sink.Seen(pod.UID, seen)
+	n.sink.Seen(pod.UID, odd)
+	n.SetPodStatus(pod, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked(), "the first one stands")
+}
+
+func TestAPodThatOthersChangeAllTheTime(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	seen := a.put(numbered(1)[0])
+	n := newNode(t, a)
+	a.before = func(_ context.Context, verb, _ string) error {
+		if verb == "patch" {
+			a.edit("p0", func(*corev1.Pod) {})
+		}
+		return nil
+	}
+	n.SetPodStatus(seen, simple("Running", "True"))
+	require.ErrorContains(t, n.Sync(t.Context()), "changed by others at each of 3 attempts")
+	require.Len(t, a.asked(), 5)
+}
+
+// TestAConflictWithoutALookIsNotForgotten: the object is known to have moved on, the
+// look fails, and the status goes back to what the old object showed.
+func TestAConflictWithoutALookIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	pod := numbered(1)[0]
+	pod.Status = simple("Running", "True")
+	seen := a.put(pod)
+	n := newNode(t, a)
+	s, _ := n.SetPodStatus(seen, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	a.edit("p0", func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = "False" })
+	a.before = func(_ context.Context, verb, _ string) error {
+		if verb == "get" {
+			a.before = nil
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	n.SetPodStatus(seen, simple("Pending", "True"))
+	require.Error(t, n.Sync(t.Context()))
+	n.SetPodStatus(seen, s)
+	require.NoError(t, n.Flush(t.Context()))
+	require.Equal(t, corev1.ConditionTrue, status.Condition(a.pod("p0").Status.Conditions, corev1.PodReady).Status)
+}
+
+func TestAVanishedPodIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	seen := a.put(numbered(1)[0])
+	n := newNode(t, a)
+	a.remove("p0")
+	for range 5 {
+		n.SetPodStatus(seen, simple("Running", "True"))
+		n.SetPodStatus(seen, simple("Running", "False"))
+		require.NoError(t, n.Sync(t.Context()))
+		require.NoError(t, n.Flush(t.Context()))
+	}
+	require.Equal(t, []string{"patch p0", "get p0"}, a.asked(), "kubernetes#139020")
+	require.True(t, n.published[0].Gone)
+	n.RemoveOrphanedStatuses(func(types.UID) bool { return false })
+}
+
+func TestAPodMadeAgainUnderTheSameName(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	seen := a.put(numbered(1)[0])
+	other := seen.DeepCopy()
+	other.UID = "another"
+	a.put(other)
+	n := newNode(t, a)
+	n.SetPodStatus(seen, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	n.SetPodStatus(seen, simple("Running", "False"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0", "get p0"}, a.asked())
+	require.Equal(t, corev1.PodPending, a.pod("p0").Status.Phase, "the new pod is untouched")
+}
+
+func TestADeletedPodGoesWhenItHasFinishedAndItsEndIsStored(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	pod := numbered(1)[0]
+	pod.DeletionTimestamp = &metav1.Time{Time: at(0)}
+	seen := a.put(pod)
+	n := newNode(t, a)
+	n.SetPodStatus(seen, simple("Running", "True"))
+	n.SetPodStatus(seen, simple("Succeeded", "False"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked(), "it has ended, but something of it may be left")
+	n.TerminatePod(seen)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"delete p0"}, a.asked())
+	require.Nil(t, a.pod("p0"))
+	n.Trigger(seen.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"delete p0"}, a.asked(), "asked once more, it asks once more")
+}
+
+func TestAFinishedPodThatIsDeletedLater(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	seen := a.put(numbered(1)[0])
+	n := newNode(t, a)
+	n.TerminatePod(seen)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked())
+	shown := a.edit("p0", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: at(0)} })
+	n.SetPodStatus(shown, shown.Status)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"delete p0"}, a.asked(), "a deletion is a change")
+}
+
+func TestADeletionThatFails(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	pod := numbered(1)[0]
+	pod.DeletionTimestamp = &metav1.Time{Time: at(0)}
+	seen := a.put(pod)
+	n := newNode(t, a)
+	a.before = func(_ context.Context, verb, name string) error {
+		if verb == "delete" {
+			a.before = nil
+			return apierrors.NewConflict(podResource, name, nil)
+		}
+		return nil
+	}
+	n.TerminatePod(seen)
+	require.ErrorContains(t, n.Sync(t.Context()), "delete pod ns/p0")
+	require.NoError(t, n.Flush(t.Context()))
+	require.Equal(t, []string{"patch p0", "delete p0", "get p0", "delete p0"}, a.asked())
+}
+
+func TestAnEndIsHeldBackWhileContainersMayRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		seen := a.put(numbered(1)[0])
+		n := newNode(t, a)
+		n.mayRun[seen.UID] = true
+		n.start(t)
+		s := simple("Failed", "False")
+		s.PodIP = "10.0.0.1"
+		n.SetPodStatus(seen, s)
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"patch p0"}, a.asked(), "the rest goes out, once")
+		require.Equal(t, corev1.PodPending, a.pod("p0").Status.Phase)
+		require.Equal(t, "10.0.0.1", a.pod("p0").Status.PodIP)
+		require.Empty(t, n.failed)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, n.Flush(short), context.DeadlineExceeded)
+
+		n.mu.Lock()
+		n.mayRun[seen.UID] = false
+		n.mu.Unlock()
+		n.TerminatePod(seen)
+		synctest.Wait()
+		require.Equal(t, corev1.PodFailed, a.pod("p0").Status.Phase, "at once")
+	})
+}
+
+func TestStaticPodsAreKnownByTheirMirrors(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	static := numbered(1)[0]
+	static.Annotations = map[string]string{podspec.SourceAnnotation: "file"}
+	mirror := numbered(1)[0]
+	mirror.UID, mirror.Annotations = "mirror", map[string]string{podspec.MirrorAnnotation: "hash"}
+	n := newNode(t, a)
+	n.SetPodStatus(static, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Empty(t, a.asked(), "no mirror, nothing to publish")
+
+	n.mirrors[static.UID] = a.put(mirror)
+	n.Trigger(static.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked())
+
+	a.remove("p0")
+	mirror.UID = "mirror2"
+	n.mirrors[static.UID] = a.put(mirror)
+	n.Trigger(static.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked(), "a new mirror is told all")
+	require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase)
+
+	a.remove("p0")
+	n.SetPodStatus(static, simple("Running", "False"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0", "get p0"}, a.asked())
+	mirror.UID = "mirror3"
+	n.mirrors[static.UID] = a.put(mirror)
+	n.SetPodStatus(static, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked(), "a static pod outlives its mirrors")
+
+	n.mirrors[static.UID] = a.edit("p0", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: at(0)} })
+	n.SetPodStatus(static, simple("Failed", "False"))
+	n.TerminatePod(static)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked(), "a mirror is never deleted here")
+	n.SetPodStatus(n.mirrors[static.UID], simple("Pending", "False"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Empty(t, a.asked(), "nor does it speak for itself")
+}
+
+// TestFaults: whatever goes wrong, every other pod goes on, all converges, and the
+// calls stay bounded.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	times := func(n int, err error) func(context.Context) error {
+		return func(context.Context) error {
+			if n--; n < 0 {
+				return nil
+			}
+			return err
+		}
+	}
+	for _, tc := range []struct {
+		name          string
+		before, after func(context.Context) error
+		calls         []string
+		within        time.Duration
+	}{
+		{"conflict", times(1, apierrors.NewConflict(podResource, "p0", nil)), nil, []string{"patch", "get", "patch"}, 0},
+		{"404 that was a lie", times(1, apierrors.NewNotFound(podResource, "p0")), nil, []string{"patch", "get", "patch"}, 0},
+		{"429", times(1, apierrors.NewTooManyRequests("busy", 7)), nil, []string{"patch", "patch"}, 7 * time.Second},
+		{"500", times(2, apierrors.NewInternalError(errors.New("x"))), nil, []string{"patch", "get", "get", "patch"}, 1500 * time.Millisecond},
+		{"503", times(1, apierrors.NewServiceUnavailable("x")), nil, []string{"patch", "get", "patch"}, 500 * time.Millisecond},
+		{"timeout", func() func(context.Context) error {
+			first := true
+			return func(ctx context.Context) error {
+				if !first {
+					return nil
+				}
+				first = false
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		}(), nil, []string{"patch", "get", "patch"}, 10*time.Second + 500*time.Millisecond},
+		{"cut mid-answer", nil, times(1, errors.New("connection reset by peer")), []string{"patch", "get"}, 500 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPI()
+			n := newNode(t, a, func(c *status.PublisherConfig) { c.Workers, c.Timeout = 4, 10*time.Second })
+			only := func(fn func(context.Context) error) func(context.Context, string, string) error {
+				return func(ctx context.Context, _, name string) error {
+					if name != "p0" || fn == nil {
+						return nil
+					}
+					return fn(ctx)
+				}
+			}
+			a.before, a.after = only(tc.before), only(tc.after)
+			n.start(t)
+			start := time.Now()
+			for _, pod := range numbered(20) {
+				n.SetPodStatus(a.put(pod), simple("Running", "True"))
+			}
+			synctest.Wait()
+			for _, pod := range numbered(20)[1:] {
+				require.Equal(t, corev1.PodRunning, a.pod(pod.Name).Status.Phase, "%s: others go on", tc.name)
+			}
+			require.NoError(t, n.Flush(t.Context()), tc.name)
+			require.Equal(t, tc.within, time.Since(start), tc.name)
+			require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase, tc.name)
+			var calls []string
+			for _, call := range a.asked() {
+				if verb, ok := strings.CutSuffix(call, " p0"); ok {
+					calls = append(calls, verb)
+				}
+			}
+			require.Equal(t, tc.calls, calls, tc.name)
+		})
+	}
+}
+
+func TestOverHTTP(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	server := httptest.NewServer(a)
+	defer server.Close()
+	client := server.Client()
+	defer client.CloseIdleConnections()
+	sink, err := status.NewAPIServer(status.APIServerConfig{Pods: func(ns string) status.PodClient {
+		return remotePods{client, server.URL + "/api/v1/namespaces/" + ns + "/pods"}
+	}})
+	require.NoError(t, err)
+	n := newNode(t, a, func(c *status.PublisherConfig) { c.Sink = sink })
+	n.start(t)
+
+	pod := newPod("Always", "a", "b", "c")
+	pod.DeletionTimestamp = &metav1.Time{Time: at(0)}
+	seen := a.put(pod)
+	s, _ := n.SetPodStatus(seen, *full())
+	require.NoError(t, n.Flush(t.Context()))
+	shown := a.pod("pod").Status
+	require.True(t, status.Equal(&s, &shown))
+	require.Equal(t, []string{"patch pod"}, a.asked())
+
+	a.edit("pod", func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": ""} })
+	a.after = func(_ context.Context, verb, _ string) error {
+		a.after = nil
+		if verb == "patch" {
+			client.CloseIdleConnections()
+		}
+		return nil
+	}
+	n.SetContainerReadiness(pod.UID, s.ContainerStatuses[0].ContainerID, false)
+	require.NoError(t, n.Flush(t.Context()))
+	require.Equal(t, []string{"patch pod", "get pod", "patch pod"}, a.asked())
+	require.Equal(t, corev1.ConditionFalse, status.Condition(a.pod("pod").Status.Conditions, corev1.PodReady).Status)
+
+	n.TerminatePod(seen)
+	require.NoError(t, n.Flush(t.Context()))
+	require.Equal(t, []string{"patch pod", "delete pod"}, a.asked())
+	n.Trigger(pod.UID)
+	require.NoError(t, n.Flush(t.Context()))
+}

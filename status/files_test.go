@@ -1,0 +1,120 @@
+package status_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/status"
+)
+
+func onDisk(t *testing.T, dir string) (*status.Files, *status.Manager, *status.Publisher) {
+	t.Helper()
+	files := status.NewFiles(dir)
+	require.NoError(t, files.Load())
+	m, err := status.New(status.Config{Saved: files.Status})
+	require.NoError(t, err)
+	p, err := status.NewPublisher(status.PublisherConfig{Statuses: m, Sink: files})
+	require.NoError(t, err)
+	return files, m, p
+}
+
+func TestNothingFlapsWhenAnAgentStartsAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "status")
+	_, m, p := onDisk(t, dir)
+	pod := newPod("Always", "a")
+	in := status.Input{Pod: pod, Runtime: runningIn("a"), Now: at(0), Probes: func(string, string) (startup, ready status.ProbeResult) {
+		return status.NoProbe, status.ProbePassed
+	}}
+	s, _ := m.SetPodStatus(pod, status.Generate(in))
+	require.NoError(t, p.Flush(t.Context()))
+
+	_, m, p = onDisk(t, dir)
+	previous, ok := m.GetPodStatus(pod.UID)
+	require.True(t, ok)
+	require.True(t, status.Equal(&s, &previous))
+	in.Previous, in.Now = previous, at(1000)
+	in.Probes = func(string, string) (startup, ready status.ProbeResult) { return status.NoProbe, status.ProbeUnknown }
+	again, _ := m.SetPodStatus(pod, status.Generate(in))
+	require.Equal(t, jsonOf(t, &s), jsonOf(t, &again), "ready, since when it was")
+	require.NoError(t, p.Flush(t.Context()))
+
+	require.Equal(t, corev1.PodFailed, m.TerminatePod(pod).Phase)
+	require.NoError(t, p.Flush(t.Context()))
+	_, m, p = onDisk(t, dir)
+	again, _ = m.SetPodStatus(pod, status.Generate(in))
+	require.Equal(t, corev1.PodFailed, again.Phase, "an end outlives the process")
+
+	require.Equal(t, 1, m.RemoveOrphanedStatuses(func(types.UID) bool { return false }))
+	require.NoError(t, p.Flush(t.Context()))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, body := range map[string]string{
+		"good.json":    `{"metadata":{"uid":"good"},"status":{"phase":"Running"}}`,
+		"broken.json":  `{"metadata":`,
+		"renamed.json": `{"metadata":{"uid":"other"}}`,
+		".tmp-1":       `{`,
+		"notes.txt":    `left alone`,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "dir.json"), 0o700))
+	files := status.NewFiles(dir)
+	err := files.Load()
+	for _, want := range []string{"broken.json", `renamed.json: holds the status of pod "other"`, "dir.json"} {
+		require.ErrorContains(t, err, want)
+	}
+	s, ok := files.Status("good")
+	require.True(t, ok)
+	require.Equal(t, corev1.PodRunning, s.Phase)
+	require.NoFileExists(t, filepath.Join(dir, ".tmp-1"))
+	require.FileExists(t, filepath.Join(dir, "notes.txt"))
+
+	require.NoError(t, files.RemoveOrphans(func(types.UID) bool { return true }))
+	require.NoError(t, files.RemoveOrphans(func(types.UID) bool { return false }))
+	require.NoFileExists(t, filepath.Join(dir, "good.json"))
+	_, ok = files.Status("good")
+	require.False(t, ok)
+}
+
+func TestFilesThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	blocked := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
+	require.Error(t, status.NewFiles(blocked).Load())
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "../up"}}
+	require.ErrorContains(t, status.NewFiles(blocked).Publish(t.Context(), status.Change{Pod: pod}), "status file")
+
+	dir := t.TempDir()
+	files := status.NewFiles(dir)
+	require.NoError(t, files.Publish(t.Context(), status.Change{Pod: pod}))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 1, "no UID leads out of the folder")
+	require.Equal(t, "..%2Fup.json", left[0].Name())
+	files.Forget("../up")
+	files.Forget("never seen")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, files.Publish(ctx, status.Change{Pod: pod}), context.Canceled)
+
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "x.json"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.json", "y"), nil, 0o600))
+	require.Error(t, files.Publish(t.Context(), status.Change{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "x"}}}))
+	left, err = os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 1, "what cannot be put in place is cleared away")
+}

@@ -1,0 +1,79 @@
+package status
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// SetContainerReadiness says whether a container is ready and, with it, whether
+// the pod is: the conditions Ready and ContainersReady follow at once. id is the
+// container's as the status has it or as the runtime does, without the scheme; it
+// names one life of a container, so that a late result of the one before changes
+// nothing. It returns whether that changed anything: nothing changes for a pod or
+// a container of which nothing is said. When a container has died, say so here
+// rather than wait for the next [Generate] (kubernetes#128820).
+func (m *Manager) SetContainerReadiness(uid types.UID, id string, ready bool) (changed bool) {
+	return m.setContainer(uid, id, func(pod *corev1.Pod, s *corev1.PodStatus, st *corev1.ContainerStatus) {
+		st.Ready = ready
+		setCondition(s, Ready(pod, s))
+		setCondition(s, ContainersReady(pod, s))
+	})
+}
+
+// SetContainerStartup says whether a container has started, and with a sidecar's
+// whether the pod is Initialized. Everything else is as for
+// [Manager.SetContainerReadiness].
+func (m *Manager) SetContainerStartup(uid types.UID, id string, started bool) (changed bool) {
+	return m.setContainer(uid, id, func(pod *corev1.Pod, s *corev1.PodStatus, st *corev1.ContainerStatus) {
+		st.Started = &started
+		if Condition(s.Conditions, corev1.PodInitialized) != nil {
+			setCondition(s, Initialized(pod, s))
+		}
+	})
+}
+
+// setContainer applies fn to a copy of the pod's status in which the lists are
+// copies too, but not what their elements point to.
+func (m *Manager) setContainer(uid types.UID, id string, fn func(*corev1.Pod, *corev1.PodStatus, *corev1.ContainerStatus)) bool {
+	m.step.Lock()
+	defer m.step.Unlock()
+	uid = m.cfg.TranslateUID(uid)
+	e := m.entry(uid)
+	if e == nil {
+		return false
+	}
+	next := e.status
+	next.Conditions = slices.Clone(next.Conditions)
+	for _, list := range []*[]corev1.ContainerStatus{&next.ContainerStatuses, &next.InitContainerStatuses} {
+		i := slices.IndexFunc(*list, func(st corev1.ContainerStatus) bool { return id != "" && isContainer(&st, id) })
+		if i < 0 {
+			continue
+		}
+		*list = slices.Clone(*list)
+		fn(e.pod, &next, &(*list)[i])
+		_, changed := m.store(e, e.pod, next, false)
+		return changed
+	}
+	m.cfg.Logger.Debug("probe result of an unknown container", "podUID", uid, "containerID", id)
+	return false
+}
+
+func isContainer(st *corev1.ContainerStatus, id string) bool {
+	if st.ContainerID == id {
+		return true
+	}
+	_, bare, ok := strings.Cut(st.ContainerID, "://")
+	return ok && bare == id
+}
+
+// setCondition replaces the condition of c's type, or adds it.
+func setCondition(s *corev1.PodStatus, c corev1.PodCondition) {
+	if was := Condition(s.Conditions, c.Type); was != nil {
+		*was = c
+		return
+	}
+	s.Conditions = append(s.Conditions, c)
+}

@@ -1,0 +1,96 @@
+package status
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The least that the kernel can be asked for. Below it, what is enacted says
+// nothing of what was asked.
+const (
+	minMilliCPULimit   = 10 // a quota of 1 ms a period of 100 ms
+	minMilliCPURequest = 2  // two shares
+)
+
+// setResources says in st what c has been given and, of a running container, what
+// the runtime enforces: while a resize is under way they differ (KEP-1287). Where
+// the runtime does not say, what was enforced before stands.
+func setResources(st *corev1.ContainerStatus, given *corev1.ResourceRequirements, seen *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) {
+	st.Resources = given.DeepCopy()
+	st.AllocatedResources = given.Requests.DeepCopy()
+	if st.State.Running == nil {
+		return
+	}
+	var before corev1.ResourceRequirements
+	if old != nil && old.Resources != nil && old.ContainerID == st.ContainerID {
+		before = *old.Resources
+	}
+	linux := seen.GetResources().GetLinux()
+	enforce(st.Resources.Limits, before.Limits, corev1.ResourceCPU, milliCPUOfQuota(linux), minMilliCPULimit)
+	enforce(st.Resources.Limits, before.Limits, corev1.ResourceMemory, memoryLimit(linux), 0)
+	enforce(st.Resources.Requests, before.Requests, corev1.ResourceCPU, milliCPUOfShares(linux), minMilliCPURequest)
+}
+
+// enforce puts what is enforced, nil if nobody says, in place of what was given of
+// a resource. A resource that was not given is not shown.
+func enforce(given, before corev1.ResourceList, name corev1.ResourceName, enforced *resource.Quantity, least int64) {
+	asked, ok := given[name]
+	if !ok {
+		return
+	}
+	if enforced == nil {
+		if was, ok := before[name]; ok {
+			given[name] = was.DeepCopy()
+		}
+		return
+	}
+	if least == 0 || enforced.MilliValue() > least || asked.MilliValue() > least {
+		enforced.Format = asked.Format
+		given[name] = *enforced
+	}
+}
+
+func milliCPUOfQuota(r *runtimeapi.LinuxContainerResources) *resource.Quantity {
+	if r.GetCpuQuota() <= 0 || r.GetCpuPeriod() <= 0 {
+		return nil
+	}
+	return resource.NewMilliQuantity(r.GetCpuQuota()*1000/r.GetCpuPeriod(), resource.DecimalSI)
+}
+
+func milliCPUOfShares(r *runtimeapi.LinuxContainerResources) *resource.Quantity {
+	if r.GetCpuShares() <= 0 {
+		return nil
+	}
+	return resource.NewMilliQuantity((r.GetCpuShares()*1000+1023)/1024, resource.DecimalSI) // rounded up, as shares are down
+}
+
+func memoryLimit(r *runtimeapi.LinuxContainerResources) *resource.Quantity {
+	if r.GetMemoryLimitInBytes() <= 0 {
+		return nil
+	}
+	return resource.NewQuantity(r.GetMemoryLimitInBytes(), resource.BinarySI)
+}
+
+// volumeMounts says how each volume of c is mounted. Whether a read-only mount is
+// so for what is mounted below it too (KEP-3857), the runtime says.
+func volumeMounts(c *corev1.Container, seen *runtimeapi.ContainerStatus) []corev1.VolumeMountStatus {
+	if len(c.VolumeMounts) == 0 {
+		return nil
+	}
+	out := make([]corev1.VolumeMountStatus, 0, len(c.VolumeMounts))
+	for _, mount := range c.VolumeMounts {
+		st := corev1.VolumeMountStatus{Name: mount.Name, MountPath: mount.MountPath, ReadOnly: mount.ReadOnly}
+		if mount.ReadOnly {
+			mode := corev1.RecursiveReadOnlyDisabled
+			for _, m := range seen.GetMounts() {
+				if m.GetContainerPath() == mount.MountPath && m.GetRecursiveReadOnly() {
+					mode = corev1.RecursiveReadOnlyEnabled
+				}
+			}
+			st.RecursiveReadOnly = &mode
+		}
+		out = append(out, st)
+	}
+	return out
+}

@@ -1,0 +1,173 @@
+package status_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+func quantities(cpu, memory string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	if cpu != "" {
+		out[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+	if memory != "" {
+		out[corev1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return out
+}
+
+func amount(list corev1.ResourceList, name corev1.ResourceName) string {
+	q := list[name]
+	return q.String()
+}
+
+func TestResourcesAreThoseThatTheRuntimeEnforces(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name                               string
+		state                              runtimeapi.ContainerState
+		requestCPU, limitCPU, limitMemory  string // in the spec
+		enforced                           *runtimeapi.LinuxContainerResources
+		before                             corev1.ResourceList // limits said before
+		wantRequest, wantLimit, wantMemory string
+	}{
+		{"nothing said", running, "100m", "200m", "64Mi", nil, nil, "100m", "200m", "64Mi"},
+		{"as asked", running, "100m", "200m", "64Mi", &runtimeapi.LinuxContainerResources{CpuShares: 102, CpuQuota: 20000, CpuPeriod: 100000, MemoryLimitInBytes: 64 << 20}, nil, "100m", "200m", "64Mi"},
+		{"a resize is under way", running, "1", "2", "128Mi", &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 100000, CpuPeriod: 100000, MemoryLimitInBytes: 64 << 20}, nil, "500m", "1", "64Mi"},
+		{"ended, what it was given", exited, "1", "2", "128Mi", &runtimeapi.LinuxContainerResources{CpuShares: 512, MemoryLimitInBytes: 64 << 20}, nil, "1", "2", "128Mi"},
+		{"too little to tell", running, "1m", "5m", "64Mi", &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuQuota: 1000, CpuPeriod: 100000}, nil, "1m", "5m", "64Mi"},
+		{"little now, more before", running, "100m", "200m", "", &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuQuota: 1000, CpuPeriod: 100000}, nil, "2m", "10m", "0"},
+		{"what was said stands", running, "1", "2", "128Mi", &runtimeapi.LinuxContainerResources{}, quantities("700m", "32Mi"), "1", "700m", "32Mi"},
+		{"what was not given is not shown", running, "", "", "", &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 1, CpuPeriod: 1, MemoryLimitInBytes: 1}, quantities("1", "1"), "0", "0", "0"},
+	} {
+		pod := newPod("Always", "a")
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: quantities(tc.requestCPU, ""), Limits: quantities(tc.limitCPU, tc.limitMemory)}
+		c := container("a", "1", tc.state, 0)
+		c.Resources = &runtimeapi.ContainerResources{Linux: tc.enforced}
+		in := status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c}}}
+		in.Previous = corev1.PodStatus{Phase: "Running", ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "a", ContainerID: "a1", Resources: &corev1.ResourceRequirements{Limits: tc.before},
+		}}}
+		before := pod.DeepCopy()
+		_, got, _ := status.ContainerStatuses(in)
+		require.Equal(t, tc.wantRequest, amount(got[0].Resources.Requests, corev1.ResourceCPU), tc.name)
+		require.Equal(t, tc.wantLimit, amount(got[0].Resources.Limits, corev1.ResourceCPU), tc.name)
+		require.Equal(t, tc.wantMemory, amount(got[0].Resources.Limits, corev1.ResourceMemory), tc.name)
+		require.Equal(t, before, pod, tc.name)
+	}
+}
+
+func TestAllocatedResourcesAreThoseGiven(t *testing.T) {
+	t.Parallel()
+	pod := newPod("Always", "a", "b")
+	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("3", ""), Limits: quantities("4", "")}
+	s := status.Generate(status.Input{Pod: pod, Runtime: runningIn("a", "b"), Allocated: map[string]corev1.ResourceRequirements{
+		"a": {Requests: quantities("50m", "")},
+	}})
+	require.Equal(t, "50m", amount(s.ContainerStatuses[0].AllocatedResources, corev1.ResourceCPU))
+	require.Equal(t, "100m", amount(s.ContainerStatuses[1].AllocatedResources, corev1.ResourceCPU))
+	require.Equal(t, "3", amount(s.AllocatedResources, corev1.ResourceCPU), "the pod's own")
+	require.Equal(t, "4", amount(s.Resources.Limits, corev1.ResourceCPU))
+}
+
+func TestVolumeMounts(t *testing.T) {
+	t.Parallel()
+	pod := newPod("Always", "a", "b")
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].VolumeMounts = []corev1.VolumeMount{
+			{Name: "data", MountPath: "/data"}, {Name: "conf", MountPath: "/conf", ReadOnly: true}, {Name: "deep", MountPath: "/deep", ReadOnly: true},
+		}
+	}
+	seen := runningIn("a")
+	seen.Containers[0].Mounts = []*runtimeapi.Mount{nil, {ContainerPath: "/conf", Readonly: true}, {ContainerPath: "/deep", RecursiveReadOnly: true}}
+	in := status.Input{Pod: pod, Runtime: seen}
+	disabled, enabled := new(corev1.RecursiveReadOnlyDisabled), new(corev1.RecursiveReadOnlyEnabled)
+	want := []corev1.VolumeMountStatus{
+		{Name: "data", MountPath: "/data"},
+		{Name: "conf", MountPath: "/conf", ReadOnly: true, RecursiveReadOnly: disabled},
+		{Name: "deep", MountPath: "/deep", ReadOnly: true, RecursiveReadOnly: enabled},
+	}
+	in.Previous = status.Generate(in)
+	require.Equal(t, want, in.Previous.ContainerStatuses[0].VolumeMounts)
+	require.Equal(t, disabled, in.Previous.ContainerStatuses[1].VolumeMounts[2].RecursiveReadOnly, "nobody has mounted it yet")
+	in.Runtime = nil
+	require.Equal(t, want, status.Generate(in).ContainerStatuses[0].VolumeMounts, "carried over")
+}
+
+func TestAllContainersRestarting(t *testing.T) {
+	t.Parallel()
+	const all = corev1.AllContainersRestarting
+	pod := parseScene(t, "Never", "run@Never+all42 run").pod
+	see := func(list ...*runtimeapi.ContainerStatus) *podcache.Status { return &podcache.Status{Containers: list} }
+	trigger, other := container("c0", "1", exited, 42), container("c1", "1", running, 0)
+	in := status.Input{Pod: pod}
+	step := func(name string, seen *podcache.Status, want, reason string) corev1.PodStatus {
+		in.Runtime = seen
+		in.Previous = status.Generate(in)
+		c := status.Condition(in.Previous.Conditions, all)
+		require.NotNil(t, c, name)
+		require.Equal(t, []string{want, reason}, []string{string(c.Status), c.Reason}, name)
+		return in.Previous
+	}
+	const started = status.ReasonRestartAllContainersStarted
+	step("pending", see(), "False", "")
+	step("running", see(container("c0", "1", running, 0), other), "False", "")
+	s := step("triggered", see(trigger, other), "True", started)
+	require.Equal(t, "container exited with restart policy rule", status.Condition(s.Conditions, all).Message)
+	s = step("the trigger is removed first", see(other), "True", started)
+	require.Equal(t, "waiting:RestartingAllContainers after exit137:RestartingAllContainers #1", word(s.ContainerStatuses[0]))
+	require.Equal(t, corev1.PodRunning, s.Phase)
+	in.Runtime = nil
+	s = status.Generate(in)
+	require.Equal(t, corev1.ConditionTrue, status.Condition(s.Conditions, all).Status, "nobody has looked")
+	s = step("all are removed", see(), "False", "")
+	require.Equal(t, "waiting:ContainerCreating after exit137:RestartingAllContainers #1", word(s.ContainerStatuses[0]), "it is made again")
+	require.Equal(t, "waiting:RestartingAllContainers after exit137:RestartingAllContainers #1", word(s.ContainerStatuses[1]))
+	require.Equal(t, "The container is removed because RestartAllContainers in place", s.ContainerStatuses[1].State.Waiting.Message)
+	require.Equal(t, corev1.ConditionTrue, status.Condition(s.Conditions, corev1.PodInitialized).Status)
+	s = step("the next life", see(restarted(container("c0", "2", running, 0), 1), restarted(container("c1", "2", running, 0), 1)), "False", "")
+	require.Equal(t, "running after exit137:RestartingAllContainers #1", word(s.ContainerStatuses[1]))
+	step("triggered again", see(container("c0", "2", exited, 42), other), "True", started)
+	step("a new life without a moment between", see(container("c0", "3", running, 0), container("c1", "3", running, 0)), "False", "")
+	in.Terminal = true
+	step("succeeded", see(container("c0", "3", exited, 0), container("c1", "3", exited, 0)), "False", status.ReasonPodCompleted)
+	in.Previous.Phase = "Running"
+	step("failed", see(container("c0", "3", exited, 1), container("c1", "3", exited, 0)), "False", status.ReasonPodFailed)
+
+	plain := status.Generate(status.Input{Pod: newPod("Never", "a"), Previous: in.Previous})
+	require.Nil(t, status.Condition(plain.Conditions, all), "no such rule, no such condition")
+}
+
+func TestTheFirstRuleThatMatchesDecides(t *testing.T) {
+	t.Parallel()
+	rule := func(op corev1.ContainerRestartRuleOnExitCodesOperator, action corev1.ContainerRestartRuleAction) corev1.ContainerRestartRule {
+		return corev1.ContainerRestartRule{Action: action, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: op, Values: []int32{1}}}
+	}
+	const in, notIn = corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn
+	const one, all = corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers
+	for _, tc := range []struct {
+		rules []corev1.ContainerRestartRule
+		exit  int32
+		want  corev1.ConditionStatus
+	}{
+		{[]corev1.ContainerRestartRule{rule(in, all)}, 1, "True"},
+		{[]corev1.ContainerRestartRule{rule(in, all)}, 2, "False"},
+		{[]corev1.ContainerRestartRule{rule(notIn, all)}, 2, "True"},
+		{[]corev1.ContainerRestartRule{rule(notIn, all)}, 1, "False"},
+		{[]corev1.ContainerRestartRule{rule(in, one), rule(in, all)}, 1, "False"},
+		{[]corev1.ContainerRestartRule{{Action: all}, rule("Near", all)}, 1, "False"},
+	} {
+		pod := newPod("Never", "a")
+		pod.Spec.Containers[0].RestartPolicy = new(corev1.ContainerRestartPolicyNever)
+		pod.Spec.Containers[0].RestartPolicyRules = tc.rules
+		seen := &podcache.Status{Containers: []*runtimeapi.ContainerStatus{container("a", "1", exited, tc.exit)}}
+		require.Equal(t, tc.want, status.AllContainersRestarting(status.Input{Pod: pod, Runtime: seen}, "Running").Status)
+	}
+}

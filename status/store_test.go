@@ -1,0 +1,312 @@
+package status_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+func readiness(s corev1.PodStatus) string {
+	out := string(status.Condition(s.Conditions, corev1.PodReady).Status)
+	if c := status.Condition(s.Conditions, corev1.ContainersReady); c == nil || string(c.Status) != out {
+		out += ", but ContainersReady is not"
+	}
+	return out
+}
+
+func TestSetContainerReadiness(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a", "b")
+	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a1", true), "nothing is said of the pod")
+	s := status.Generate(status.Input{Pod: pod, Runtime: runningIn("a", "b"), RuntimeName: "containerd"})
+	w.SetPodStatus(pod, s)
+	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a1", true), "no change")
+	require.False(t, w.SetContainerReadiness(pod.UID, "containerd://a0", false), "a container that was")
+	require.False(t, w.SetContainerReadiness(pod.UID, "", false))
+
+	w.clock.Step(time.Minute)
+	for i, id := range []string{"containerd://a1", "b1"} {
+		require.True(t, w.SetContainerReadiness(pod.UID, id, false))
+		got, _ := w.GetPodStatus(pod.UID)
+		require.Equal(t, "False", readiness(got))
+		require.False(t, got.ContainerStatuses[i].Ready)
+	}
+	got, _ := w.GetPodStatus(pod.UID)
+	require.Equal(t, "containers with unready status: [a b]", status.Condition(got.Conditions, corev1.PodReady).Message)
+	require.Equal(t, at(60).Unix(), readySince(got).Unix())
+	require.True(t, w.SetContainerReadiness(pod.UID, "a1", true))
+	got, _ = w.GetPodStatus(pod.UID)
+	require.Equal(t, "False", readiness(got), "one is not enough")
+	require.True(t, w.SetContainerReadiness(pod.UID, "b1", true))
+	got, _ = w.GetPodStatus(pod.UID)
+	require.Equal(t, "True", readiness(got))
+	require.Len(t, w.changes, 5)
+	require.Equal(t, "True", readiness(w.changes[0].New), "what was kept is as it was")
+}
+
+func TestSetContainerReadinessAddsTheConditions(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	w.SetPodStatus(pod, corev1.PodStatus{Phase: "Running", ContainerStatuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "x"}}})
+	require.True(t, w.SetContainerReadiness(pod.UID, "x", true))
+	got, _ := w.GetPodStatus(pod.UID)
+	require.Equal(t, "True", readiness(got))
+}
+
+func TestSetContainerReadinessOfASidecarWithAReadinessGate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := parseScene(t, "Always", "s:run run").pod
+	pod.UID = "uid"
+	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x/y"}}
+	s := parseScene(t, "Always", "s:run run").s
+	s.Phase = "Running"
+	s.Conditions = []corev1.PodCondition{{Type: "x/y", Status: "True"}}
+	s.InitContainerStatuses[0].ContainerID, s.ContainerStatuses[0].ContainerID = "side", "main"
+	w.SetPodStatus(pod, s)
+	require.True(t, w.SetContainerReadiness(pod.UID, "main", true))
+	got, _ := w.GetPodStatus(pod.UID)
+	require.Equal(t, "False", readiness(got))
+	require.True(t, w.SetContainerReadiness(pod.UID, "side", true))
+	got, _ = w.GetPodStatus(pod.UID)
+	require.Equal(t, "True", readiness(got), "kubernetes#86485")
+}
+
+func TestSetContainerStartup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := parseScene(t, "Always", "s:init wait").pod
+	pod.UID = "uid"
+	require.False(t, w.SetContainerStartup(pod.UID, "side", true))
+	s := parseScene(t, "Always", "s:init wait").s
+	s.InitContainerStatuses[0].ContainerID, s.InitContainerStatuses[0].Started = "side", nil
+	s.Conditions = []corev1.PodCondition{status.Initialized(pod, &s)}
+	w.SetPodStatus(pod, s)
+	require.True(t, w.SetContainerStartup(pod.UID, "side", false), "nil is not false")
+	require.False(t, w.SetContainerStartup(pod.UID, "side", false))
+	require.True(t, w.SetContainerStartup(pod.UID, "side", true))
+	got, _ := w.GetPodStatus(pod.UID)
+	require.True(t, *got.InitContainerStatuses[0].Started)
+	require.Equal(t, corev1.ConditionTrue, status.Condition(got.Conditions, corev1.PodInitialized).Status)
+	require.Nil(t, status.Condition(got.Conditions, corev1.PodReady), "it says nothing of readiness")
+}
+
+func TestSubscribe(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, uid := range []types.UID{"2", "1"} {
+		w.SetPodStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}, simple("Running", "True"))
+	}
+	var told []string
+	tell := func(c status.Change) {
+		told = append(told, string(c.Pod.UID)+" "+string(c.Old.Phase)+">"+string(c.New.Phase))
+	}
+	cancel := w.Subscribe(status.Observer{
+		StatusChanged: tell,
+		UpdateRefused: func(pod *corev1.Pod, _ error) { told = append(told, string(pod.UID)+" refused") },
+		StatusRemoved: func(uid types.UID) { told = append(told, string(uid)+" removed") },
+	})
+	w.Subscribe(status.Observer{}) // one that wants nothing
+	require.Equal(t, []string{"1 >Running", "2 >Running"}, told, "what is said already")
+	told = nil
+	w.SetPodStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}}, simple("Failed", "False"))
+	w.RemoveOrphanedStatuses(func(uid types.UID) bool { return uid == "2" })
+	ended := parseScene(t, "Never", "exit0")
+	w.SetPodStatus(ended.pod, ended.s)
+	w.SetPodStatus(ended.pod, parseScene(t, "Never", "run").s)
+	require.Equal(t, []string{"1 Running>Failed", "1 removed", " >", " refused"}, told)
+	cancel()
+	cancel()
+	told = nil
+	w.SetPodStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "2"}}, simple("Failed", "False"))
+	require.Empty(t, told)
+}
+
+func TestEachEndOfAContainerIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var told []status.ContainerEnd
+	m, err := status.New(status.Config{Observer: status.Observer{
+		ContainerTerminated: func(e status.ContainerEnd) { told = append(told, e) },
+	}})
+	require.NoError(t, err)
+	scene := parseScene(t, "Always", "i:exit0 s:exit3 run exit1")
+	pod := scene.pod
+	pod.Status = *scene.s.DeepCopy()
+	pod.Status.InitContainerStatuses[1].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	pod.Status.ContainerStatuses = nil
+	scene.s.EphemeralContainerStatuses = []corev1.ContainerStatus{containerStatus(t, "debug", "exit2")}
+	scene.s.ContainerStatuses[1].State.Terminated.Reason = "Error"
+	for range 2 {
+		m.SetPodStatus(pod, scene.s)
+		scene.s.Message = "another change"
+	}
+	require.Equal(t, []status.ContainerEnd{
+		{Pod: pod, Name: "c1", Type: status.ContainerTypeInit, ExitCode: 3},
+		{Pod: pod, Name: "c3", Type: status.ContainerTypeRegular, ExitCode: 1, Reason: "Error"},
+		{Pod: pod, Name: "debug", Type: status.ContainerTypeEphemeral, ExitCode: 2},
+	}, told, "not c0, whose end the API server knew")
+	told = nil
+	m.SetPodStatus(pod, parseScene(t, "Always", "i:exit0 s:run run run").s)
+	m.SetPodStatus(pod, parseScene(t, "Always", "i:exit0 s:run run exit1").s)
+	require.Len(t, told, 1, "the next life's end is another one")
+}
+
+func TestMirrorsStandForTheirStaticPods(t *testing.T) {
+	t.Parallel()
+	m, err := status.New(status.Config{TranslateUID: func(uid types.UID) types.UID {
+		if uid == "mirror" {
+			return "uid"
+		}
+		return uid
+	}})
+	require.NoError(t, err)
+	pod := newPod("Always", "a")
+	m.SetPodStatus(pod, status.Generate(status.Input{Pod: pod, Runtime: runningIn("a")}))
+	s, ok := m.GetPodStatus("mirror")
+	require.True(t, ok)
+	require.Equal(t, "True", readiness(s))
+	require.True(t, m.SetContainerReadiness("mirror", "a1", false))
+}
+
+func TestADeletionIsOneChange(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	w.SetPodStatus(pod, simple("Running", "True"))
+	deleted := pod.DeepCopy()
+	deleted.DeletionTimestamp = &metav1.Time{Time: at(1)}
+	_, changed := w.SetPodStatus(deleted, simple("Running", "True"))
+	require.True(t, changed)
+	_, changed = w.SetPodStatus(deleted.DeepCopy(), simple("Running", "True"))
+	require.False(t, changed)
+}
+
+func TestPodResizePending(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	require.False(t, w.ClearPodResizePending(pod.UID))
+	require.True(t, w.SetPodResizePending(pod.UID, "Whatever", "no room", 1), "before a status is said")
+	w.SetPodStatus(pod, simple("Running", "True"))
+	shown := func() *corev1.PodCondition {
+		s, _ := w.GetPodStatus(pod.UID)
+		return status.Condition(s.Conditions, corev1.PodResizePending)
+	}
+	require.Equal(t, "Deferred", shown().Reason)
+	w.clock.Step(time.Minute)
+	require.False(t, w.SetPodResizePending(pod.UID, "Deferred", "still no room", 1))
+	pending, inProgress := w.ResizeConditions(pod.UID)
+	require.Nil(t, inProgress)
+	require.Equal(t, &corev1.PodCondition{
+		Type: "PodResizePending", Status: "True", Reason: "Deferred", Message: "still no room", ObservedGeneration: 1,
+		LastProbeTime:      metav1.Time{Time: at(60).Truncate(time.Second)},
+		LastTransitionTime: metav1.Time{Time: at(0).Truncate(time.Second)},
+	}, pending)
+	require.Equal(t, pending, shown())
+	require.True(t, w.SetPodResizePending(pod.UID, "Deferred", "still no room", 2), "another generation")
+	require.True(t, w.SetPodResizePending(pod.UID, corev1.PodReasonInfeasible, "never", 2), "another reason")
+	require.Equal(t, at(60).Unix(), shown().LastTransitionTime.Unix())
+	counts, running := w.CountResizes()
+	require.Equal(t, map[string]int{"Infeasible": 1}, counts)
+	require.Zero(t, running)
+
+	w.SetPodStatus(pod, simple("Running", "False"))
+	require.NotNil(t, shown(), "a writer that does not know of it does not take it back")
+	stale, _ := w.GetPodStatus(pod.UID)
+	require.True(t, w.ClearPodResizePending(pod.UID))
+	require.Nil(t, shown())
+	stale.Message = "said a little later"
+	w.SetPodStatus(pod, stale)
+	require.Nil(t, shown(), "nor does one that knows an old one bring it back")
+}
+
+func TestPodResizeInProgress(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	w.SetPodStatus(pod, simple("Running", "True"))
+	require.True(t, w.SetPodResizeInProgress(pod.UID, "", "", 1))
+	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2), "the generation sticks")
+	require.True(t, w.SetPodResizeInProgress(pod.UID, corev1.PodReasonError, "cgroup", 2))
+	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2), "and so does the error")
+	_, got := w.ResizeConditions(pod.UID)
+	require.Equal(t, []any{"Error", "cgroup", int64(1)}, []any{got.Reason, got.Message, got.ObservedGeneration})
+	_, running := w.CountResizes()
+	require.Equal(t, 1, running)
+	require.True(t, w.ClearPodResizeInProgress(pod.UID))
+	require.False(t, w.ClearPodResizeInProgress(pod.UID))
+	require.True(t, w.SetPodResizeInProgress(pod.UID, "", "", 2))
+
+	w.SetPodStatus(pod, simple("Failed", "False"))
+	_, got = w.ResizeConditions(pod.UID)
+	require.Nil(t, got, "an ended pod is not resized")
+	require.False(t, w.SetPodResizeInProgress(pod.UID, "", "", 2))
+	require.False(t, w.SetPodResizePending(pod.UID, "", "", 2))
+	require.Equal(t, 1, w.RemoveOrphanedStatuses(func(types.UID) bool { return false }))
+}
+
+func TestResizesSurviveARestart(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodResizePending, Status: "True", Reason: "Deferred", ObservedGeneration: 2},
+		{Type: corev1.PodResizeInProgress, Status: "True"},
+	}
+	w.SetPodStatus(pod, simple("Running", "True"))
+	pending, inProgress := w.ResizeConditions(pod.UID)
+	require.NotNil(t, pending)
+	require.NotNil(t, inProgress)
+	require.False(t, w.SetPodResizePending(pod.UID, "Deferred", "", 2), "it is not announced again")
+	s, _ := w.GetPodStatus(pod.UID)
+	require.Len(t, s.Conditions, 3)
+}
+
+func TestAStaticPodKeepsItsPhaseWhenItIsTerminated(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	pod.Annotations = map[string]string{podspec.SourceAnnotation: "file"}
+	w.SetPodStatus(pod, simple("Running", "True"))
+	require.Equal(t, corev1.PodRunning, w.TerminatePod(pod).Phase, "kubernetes#116484")
+	require.True(t, w.changes[1].Finished)
+}
+
+func TestWhatOthersSayOfClaimsIsCopiedToo(t *testing.T) {
+	t.Parallel()
+	w, pod, s := newWorld(t), newPod("Always", "a"), simple("Running", "True")
+	s.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: new("claim")}}
+	w.SetPodStatus(pod, s)
+	*s.ResourceClaimStatuses[0].ResourceClaimName = "spoilt"
+	got, _ := w.GetPodStatus(pod.UID)
+	require.Equal(t, "claim", *got.ResourceClaimStatuses[0].ResourceClaimName)
+}
+
+func TestAllocations(t *testing.T) {
+	in := benchInput()
+	s := status.Generate(in)
+	unready, crashed := *s.DeepCopy(), *s.DeepCopy()
+	status.Condition(unready.Conditions, corev1.PodReady).Status = corev1.ConditionFalse
+	crashed.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	crashed.ContainerStatuses[1].Started = new(false)
+	for name, other := range map[string]corev1.PodStatus{"one condition": unready, "one container": crashed} {
+		m, err := status.New(status.Config{})
+		require.NoError(t, err)
+		two, i := []corev1.PodStatus{s, other}, 0
+		m.SetPodStatus(in.Pod, other)
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+			m.SetPodStatus(in.Pod, two[i&1])
+			i++
+		}), 10.0, name)
+	}
+	m, err := status.New(status.Config{})
+	require.NoError(t, err)
+	m.SetPodStatus(in.Pod, s)
+	ready := false
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+		m.SetContainerReadiness(in.Pod.UID, s.ContainerStatuses[0].ContainerID, ready)
+		ready = !ready
+	}), 25.0, "a probe's flip: 53 in the kubelet")
+}
