@@ -3,6 +3,8 @@ package prober_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"sync"
 	"testing"
 	"time"
@@ -222,3 +224,6 @@ func httpGet(port int, path string) func(*corev1.Probe) {
 }
 
 func intOrString(s string) intstr.IntOrString { return intstr.Parse(s) }
+
+// discard is a logger for servers that are treated badly on purpose.
+func discard() *log.Logger { return log.New(io.Discard, "", 0) }

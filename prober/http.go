@@ -109,7 +109,7 @@ func (m *Manager) anew(ctx context.Context, j *job, request *http.Request, port 
 		t := tls.Client(conn, tlsConfig(request.URL.Hostname(), "http/1.1"))
 		if err := t.HandshakeContext(ctx); err != nil {
 			l.hangUp()
-			if isNoProtocol(err) {
+			if isRefused(err) {
 				return answer{}, errNoHTTP1
 			}
 			return answer{}, err
@@ -127,15 +127,14 @@ func (m *Manager) anew(ctx context.Context, j *job, request *http.Request, port 
 	return a, err
 }
 
-// errNoHTTP1 says that a server speaks HTTP/2 only.
-var errNoHTTP1 = errors.New("the server does not speak HTTP/1.1")
+// errNoHTTP1 says that a server may speak HTTP/2 only.
+var errNoHTTP1 = errors.New("the server refused a handshake for HTTP/1.1")
 
-// isNoProtocol says whether a handshake failed because the server has none of the
-// protocols that were offered.
-func isNoProtocol(err error) bool {
-	const noApplicationProtocol = tls.AlertError(120)
-	var alert tls.AlertError
-	return errors.As(err, &alert) && alert == noApplicationProtocol
+// isRefused says whether the server ended a handshake by an alert. For want of a
+// protocol in common that is what it does; which alert it was is not to be had.
+func isRefused(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
 }
 
 // tlsConfig is for somebody who wants to know whether a server answers, not who it

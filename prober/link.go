@@ -122,15 +122,14 @@ func (l *link) exchange(ctx context.Context, b *buffer) (answer, error) {
 func readAnswer(r io.Reader, b *buffer) (answer, error) {
 	h, f := parseHead(b.data[:b.n])
 	for f == partial {
-		if err := b.fill(r); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
+		if err := b.fill(r); errors.Is(err, io.EOF) {
+			break // net/http knows what that amounts to
+		} else if err != nil {
 			return answer{}, err
 		}
 		h, f = parseHead(b.data[:b.n])
 	}
-	if f == other {
+	if f != plain {
 		return readOther(r, b)
 	}
 	want := h.size + min(h.length, maxOutput)

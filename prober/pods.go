@@ -266,9 +266,9 @@ func (m *Manager) firstRun(p *probe, t *Target, now int64) int64 {
 	timing := p.timing()
 	at := now + int64(timing.delay-max(0, m.cfg.Clock.Now().Sub(t.StartedAt)))
 	if m.predates(t) {
-		now += int64(spread(m.seed, p.key(), min(timing.period, adoptSpread)))
+		return max(at, now+int64(spread(m.seed, p.key(), min(timing.period, adoptSpread))))
 	}
-	return max(at, now)
+	return at
 }
 
 func (p *probe) facts(t *Target, known bool, now int64) facts {

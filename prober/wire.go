@@ -33,7 +33,7 @@ const (
 func parseHead(b []byte) (h head, f form) {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	switch {
-	case end < 0 && len(b) < maxHead:
+	case end < 0 && len(b) < maxHead && !hasBareEnd(b):
 		return h, partial
 	case end < 0:
 		return h, other
@@ -60,6 +60,11 @@ func parseHead(b []byte) (h head, f form) {
 		return h, other
 	}
 	return h, plain
+}
+
+// hasBareEnd says whether a line ends without \r: with old servers, heads may too.
+func hasBareEnd(b []byte) bool {
+	return bytes.Count(b, []byte("\n")) != bytes.Count(b, []byte("\r\n"))
 }
 
 // cutLine splits off the first line, without its end.
