@@ -10,11 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// attempt runs the probe once, by whatever handler its spec has.
-func (m *Manager) attempt(ctx context.Context, p *probe, j *job) finding {
+// attempt runs the probe once, by whatever handler its spec has but exec.
+func (m *Manager) attempt(ctx context.Context, j *job) finding {
 	switch s := j.spec; {
-	case s.Exec != nil:
-		return m.execProbe(ctx, p, j)
 	case s.HTTPGet != nil:
 		return m.httpProbe(ctx, j)
 	case s.TCPSocket != nil:

@@ -161,7 +161,7 @@ type Config struct {
 	// EventPeriod is for EventsOnChange. Default 5m.
 	EventPeriod time.Duration
 	// History is the number of runs remembered of each probe, -1 for none.
-	// Default 5. HistoryBytes bounds the output of each. Default 1024.
+	// Default 4. HistoryBytes bounds the output of each. Default 1024.
 	History, HistoryBytes int
 	// Clock is the time source of all but timeouts, which are real. Default the
 	// system clock.
@@ -245,7 +245,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.PollPeriod, time.Second)
 	orDefault(&c.UserAgent, "kube-probe/1.36")
 	orDefault(&c.EventPeriod, 5*time.Minute)
-	orDefault(&c.History, 5)
+	orDefault(&c.History, 4)
 	orDefault(&c.HistoryBytes, 1024)
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext

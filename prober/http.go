@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -29,20 +30,14 @@ func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
 	if err != nil {
 		return finding{outcome: Errored, err: err}
 	}
-	a, err, done := m.again(ctx, j, port)
-	if done && err != nil {
-		return failed(a.url, err)
-	}
-	if done && a.redirect == nil {
-		return judge(a.status, a.body)
-	}
 	u := probeURL(j.spec.HTTPGet, address(j.spec.HTTPGet.Host, port, &j.target))
 	request, err := newRequest(ctx, u, j.spec.HTTPGet.HTTPHeaders, m.cfg.UserAgent)
 	if err != nil {
 		return finding{outcome: Errored, err: err}
 	}
-	if !done {
-		a, err = m.anew(ctx, j, request, port)
+	a := answer{redirect: j.redirect}
+	if a.redirect == nil {
+		a, err = m.anew(ctx, j, request)
 	}
 	switch {
 	case errors.Is(err, errNoHTTP1):
@@ -57,27 +52,38 @@ func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
 }
 
 // again makes the request over the kept connection, if that is still the right one
-// and alive. It is not done if it turns out that it was not.
-func (m *Manager) again(ctx context.Context, j *job, port int) (a answer, err error, done bool) {
+// and alive. It is not done if it turns out that it was not, or if the answer is to
+// go elsewhere.
+func (m *Manager) again(ctx context.Context, p *probe, j *job) (f finding, done bool) {
 	l := j.kept
 	if l == nil {
-		return a, nil, false
+		return f, false
 	}
 	j.kept = nil
-	if l.container != j.target.ID || l.spec != j.spec.HTTPGet || l.host != j.target.PodIP || l.port != port || !l.isFresh() {
+	if !l.isOf(j) || !l.isFresh() || l.until(clock.RealClock{}.Now().Add(j.timing.timeout)) != nil {
 		l.hangUp()
-		return a, nil, false
+		return f, false
 	}
+	m.launch(p, j, l.interrupt)
 	b := m.takeBuffer()
 	defer m.buffers.Put(b)
-	a, err = l.exchange(ctx, b)
-	a.url = l.url
+	a, err := l.exchange(ctx, b)
 	if err == nil && a.keep {
 		j.kept = l
-		return a, nil, true
+	} else {
+		l.hangUp()
 	}
-	l.hangUp()
-	return a, err, !errors.Is(err, errStale) || ctx.Err() != nil
+	switch {
+	case err == nil && a.redirect == nil:
+		return judge(a.status, a.body), true
+	case err == nil:
+		j.redirect = a.redirect
+		return f, false
+	case errors.Is(err, errStale) && ctx.Err() == nil:
+		return f, false
+	default:
+		return failed(l.url, err), true
+	}
 }
 
 func (m *Manager) takeBuffer() *buffer {
@@ -89,11 +95,11 @@ func (m *Manager) takeBuffer() *buffer {
 
 // anew makes the request over a new connection and keeps that, if it is wanted and
 // possible.
-func (m *Manager) anew(ctx context.Context, j *job, request *http.Request, port int) (answer, error) {
+func (m *Manager) anew(ctx context.Context, j *job, request *http.Request) (answer, error) {
 	keep := !j.opts.FreshConnection && j.timing.period <= maxIdle
 	request.Close = !keep
 	l := &link{
-		url: request.URL.String(), container: j.target.ID, spec: j.spec.HTTPGet, host: j.target.PodIP, port: port,
+		url: request.URL.String(), container: j.target.ID, spec: j.spec.HTTPGet, host: j.target.PodIP,
 	}
 	var wire bytes.Buffer
 	if err := request.Write(&wire); err != nil {
@@ -115,6 +121,12 @@ func (m *Manager) anew(ctx context.Context, j *job, request *http.Request, port 
 			return answer{}, err
 		}
 		l.conn = t
+	}
+	l.interrupt = func() { _ = l.until(time.Unix(1, 0)) } // if it is closed there is nothing to stop
+	deadline, _ := ctx.Deadline()
+	if err := l.until(deadline); err != nil {
+		l.hangUp()
+		return answer{}, err
 	}
 	b := m.takeBuffer()
 	defer m.buffers.Put(b)

@@ -25,7 +25,8 @@ type link struct {
 	container string
 	spec      *corev1.HTTPGetAction
 	host      string
-	port      int
+	// interrupt ends what is waited for. It is made once.
+	interrupt func()
 }
 
 // hangUp closes p's idle connection.
@@ -79,7 +80,6 @@ func (b *buffer) fill(r io.Reader) error {
 type answer struct {
 	status int
 	body   string
-	url    string
 	// keep says that another request may follow over the same connection.
 	keep bool
 	// redirect is the response itself where it names another place.
@@ -89,15 +89,17 @@ type answer struct {
 // errStale says that a connection ended before any byte of a response.
 var errStale = errors.New("the connection was closed before an answer")
 
-// exchange makes the request and reads the response. Ctx must have a deadline.
+// isOf says whether l is still to where j's probe goes.
+func (l *link) isOf(j *job) bool {
+	return l.container == j.target.ID && l.spec == j.spec.HTTPGet && l.host == j.target.PodIP
+}
+
+// until sets when to give up.
+func (l *link) until(deadline time.Time) error { return l.conn.SetDeadline(deadline) }
+
+// exchange makes the request and reads the response, by the deadline that was set.
 func (l *link) exchange(ctx context.Context, b *buffer) (answer, error) {
-	deadline, _ := ctx.Deadline()
-	if err := l.conn.SetDeadline(deadline); err != nil {
-		return answer{}, errors.Join(errStale, err)
-	}
-	stop := context.AfterFunc(ctx, func() {
-		_ = l.conn.SetDeadline(time.Unix(1, 0)) // on a closed connection there is nothing to stop
-	})
+	stop := context.AfterFunc(ctx, l.interrupt)
 	defer stop()
 	_, writeErr := l.conn.Write(l.request)
 	// Even if it could not be written, there may be an answer: that there is none.

@@ -280,7 +280,7 @@ func TestWhatCannotBeRunIsAnError(t *testing.T) {
 
 func TestHistoryKeepsTheLast(t *testing.T) {
 	t.Parallel()
-	s := newStepper(t, withProbes("app", prober.Readiness), func(cfg *prober.Config) { cfg.HistoryBytes = 3 })
+	s := newStepper(t, withProbes("app", prober.Readiness), func(cfg *prober.Config) { cfg.History, cfg.HistoryBytes = 5, 3 })
 	for i := range 7 {
 		s.answers(func(_ context.Context, r prober.ExecRequest) (int32, error) {
 			fmt.Fprintf(r.Output, "%d-output", i/2)

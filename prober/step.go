@@ -3,6 +3,7 @@ package prober
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,8 @@ type job struct {
 	flight    *flight
 	// kept is the idle connection, taken over from the probe and given back.
 	kept *link
+	// redirect is an answer over it that is to go elsewhere.
+	redirect *http.Response
 	// outlived says that the command of an earlier run is still there.
 	outlived bool
 	manual   bool
@@ -48,25 +51,12 @@ func (m *Manager) step(ctx context.Context, p *probe, spawn func(func())) (Run, 
 		return Run{}, ErrNotNow
 	}
 	j.spawn = spawn
-	// A command may go on for its grace; its run does not.
-	limit := j.timing.timeout
-	if j.spec.Exec != nil {
-		limit += m.cfg.ExecGrace
-	}
-	runCtx, cancel := context.WithTimeout(ctx, limit)
-	m.launch(p, &j, cancel)
 	began := m.now()
-	var f finding
-	if j.outlived {
-		f = finding{outcome: Failed, output: timedOut(&j) + ", and has not ended since"}
-	} else {
-		f = m.attempt(runCtx, p, &j)
+	f, done := m.again(ctx, p, &j)
+	if !done {
+		f = m.first(ctx, p, &j)
 	}
 	took := time.Duration(m.now() - began)
-	if j.spec.Exec == nil || j.outlived {
-		cancel()
-	}
-
 	r := Run{
 		Key: j.key, Pod: j.pod, ContainerID: j.target.ID, Late: max(0, time.Duration(began-j.due)), Err: f.err,
 		Record: Record{At: m.start.Add(time.Duration(began)), Duration: took, Outcome: f.outcome, Output: f.output},
@@ -82,6 +72,27 @@ func (m *Manager) step(ctx context.Context, p *probe, spawn func(func())) (Run, 
 	m.cfg.Observer.Probed(r)
 	m.emit(&j, e)
 	return r, nil
+}
+
+// first makes a run from its beginning.
+func (m *Manager) first(ctx context.Context, p *probe, j *job) finding {
+	// A command may go on for its grace; its run does not.
+	limit := j.timing.timeout
+	if j.spec.Exec != nil {
+		limit += m.cfg.ExecGrace
+	}
+	runCtx, cancel := context.WithTimeout(ctx, limit)
+	m.launch(p, j, cancel)
+	switch {
+	case j.outlived:
+		cancel()
+		return finding{outcome: Failed, output: timedOut(j) + ", and has not ended since"}
+	case j.spec.Exec != nil:
+		return m.execProbe(runCtx, p, j) // which calls cancel when the command has ended
+	default:
+		defer cancel()
+		return m.attempt(runCtx, j)
+	}
 }
 
 // begin looks the container up and decides. If it says run, j is filled; if not, p
@@ -149,7 +160,7 @@ func (m *Manager) launch(p *probe, j *job, cancel context.CancelFunc) {
 	switch {
 	case p.removed || p.id != j.target.ID:
 		cancel()
-	case p.flight != nil:
+	case p.flight != nil && p.flight != j.flight:
 		j.outlived = true
 		return
 	}

@@ -21,6 +21,7 @@ func edges() map[string][]string {
 		"lifecycle/podworker":    {"lifecycle", "lifecycle/podspec", "podcache"},
 		"lifecycle/podrunner":    {"lifecycle", "lifecycle/podspec", "lifecycle/podworker", "podcache"},
 		"prober":                 {"lifecycle/podspec"},
+		"prober/grpcprobe":       {"prober"},
 		"status":                 {"podcache", "lifecycle/podspec"},
 		"eviction":               {"lifecycle", "lifecycle/podspec"},
 		"eviction/nodestats":     {},

@@ -61,11 +61,15 @@ type target struct {
 // conn is a connection that may be in use.
 type conn struct {
 	*grpc.ClientConn
+	target target
+	// users are the checks that use it, used is when the last one ended; gone says
+	// that nobody else is to.
 	users int
 	used  time.Time
-	// dead is why the last dial failed.
+	gone  bool
+
 	mu   sync.Mutex
-	dead error
+	dead error // of the last attempt to connect
 }
 
 // New returns a checker without connections.
@@ -108,22 +112,26 @@ var errClosed = errors.New("grpcprobe: the checker is closed")
 // [prober.Failed] with the kubelet's text. It returns when ctx is done at the
 // latest, which is a failure too.
 func (c *Checker) Check(ctx context.Context, r prober.GRPCRequest) (prober.Outcome, string) {
-	k, done, err := c.take(r)
-	if err != nil {
-		return prober.Failed, failedToConnect(r.Address, err)
-	}
-	defer done()
 	request := &grpc_health_v1.HealthCheckRequest{Service: r.Service}
-	// A failed connection would make callers wait, or fail by its last attempt; a
-	// check is to make an attempt of its own.
-	if k.GetState() == connectivity.TransientFailure {
-		k.ResetConnectBackoff()
-		k.WaitForStateChange(ctx, connectivity.TransientFailure)
-	}
 	response := &grpc_health_v1.HealthCheckResponse{}
-	err = k.Invoke(ctx, grpc_health_v1.Health_Check_FullMethodName, request, response)
-	if err != nil {
-		return prober.Failed, explain(ctx, r, k, err)
+	for {
+		k, kept, err := c.take(r)
+		if err != nil {
+			return prober.Failed, failedToConnect(r.Address, err)
+		}
+		err = k.Invoke(ctx, grpc_health_v1.Health_Check_FullMethodName, request, response)
+		// One that has failed would make others wait before it tried again. If it
+		// was a kept one, that says nothing of the server yet.
+		unavailable := grpcstatus.Code(err) == codes.Unavailable
+		connecting := err != nil && k.GetState() != connectivity.Ready
+		c.release(k, unavailable || connecting)
+		if kept && unavailable && ctx.Err() == nil {
+			continue // once, as the next one is new
+		}
+		if err != nil {
+			return prober.Failed, explain(ctx, r, k, connecting, err)
+		}
+		break
 	}
 	if s := response.GetStatus(); s != grpc_health_v1.HealthCheckResponse_SERVING {
 		return prober.Failed, fmt.Sprintf("service unhealthy (responded with %q)", s)
@@ -132,7 +140,7 @@ func (c *Checker) Check(ctx context.Context, r prober.GRPCRequest) (prober.Outco
 }
 
 // explain says why there was no answer, in the kubelet's words.
-func explain(ctx context.Context, r prober.GRPCRequest, k *conn, err error) string {
+func explain(ctx context.Context, r prober.GRPCRequest, k *conn, connecting bool, err error) string {
 	if why := k.failure(); why != nil && grpcstatus.Code(err) == codes.Unavailable {
 		return failedToConnect(r.Address, why)
 	}
@@ -141,7 +149,7 @@ func explain(ctx context.Context, r prober.GRPCRequest, k *conn, err error) stri
 		return fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s",
 			grpcstatus.Convert(err).Message())
 	case codes.DeadlineExceeded:
-		if k.GetState() != connectivity.Ready {
+		if connecting {
 			return fmt.Sprintf("timeout: failed to connect service %q within %s: %v", r.Address, r.Timeout, context.Cause(ctx))
 		}
 		return fmt.Sprintf("timeout: health rpc did not complete within %s", r.Timeout)
@@ -154,36 +162,43 @@ func failedToConnect(address string, err error) string {
 	return fmt.Sprintf("error: failed to connect service at %q: %v", address, err)
 }
 
-// take returns a connection and what to call when it is not needed any more.
-func (c *Checker) take(r prober.GRPCRequest) (*conn, func(), error) {
+// take returns a connection, to be released, and whether it is a kept one.
+func (c *Checker) take(r prober.GRPCRequest) (k *conn, kept bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, nil, errClosed
+		return nil, false, errClosed
 	}
 	now := c.cfg.Clock.Now()
 	c.sweep(now)
 	key := target{address: r.Address, tls: r.TLS}
-	k := c.conns[key]
-	if r.Fresh || k == nil {
-		var err error
+	k, kept = c.conns[key]
+	if r.Fresh || !kept {
+		kept = false
 		if k, err = c.dial(key); err != nil {
-			return nil, nil, err
+			return nil, false, err
+		}
+		if k.gone = r.Fresh; !k.gone {
+			c.conns[key] = k
 		}
 	}
-	if r.Fresh {
-		return k, func() { _ = k.Close() }, nil // it was for this check only
-	}
-	c.conns[key] = k
 	k.users++
-	return k, func() { c.release(k) }, nil
+	return k, kept, nil
 }
 
-func (c *Checker) release(k *conn) {
+// release gives a connection back, for good if it is of no more use.
+func (c *Checker) release(k *conn, useless bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.users--
 	k.used = c.cfg.Clock.Now()
+	if useless && c.conns[k.target] == k {
+		k.gone = true
+		delete(c.conns, k.target)
+	}
+	if k.gone && k.users == 0 {
+		_ = k.Close() // nobody is left to be told
+	}
 }
 
 // sweep closes what has not been used for long, now and then. It needs mu.
@@ -202,7 +217,7 @@ func (c *Checker) sweep(now time.Time) {
 
 // dial returns a connection that connects when it is used.
 func (c *Checker) dial(t target) (*conn, error) {
-	k := &conn{}
+	k := &conn{target: t}
 	security := insecure.NewCredentials()
 	if t.tls {
 		security = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
@@ -214,6 +229,7 @@ func (c *Checker) dial(t target) (*conn, error) {
 		grpc.WithIdleTimeout(c.cfg.IdleTimeout),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := c.cfg.Dial(ctx, "tcp", address)
 			k.dialed(err)
