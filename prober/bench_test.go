@@ -25,14 +25,14 @@ type okRunner struct{}
 func (okRunner) Exec(context.Context, prober.ExecRequest) (int32, error) { return 0, nil }
 
 // crowd returns a manager with n probes on pods of three each.
-func crowd(t testing.TB, n int, c clock.Clock, observe func(prober.Run)) *prober.Manager {
-	t.Helper()
+func crowd(tb testing.TB, n int, c clock.Clock, observe func(prober.Run)) *prober.Manager {
+	tb.Helper()
 	target := prober.Target{ID: "0123456789abcdef", State: prober.Running, StartedAt: c.Now().Add(-time.Hour), Started: true}
 	m, err := prober.New(prober.Config{
 		Lookup: func(types.UID, string) (prober.Target, bool) { return target, true },
 		Runner: okRunner{}, Clock: c, MaxExec: 64, Observer: prober.Observer{Probed: observe},
 	})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	template := podOf(withProbes("app", prober.Readiness, prober.Liveness), withProbes("log", prober.Liveness))
 	for _, uid := range uids(n/3 + 1) {
 		// The pods differ in nothing but their UID, so share all but that.
@@ -126,10 +126,10 @@ func BenchmarkLateness(b *testing.B) {
 }
 
 // bareServer answers without any allocation, so that what is counted is the client's.
-func bareServer(t testing.TB) string {
-	t.Helper()
+func bareServer(tb testing.TB) string {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -150,23 +150,23 @@ func bareServer(t testing.TB) string {
 			_ = c.Close()
 		}
 	}()
-	t.Cleanup(func() { _ = l.Close(); <-done })
+	tb.Cleanup(func() { _ = l.Close(); <-done })
 	return l.Addr().String()
 }
 
 // quietSite is a site that observes nothing.
-func quietSite(t testing.TB, address string) *prober.Manager {
-	t.Helper()
+func quietSite(tb testing.TB, address string) *prober.Manager {
+	tb.Helper()
 	_, port, err := net.SplitHostPort(address)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	number, err := strconv.Atoi(port)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	var target prober.Target
 	m, err := prober.New(prober.Config{Lookup: func(types.UID, string) (prober.Target, bool) { return target, true }})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	target = prober.Target{ID: "a", State: prober.Running, StartedAt: time.Now(), PodIP: "127.0.0.1"}
 	m.AddPod(podOf(corev1.Container{Name: "app", ReadinessProbe: probeOf(httpGet(number, "/healthz"))}))
-	t.Cleanup(func() { m.RemovePod("1234") })
+	tb.Cleanup(func() { m.RemovePod("1234") })
 	return m
 }
 

@@ -170,15 +170,15 @@ func key(container string, k prober.Kind) prober.Key {
 }
 
 // manager returns one on the given clock.
-func manager(t testing.TB, n *node, c clock.Clock, change ...func(*prober.Config)) *prober.Manager {
-	t.Helper()
+func manager(tb testing.TB, n *node, c clock.Clock, change ...func(*prober.Config)) *prober.Manager {
+	tb.Helper()
 	cfg := n.config()
 	cfg.Clock = c
 	for _, f := range change {
 		f(&cfg)
 	}
 	m, err := prober.New(cfg)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return m
 }
 

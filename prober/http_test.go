@@ -33,19 +33,19 @@ type site struct {
 }
 
 // probeSite probes the address with the given spec.
-func probeSite(t testing.TB, address string, change ...func(*corev1.Container)) *site {
-	t.Helper()
+func probeSite(tb testing.TB, address string, change ...func(*corev1.Container)) *site {
+	tb.Helper()
 	_, port, err := net.SplitHostPort(address)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	number, err := strconv.Atoi(port)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	c := corev1.Container{Name: "app", ReadinessProbe: probeOf(httpGet(number, "/"))}
 	c.Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: int32(number)}}
 	for _, f := range change {
 		f(&c)
 	}
-	s := &site{node: newTestNode(), t: t}
-	s.Manager = manager(t, s.node, clock.RealClock{}, func(cfg *prober.Config) {
+	s := &site{node: newTestNode(), t: tb}
+	s.Manager = manager(tb, s.node, clock.RealClock{}, func(cfg *prober.Config) {
 		var d net.Dialer
 		cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			s.conns.Add(1)
@@ -54,7 +54,7 @@ func probeSite(t testing.TB, address string, change ...func(*corev1.Container)) 
 	})
 	s.AddPod(podOf(c))
 	s.runsAt("app", "a", time.Now())
-	t.Cleanup(func() { s.RemovePod("1234") })
+	tb.Cleanup(func() { s.RemovePod("1234") })
 	return s
 }
 
@@ -77,10 +77,10 @@ func get(f func(*corev1.HTTPGetAction)) func(*corev1.Container) {
 	return func(c *corev1.Container) { f(c.ReadinessProbe.HTTPGet) }
 }
 
-func serve(t testing.TB, h http.HandlerFunc) string {
-	t.Helper()
+func serve(tb testing.TB, h http.HandlerFunc) string {
+	tb.Helper()
 	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
+	tb.Cleanup(s.Close)
 	return s.Listener.Addr().String()
 }
 
@@ -270,10 +270,10 @@ func TestHTTPS(t *testing.T) {
 }
 
 // script serves connections by hand: each function is one connection.
-func script(t testing.TB, conns ...func(c net.Conn, r *bufio.Reader)) string {
-	t.Helper()
+func script(tb testing.TB, conns ...func(c net.Conn, r *bufio.Reader)) string {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -286,7 +286,7 @@ func script(t testing.TB, conns ...func(c net.Conn, r *bufio.Reader)) string {
 			_ = c.Close()
 		}
 	}()
-	t.Cleanup(func() { _ = l.Close(); <-done })
+	tb.Cleanup(func() { _ = l.Close(); <-done })
 	return l.Addr().String()
 }
 

@@ -46,6 +46,8 @@ type Manager struct {
 	network  lane
 	exec     lane
 	watchers map[*watcher]struct{}
+	// asleep is until when Run waits.
+	asleep int64
 }
 
 // pod is one whose probes are run.
@@ -157,10 +159,21 @@ func (m *Manager) dispatch(ctx context.Context) time.Duration {
 	}
 	m.serve(ctx, &m.network)
 	m.serve(ctx, &m.exec)
-	if len(m.agenda) == 0 {
-		return time.Hour
+	m.asleep = now + int64(time.Hour)
+	if len(m.agenda) > 0 {
+		m.asleep = min(m.asleep, m.agenda[0].due)
 	}
-	return time.Duration(m.agenda[0].due - now)
+	return time.Duration(m.asleep - now)
+}
+
+// wake ends Run's wait if something is due before that would.
+func (m *Manager) wake() {
+	m.mu.Lock()
+	early := len(m.agenda) > 0 && m.agenda[0].due < m.asleep
+	m.mu.Unlock()
+	if early {
+		m.loop.Trigger()
+	}
 }
 
 func (m *Manager) lane(p *probe) *lane {

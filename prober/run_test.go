@@ -58,6 +58,7 @@ func TestAFailureIsDetectedInTime(t *testing.T) {
 			t.Run(fmt.Sprintf("phase=%s/hangs=%v", phase, hangs), func(t *testing.T) {
 				t.Parallel()
 				inBubble(t, withProbes("app", prober.Liveness), func(t *testing.T, l *loop) {
+					t.Helper()
 					changes := l.Results(t.Context())
 					wait(40*time.Second + phase)
 					l.answers(func(ctx context.Context, r prober.ExecRequest) (int32, error) {
@@ -86,6 +87,7 @@ func TestTheFirstRunIsExactlyAfterTheInitialDelay(t *testing.T) {
 	c := withProbes("app", prober.Liveness)
 	c.LivenessProbe.InitialDelaySeconds, c.LivenessProbe.PeriodSeconds = 20, 60
 	inBubble(t, c, func(t *testing.T, l *loop) {
+		t.Helper()
 		wait(190 * time.Second)
 		starts := l.starts(prober.Liveness, l.began)
 		require.Equal(t, 20*time.Second, starts[0])
@@ -99,6 +101,7 @@ func TestTheFirstRunIsExactlyAfterTheInitialDelay(t *testing.T) {
 func TestProbesThatStartTogetherPart(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Liveness), func(t *testing.T, l *loop) {
+		t.Helper()
 		for i := range 50 {
 			spec := podOf(withProbes("app", prober.Liveness))
 			spec.UID = types.UID(fmt.Sprint(i))
@@ -119,6 +122,7 @@ func TestContainersFoundAtTheStartAreSpread(t *testing.T) {
 	c := withProbes("app", prober.Liveness)
 	c.LivenessProbe.PeriodSeconds = 3600
 	inBubble(t, c, func(t *testing.T, l *loop) {
+		t.Helper()
 		l.runsAt("app", "a", l.began.Add(-time.Hour))
 		for i := range 200 {
 			spec := podOf(c)
@@ -142,6 +146,7 @@ func TestSubSecondPeriodsAndStartAndEdge(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Readiness)
 	inBubble(t, c, func(t *testing.T, l *loop) {
+		t.Helper()
 		l.exits(1)
 		wait(950 * time.Millisecond) // every 100 ms until it is ready
 		require.InDelta(t, 10, len(l.starts(prober.Readiness, l.began)), 1)
@@ -169,6 +174,7 @@ func TestSlowProbesDoNotPileUp(t *testing.T) {
 	c := withProbes("app", prober.Readiness)
 	c.ReadinessProbe.PeriodSeconds, c.ReadinessProbe.TimeoutSeconds = 1, 10
 	inBubble(t, c, func(t *testing.T, l *loop) {
+		t.Helper()
 		l.answers(func(context.Context, prober.ExecRequest) (int32, error) {
 			time.Sleep(3500 * time.Millisecond)
 			return 0, nil
@@ -182,6 +188,7 @@ func TestSlowProbesDoNotPileUp(t *testing.T) {
 func TestStartupSetsOffTheOthers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Startup, prober.Readiness), func(t *testing.T, l *loop) {
+		t.Helper()
 		l.exits(1)
 		wait(15 * time.Second)
 		require.Empty(t, l.starts(prober.Readiness, l.began))
@@ -195,6 +202,7 @@ func TestStartupSetsOffTheOthers(t *testing.T) {
 func TestANewContainerIsProbedAtOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Readiness), func(t *testing.T, l *loop) {
+		t.Helper()
 		wait(time.Second)
 		l.ends("app", 1)
 		l.Refresh("1234")
@@ -218,6 +226,7 @@ func TestTriggeredRunsAreExtra(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Readiness)
 	inBubble(t, c, func(t *testing.T, l *loop) {
+		t.Helper()
 		wait(25 * time.Second)
 		l.exits(1)
 		before := l.starts(prober.Readiness, l.began)
@@ -239,6 +248,7 @@ func TestStopIsImmediate(t *testing.T) {
 	c := withProbes("app", prober.Liveness)
 	c.LivenessProbe.TimeoutSeconds = 3600
 	inBubble(t, c, func(t *testing.T, l *loop) {
+		t.Helper()
 		l.answers(func(ctx context.Context, _ prober.ExecRequest) (int32, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
@@ -249,6 +259,7 @@ func TestStopIsImmediate(t *testing.T) {
 		require.ErrorIs(t, l.Run(t.Context()), prober.ErrRunning)
 	})
 	inBubble(t, c, func(t *testing.T, l *loop) {
+		t.Helper()
 		l.answers(func(ctx context.Context, _ prober.ExecRequest) (int32, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
@@ -267,6 +278,7 @@ func TestACommandThatHangs(t *testing.T) {
 	t.Parallel()
 	c := withProbes("app", prober.Liveness)
 	inBubble(t, c, func(t *testing.T, l *loop) {
+		t.Helper()
 		started := 0
 		l.answers(func(ctx context.Context, _ prober.ExecRequest) (int32, error) {
 			started++
@@ -289,6 +301,7 @@ func TestACommandThatHangs(t *testing.T) {
 func TestTheGraceOfACommandEnds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Readiness), func(t *testing.T, l *loop) {
+		t.Helper()
 		started := 0
 		l.answers(func(ctx context.Context, _ prober.ExecRequest) (int32, error) {
 			started++
@@ -305,6 +318,7 @@ func TestTheGraceOfACommandEnds(t *testing.T) {
 func TestTheCapOverCommands(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Liveness), func(t *testing.T, l *loop) {
+		t.Helper()
 		inFlight, most := 0, 0
 		l.answers(func(ctx context.Context, _ prober.ExecRequest) (int32, error) {
 			l.do(func() { inFlight++; most = max(most, inFlight) })
@@ -335,6 +349,7 @@ func TestResultsCoalesce(t *testing.T) {
 	c := withProbes("app", prober.Readiness)
 	c.ReadinessProbe.FailureThreshold = 1
 	inBubble(t, c, func(t *testing.T, l *loop) {
+		t.Helper()
 		wait(time.Second)
 		slow, quick := l.Results(t.Context()), l.Results(t.Context())
 		var seen []prober.Result
@@ -364,6 +379,7 @@ func TestResultsCoalesce(t *testing.T) {
 func TestAPodThatHasEndedIsForgotten(t *testing.T) {
 	t.Parallel()
 	inBubble(t, withProbes("app", prober.Readiness, prober.Liveness), func(t *testing.T, l *loop) {
+		t.Helper()
 		wait(time.Second)
 		l.set("app", prober.Target{ID: "a", State: prober.Exited, Ended: true})
 		wait(20 * time.Second)

@@ -47,7 +47,7 @@ func (m *Manager) step(ctx context.Context, p *probe, spawn func(func())) (Run, 
 		if j.dropped {
 			m.cfg.Observer.Removed(j.key)
 		}
-		m.loop.Trigger()
+		m.wake()
 		return Run{}, ErrNotNow
 	}
 	j.spawn = spawn
@@ -62,7 +62,7 @@ func (m *Manager) step(ctx context.Context, p *probe, spawn func(func())) (Run, 
 		Record: Record{At: m.start.Add(time.Duration(began)), Duration: took, Outcome: f.outcome, Output: f.output},
 	}
 	e, counted := m.end(ctx, p, &j, f, &r)
-	m.loop.Trigger()
+	m.wake()
 	if !counted {
 		if err := context.Cause(ctx); err != nil {
 			return Run{}, fmt.Errorf("probe cut short: %w", err)

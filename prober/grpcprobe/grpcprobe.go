@@ -21,6 +21,9 @@ import (
 	"github.com/kubeparts/kubeparts/prober"
 )
 
+// window is more than an answer needs.
+const window = 64 << 10
+
 // Config configures a [Checker].
 type Config struct {
 	// Dial makes connections. Default: a [net.Dialer].
@@ -230,6 +233,9 @@ func (c *Checker) dial(t target) (*conn, error) {
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
+		// Fixed windows spare the pings that would find out better ones.
+		grpc.WithInitialWindowSize(window),
+		grpc.WithInitialConnWindowSize(window),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := c.cfg.Dial(ctx, "tcp", address)
 			k.dialed(err)

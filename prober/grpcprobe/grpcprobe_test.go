@@ -52,24 +52,24 @@ func TestMain(m *testing.M) {
 
 var _ prober.GRPC = (*grpcprobe.Checker)(nil)
 
-func checker(t testing.TB, cfg grpcprobe.Config) *grpcprobe.Checker {
-	t.Helper()
+func checker(tb testing.TB, cfg grpcprobe.Config) *grpcprobe.Checker {
+	tb.Helper()
 	c, err := grpcprobe.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
 	return c
 }
 
 // serve starts a server and returns its address.
-func serve(t testing.TB, register func(*grpc.Server), options ...grpc.ServerOption) string {
-	t.Helper()
+func serve(tb testing.TB, register func(*grpc.Server), options ...grpc.ServerOption) string {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	s := grpc.NewServer(options...)
 	register(s)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() { s.Stop(); require.NoError(t, <-done) })
+	tb.Cleanup(func() { s.Stop(); require.NoError(tb, <-done) })
 	return l.Addr().String()
 }
 
@@ -242,18 +242,18 @@ func TestConfigProblems(t *testing.T) {
 }
 
 // remote starts a server in a process of its own.
-func remote(t testing.TB) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
+func remote(tb testing.TB) string {
+	tb.Helper()
+	cmd := exec.CommandContext(tb.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), serverVariable+"=1")
 	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
+	require.NoError(tb, err)
+	require.NoError(tb, cmd.Start())
+	tb.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return strings.TrimSpace(line)
 }
 
