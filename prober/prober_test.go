@@ -35,10 +35,19 @@ func TestWords(t *testing.T) {
 		word fmt.Stringer
 		want string
 	}{
-		{prober.Startup, "Startup"}, {prober.Readiness, "Readiness"}, {prober.Liveness, "Liveness"}, {prober.Kind(9), "Unknown"},
-		{prober.NoProbe, "NoProbe"}, {prober.Unknown, "Unknown"}, {prober.Success, "Success"}, {prober.Failure, "Failure"},
+		{prober.Startup, "Startup"},
+		{prober.Readiness, "Readiness"},
+		{prober.Liveness, "Liveness"},
+		{prober.Kind(9), "Unknown"},
+		{prober.NoProbe, "NoProbe"},
+		{prober.Unknown, "Unknown"},
+		{prober.Success, "Success"},
+		{prober.Failure, "Failure"},
 		{prober.Result(9), "Invalid"},
-		{prober.Succeeded, "success"}, {prober.Warned, "warning"}, {prober.Failed, "failure"}, {prober.Errored, "unknown"},
+		{prober.Succeeded, "success"},
+		{prober.Warned, "warning"},
+		{prober.Failed, "failure"},
+		{prober.Errored, "unknown"},
 		{prober.Outcome(9), "invalid"},
 	} {
 		require.Equal(t, c.want, c.word.String())
