@@ -90,7 +90,7 @@ func TestWhatAnIdleProbeCosts(t *testing.T) {
 	waiting := (between - before - other) / n
 	runtime.KeepAlive(pods)
 	require.LessOrEqual(t, waiting, int64(300))
-	require.Equal(t, goroutines, runtime.NumGoroutine())
+	require.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
 	t.Logf("%d B for a probe", waiting)
 	runtime.KeepAlive(m)
 }
@@ -101,13 +101,17 @@ func BenchmarkLateness(b *testing.B) {
 		b.Run(fmt.Sprintf("probes=%d", n), func(b *testing.B) {
 			for b.Loop() {
 				late := make(chan time.Duration, 1<<20)
+				steady := time.Now().Add(6 * time.Second) // all have been looked at by then
 				m := crowd(b, n, clock.RealClock{}, func(r prober.Run) {
+					if r.At.Before(steady) {
+						return
+					}
 					select {
 					case late <- r.Late:
 					default:
 					}
 				})
-				ctx, cancel := context.WithTimeout(b.Context(), 15*time.Second)
+				ctx, cancel := context.WithTimeout(b.Context(), 16*time.Second)
 				require.NoError(b, m.Run(ctx))
 				cancel()
 				close(late)
@@ -116,7 +120,7 @@ func BenchmarkLateness(b *testing.B) {
 					all = append(all, d)
 				}
 				slices.Sort(all)
-				b.ReportMetric(float64(len(all))/15, "runs/s")
+				b.ReportMetric(float64(len(all)), "runs")
 				b.ReportMetric(float64(all[len(all)/2].Microseconds())/1e3, "p50-ms")
 				b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1e3, "p99-ms")
 				b.ReportMetric(float64(all[len(all)-1].Microseconds())/1e3, "max-ms")
