@@ -24,6 +24,7 @@ func edges() map[string][]string {
 		"lifecycle/podrunner/podcgroup": {"lifecycle/podspec"},
 		"lifecycle/podrunner/volumes":   {"lifecycle/podspec"},
 		"prober":                        {"lifecycle/podspec"},
+		"prober/grpcprobe":              {"prober"},
 		"status":                        {"podcache", "lifecycle/podspec"},
 		"eviction":                      {"lifecycle", "lifecycle/podspec"},
 		"eviction/nodestats":            {},

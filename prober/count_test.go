@@ -1,0 +1,150 @@
+package prober
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The oracle of the thresholds is what their definition says: the last n outcomes
+// of this container, looked at from the beginning each time.
+func oracle(k Kind, outcomes []Result, t thresholds) (result Result, hold bool) {
+	result = initial(k)
+	for i := range outcomes {
+		for _, r := range []Result{Success, Failure} {
+			n := int(t.of(r))
+			same := i+1 >= n
+			for j := max(0, i+1-n); j <= i; j++ {
+				same = same && outcomes[j] == r
+			}
+			if same {
+				result = r
+				if k == Startup || k == Liveness && r == Failure {
+					return result, true
+				}
+			}
+		}
+	}
+	return result, false
+}
+
+func TestThresholds(t *testing.T) {
+	t.Parallel()
+	const s, f = Success, Failure
+	for name, c := range map[string]struct {
+		kind     Kind
+		limits   thresholds
+		outcomes []Result
+		result   Result
+		hold     bool
+	}{
+		"a new container is alive":                     {Liveness, thresholds{1, 3}, nil, Success, false},
+		"it is not ready":                              {Readiness, thresholds{1, 3}, nil, Failure, false},
+		"and nobody knows whether it has started":      {Startup, thresholds{1, 3}, nil, Unknown, false},
+		"two failures of three change nothing":         {Liveness, thresholds{1, 3}, []Result{s, f, f}, Success, false},
+		"three do, and end it":                         {Liveness, thresholds{1, 3}, []Result{s, f, f, f}, Failure, true},
+		"a success between them begins anew":           {Liveness, thresholds{1, 3}, []Result{f, f, s, f, f}, Success, false},
+		"what comes after the end is not counted":      {Liveness, thresholds{1, 1}, []Result{f, s}, Failure, true},
+		"readiness needs its successes":                {Readiness, thresholds{3, 1}, []Result{s, s}, Failure, false},
+		"and has them":                                 {Readiness, thresholds{3, 1}, []Result{s, s, s}, Success, false},
+		"readiness comes back":                         {Readiness, thresholds{1, 1}, []Result{s, f, s}, Success, false},
+		"startup ends by success":                      {Startup, thresholds{1, 3}, []Result{f, f, s}, Success, true},
+		"startup ends by failure":                      {Startup, thresholds{1, 3}, []Result{f, f, f}, Failure, true},
+		"thresholds below one are one":                 {Readiness, thresholds{-1, 0}, []Result{s}, Success, false},
+		"a failure of the initial result is no change": {Readiness, thresholds{1, 1}, []Result{f}, Failure, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := count{result: initial(c.kind)}
+			for _, o := range c.outcomes {
+				k.observe(c.kind, o, c.limits)
+			}
+			require.Equal(t, c.result, k.result)
+			require.Equal(t, c.hold, k.hold)
+		})
+	}
+}
+
+func FuzzThresholds(f *testing.F) {
+	f.Add(uint8(0), int8(1), int8(3), []byte{1, 0, 0, 0})
+	f.Add(uint8(1), int8(3), int8(1), []byte{1, 1, 1, 0, 1})
+	f.Add(uint8(2), int8(0), int8(2), []byte{0, 1, 0, 0, 1, 1})
+	f.Fuzz(func(t *testing.T, kind uint8, success, failure int8, data []byte) {
+		k, limits := Kind(kind%3), thresholds{success: int32(success), failure: int32(failure)}
+		c := count{result: initial(k)}
+		var outcomes []Result
+		for _, b := range data[:min(len(data), 64)] {
+			outcome := Failure
+			if b&1 == 1 {
+				outcome = Success
+			}
+			outcomes = append(outcomes, outcome)
+			before := c
+			reached := c.observe(k, outcome, limits)
+			result, hold := oracle(k, outcomes, limits)
+			require.Equal(t, result, c.result, "%s %v %+v", k, outcomes, limits)
+			require.Equal(t, hold, c.hold)
+			require.False(t, reached && c.result != outcome, "reached by another outcome")
+			require.False(t, !reached && c.result != before.result, "changed unreached")
+		}
+	})
+}
+
+// The cases of what is done with a container in each state, those of upstream's
+// tests of restart rules among them.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	rule := func(action corev1.ContainerRestartRuleAction, codes ...int32) corev1.Container {
+		return corev1.Container{
+			Name: "app", RestartPolicy: new(corev1.ContainerRestartPolicyNever),
+			RestartPolicyRules: []corev1.ContainerRestartRule{{
+				Action:    action,
+				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: codes},
+			}},
+		}
+	}
+	const again = corev1.ContainerRestartRuleActionRestart
+	const all = corev1.ContainerRestartRuleActionRestartAllContainers
+	sidecar := corev1.Container{Name: "app", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}
+	running := Target{ID: "a", State: Running}
+	exit := func(code int32) Target { return Target{ID: "a", State: Exited, ExitCode: code} }
+	for name, c := range map[string]struct {
+		facts  facts
+		policy corev1.RestartPolicy
+		with   corev1.Container
+		want   action
+	}{
+		"nothing is known":                        {facts{}, "", corev1.Container{}, poll},
+		"the pod has ended":                       {facts{known: true, target: Target{Ended: true}}, "", corev1.Container{}, drop},
+		"there is no container yet":               {facts{known: true}, "", corev1.Container{}, poll},
+		"it is waiting":                           {facts{known: true, target: Target{ID: "a"}}, "", corev1.Container{}, fail},
+		"it runs":                                 {facts{known: true, target: running, kind: Liveness, started: true}, "", corev1.Container{}, run},
+		"it runs, within the initial delay":       {facts{known: true, target: running, kind: Liveness, started: true, eligible: 1}, "", corev1.Container{}, wait},
+		"liveness waits for startup":              {facts{known: true, target: running, kind: Liveness}, "", corev1.Container{}, rest},
+		"readiness waits for startup":             {facts{known: true, target: running, kind: Readiness}, "", corev1.Container{}, rest},
+		"startup is probed until it has":          {facts{known: true, target: running, kind: Startup}, "", corev1.Container{}, run},
+		"and no longer":                           {facts{known: true, target: running, kind: Startup, started: true}, "", corev1.Container{}, rest},
+		"liveness on hold":                        {facts{known: true, target: running, kind: Liveness, started: true, hold: true}, "", corev1.Container{}, rest},
+		"liveness in termination":                 {facts{known: true, target: running, kind: Liveness, stopping: true}, "", corev1.Container{}, drop},
+		"startup in termination":                  {facts{known: true, target: running, kind: Startup, stopping: true}, "", corev1.Container{}, drop},
+		"readiness in termination":                {facts{known: true, target: running, kind: Readiness, started: true, stopping: true}, "", corev1.Container{}, run},
+		"exited, Always":                          {facts{known: true, target: exit(0)}, corev1.RestartPolicyAlways, corev1.Container{}, fail},
+		"exited well, OnFailure":                  {facts{known: true, target: exit(0)}, corev1.RestartPolicyOnFailure, corev1.Container{}, failLast},
+		"exited badly, OnFailure":                 {facts{known: true, target: exit(1)}, corev1.RestartPolicyOnFailure, corev1.Container{}, fail},
+		"exited well, Never":                      {facts{known: true, target: exit(0)}, corev1.RestartPolicyNever, corev1.Container{}, failLast},
+		"exited badly, Never":                     {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, corev1.Container{}, failLast},
+		"sidecar exited, Never (132826)":          {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, sidecar, fail},
+		"exited, a rule matches":                  {facts{known: true, target: exit(42)}, corev1.RestartPolicyNever, rule(again, 42), fail},
+		"exited, no rule matches":                 {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, rule(again, 42), failLast},
+		"exited, no rule, Always but Never of it": {facts{known: true, target: exit(1)}, corev1.RestartPolicyAlways, rule(again, 42), failLast},
+		"exited, a rule restarts all":             {facts{known: true, target: exit(1)}, corev1.RestartPolicyNever, rule(all, 42), fail},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.facts.pod = &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy, Containers: []corev1.Container{c.with}}}
+			c.facts.container = &c.facts.pod.Spec.Containers[0]
+			require.Equal(t, c.want, decide(c.facts))
+		})
+	}
+}

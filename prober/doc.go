@@ -1,0 +1,96 @@
+// Package prober runs the liveness, readiness and startup probes of a node's
+// containers, by command, HTTP, TCP and gRPC, and says what they amount to.
+//
+// # What it does
+//
+// A [Manager] keeps all probes in one heap, by when they are due, and runs those that
+// are on a bounded number of goroutines. [Manager.Probe] is a single step for whoever
+// has a schedule of their own; [Manager.Run] decides when. What the runs of a probe
+// amount to, by its thresholds, is its [Result]: ask with [Manager.Result], follow
+// with [Manager.Results], or have it written into a status with
+// [Manager.UpdatePodStatus]. [Manager.History] tells what the last runs said.
+//
+// # What you supply
+//
+// A Lookup that says what is known of a container, such as what a cache of the
+// runtime's view has; for exec probes a [Runner], in plain types and not CRI's; for
+// gRPC probes a [GRPC], such as that of the package grpcprobe. Call [Manager.AddPod]
+// on every sync of a pod, [Manager.Refresh] when its containers have changed,
+// [Manager.StopLivenessAndStartup] when it begins to end and [Manager.RemovePod] when
+// it has ended.
+//
+// A container is to be killed when Result says [Failure] for its Liveness or Startup
+// probe and the ID of the container that runs.
+//
+// # What it guarantees
+//
+//  1. What is counted is counted for one container, by its ID. A new one begins anew.
+//  2. A container that stops answering is [Failure] after failureThreshold periods and
+//     one timeout, never later, as long as timeout ≤ period and there is a place to
+//     run in. With a longer timeout, a run that fails is followed by the next at once.
+//  3. The first run on a new container is exactly when its initial delay is over, if
+//     Refresh told of its start.
+//  4. A probe has one run in flight at a time. A removed one has none: what is in
+//     flight is cut short and counts for nothing.
+//  5. A container that was there before the Manager stays what it was said to be until
+//     its probes decide (KEP-4781): see [Unknown].
+//  6. A run that cannot be made counts by an [ErrorPolicy] per kind, and is always
+//     seen: in the Observer, in History and as an event.
+//  7. One that hangs delays no other, unless all places are taken by such: MaxParallel
+//     and MaxExec, for a timeout at most. Waiting for a place is not counted against
+//     the timeout.
+//  8. A container that has ended is not ready any more, at once on Refresh.
+//
+// # Goroutines and locking
+//
+// New starts nothing. Run has one goroutine for each run in flight, and one for each
+// command. A probe that waits has none. All have ended when Run returns; each reader
+// of Results has one until its context ends. One lock guards the state and is never
+// held during callbacks. Timeouts are real time even on a fake clock.
+//
+// # Connections
+//
+// An HTTP probe keeps its connection for the next run, if the period is a minute at
+// most, and asks over it by a request that was prepared once. The answer is read here
+// if it is of the plain form that most are of, and by net/http if it is not: chunked,
+// redirecting, informational, or in any way odd. A kept connection over which
+// something has come since is not used, and one that ends before the first byte of an
+// answer means another try on a new one; so a server that closes idle connections is
+// not taken for one that fails. The kubelet gave up reuse for want of that.
+// [Options].FreshConnection has its way back, which also tells whether the server
+// accepts connections at all. Connections are closed by a reset, those of TCP probes
+// too, which leaves nothing in TIME_WAIT.
+//
+// HTTPS is HTTP/1.1, also with a server that prefers HTTP/2, because that can be kept
+// without a goroutine. One that has HTTP/2 only is asked by net/http, on a new
+// connection each time.
+//
+// # Differences from the kubelet
+//
+// Baseline: kubelet 1.36 with its default feature gates.
+//
+//   - An error while the body is read is a failure. The kubelet asks three times and
+//     forgets about it.
+//   - Errors are not tried again within the period, and need not be ignored.
+//   - What a command amounts to is known at its timeout, not when the runtime returns;
+//     while it goes on, each period is a failure.
+//   - Probes that start together part: by up to a tenth of a period or a second, which
+//     is taken off the first interval. Those that an agent finds at its start begin
+//     within ten seconds rather than a period, and can be stopped before.
+//   - A startup probe's success sets off the others at once.
+//   - A probe that is triggered does not count as a failure, and none is triggered by
+//     generating a status.
+//   - AddPod adds whatever is missing. Sidecars are stopped with their pod.
+//   - A liveness result comes from probes only: an ended container does not have one
+//     of Failure for its end.
+//   - Unhealthy events come when the threshold is reached, with the first failure below
+//     it ("2/3") and seldom else: see [EventPolicy]. The texts are the kubelet's.
+//   - Header names that HTTP does not allow are left out rather than a failure.
+//
+// # Testing your code with it
+//
+// Call [Manager.Probe], with a Lookup that returns literal values, a [Runner] that
+// returns exit codes and the fake clock. Loops are best tested with Run and the real
+// clock inside a testing/synctest bubble: a simulated day of probes takes
+// milliseconds. Network probes need Config.Dial to return pipes there.
+package prober

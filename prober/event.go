@@ -1,0 +1,97 @@
+package prober
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// Reasons of events, as the kubelet has them.
+const (
+	// ReasonUnhealthy is for a run that failed or could not be made.
+	ReasonUnhealthy = "Unhealthy"
+	// ReasonProbeWarning is for one that succeeded with a warning.
+	ReasonProbeWarning = "ProbeWarning"
+)
+
+// counts says whether an error counts as a failure.
+func (e ErrorPolicy) counts(err error) bool {
+	switch e {
+	case CountErrors:
+		return true
+	case CountNotFound:
+		return errors.Is(err, ErrCommandNotFound)
+	case IgnoreErrors:
+		return false
+	default:
+		return false
+	}
+}
+
+// event is what there is to say of a run, if anything.
+type event struct {
+	worth bool
+	f     finding
+	// run of limit is how far the failures are below the threshold.
+	run, limit int32
+}
+
+// worth says what event a run is worth. It needs mu.
+func (m *Manager) worth(p *probe, j *job, f finding, changed bool, now int64) event {
+	e := event{f: f}
+	before := p.told
+	if f.outcome == Succeeded {
+		// Not told, but if it fails again, that is news unless it is often so.
+		return e
+	}
+	p.told = f.outcome
+	quiet := p.event != 0 && now-p.event < int64(m.cfg.EventPeriod)
+	if m.cfg.EventPolicy == EventsOnChange && !changed && quiet && before == f.outcome {
+		return e
+	}
+	if c := p.count; f.outcome == Failed && m.cfg.EventPolicy == EventsOnChange && !j.manual &&
+		c.run > 0 && c.last == Failure && c.run < j.timing.of(Failure) {
+		e.run, e.limit = c.run, j.timing.of(Failure)
+	}
+	e.worth, p.event = true, max(now, 1)
+	return e
+}
+
+// emit records e, without any lock.
+func (m *Manager) emit(j *job, e event) {
+	if !e.worth || m.cfg.Events == nil {
+		return
+	}
+	reason, message := ReasonUnhealthy, ""
+	switch k := j.key.Kind; e.f.outcome {
+	case Failed:
+		message = fmt.Sprintf("%s probe failed: %s", k, e.f.output)
+	case Errored:
+		message = fmt.Sprintf("%s probe errored and resulted in unknown state: %v", k, e.f.err)
+	case Warned:
+		reason, message = ReasonProbeWarning, fmt.Sprintf("%s probe warning: %s", k, e.f.output)
+	case Succeeded:
+		return
+	}
+	if e.limit > 0 {
+		message += fmt.Sprintf(" (%d/%d)", e.run, e.limit)
+	}
+	m.cfg.Events.Eventf(reference(j.pod, j.container.Name), corev1.EventTypeWarning, reason, "%s", message)
+}
+
+// reference returns what events about a container are about.
+func reference(pod *corev1.Pod, container string) *corev1.ObjectReference {
+	path := "spec.containers{" + container + "}"
+	for c, init := range podspec.Containers(&pod.Spec) {
+		if init && c.Name == container {
+			path = "spec.initContainers{" + container + "}"
+		}
+	}
+	return &corev1.ObjectReference{
+		Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+		ResourceVersion: pod.ResourceVersion, FieldPath: path,
+	}
+}

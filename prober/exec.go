@@ -1,0 +1,152 @@
+package prober
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// maxOutput is how much of what a container says is read, as in the kubelet.
+const maxOutput = 10 << 10
+
+// exited is how a command ended.
+type exited struct {
+	code int32
+	err  error
+}
+
+// execProbe runs a command. What counts is what is known at the timeout; the
+// runner is left alone until it returns or its grace is over, and meanwhile the
+// command is not run again.
+func (m *Manager) execProbe(ctx context.Context, p *probe, j *job) finding {
+	if m.cfg.Runner == nil {
+		m.landed(p, j.flight)
+		j.flight.cancel()
+		return finding{outcome: Errored, err: errors.New("no runner for exec probes")}
+	}
+	out := &output{}
+	r := ExecRequest{
+		ContainerID: j.target.ID, Command: expand(j.spec.Exec.Command, j.container.Env),
+		Timeout: j.timing.timeout, Output: out,
+	}
+	timely, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	done := make(chan exited, 1)
+	j.spawn(func() {
+		code, err := m.cfg.Runner.Exec(ctx, r)
+		m.landed(p, j.flight)
+		done <- exited{code, err}
+		j.flight.cancel()
+	})
+	select {
+	case e := <-done:
+		return execFinding(j, e, out.String())
+	case <-timely.Done():
+	}
+	if ctx.Err() == nil {
+		m.cfg.Observer.ExecOutlived(j.key)
+		if m.cfg.Killer != nil {
+			j.spawn(func() { m.cfg.Killer.KillExec(ctx, r) })
+		}
+	}
+	return finding{outcome: Failed, output: timedOut(j)}
+}
+
+// execFinding says what the end of a command means.
+func execFinding(j *job, e exited, output string) finding {
+	switch {
+	case e.err == nil && e.code == 0:
+		return finding{outcome: Succeeded, output: output}
+	case e.err == nil:
+		return finding{outcome: Failed, output: output}
+	case errors.Is(e.err, context.DeadlineExceeded):
+		return finding{outcome: Failed, output: timedOut(j)}
+	default:
+		return finding{outcome: Errored, output: output, err: e.err}
+	}
+}
+
+// timedOut is the kubelet's text for a command that took too long.
+func timedOut(j *job) string {
+	return fmt.Sprintf("command timed out: %q timed out after %s",
+		strings.Join(expand(j.spec.Exec.Command, j.container.Env), " "), j.timing.timeout.Round(time.Millisecond))
+}
+
+// output keeps the beginning of what is written to it.
+type output struct {
+	mu   sync.Mutex // a command that outlived its run may still write
+	data []byte
+}
+
+// Write never fails.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.data = append(o.data, b[:min(len(b), maxOutput-len(o.data))]...)
+	return len(b), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.data)
+}
+
+// expand replaces each $(NAME) in a command by the value that the container's spec
+// has for it, which is nothing for those that come from elsewhere. $$ is a dollar,
+// and what is not known stays as it is.
+func expand(command []string, env []corev1.EnvVar) []string {
+	expanded := command
+	for i, arg := range command {
+		if !strings.Contains(arg, "$") {
+			continue
+		}
+		if &expanded[0] == &command[0] {
+			expanded = slices.Clone(command)
+		}
+		expanded[i] = expandOne(arg, env)
+	}
+	return expanded
+}
+
+func expandOne(arg string, env []corev1.EnvVar) string {
+	var b strings.Builder
+	for {
+		plain, rest, found := strings.Cut(arg, "$")
+		b.WriteString(plain)
+		if !found {
+			return b.String()
+		}
+		switch {
+		case strings.HasPrefix(rest, "$"):
+			b.WriteByte('$')
+			arg = rest[1:]
+			continue
+		case strings.HasPrefix(rest, "("):
+			if name, after, closed := strings.Cut(rest[1:], ")"); closed {
+				b.WriteString(valueOf(name, env))
+				arg = after
+				continue
+			}
+		}
+		b.WriteByte('$')
+		arg = rest
+	}
+}
+
+// valueOf returns the value of the last variable of this name, and the reference
+// itself if there is none.
+func valueOf(name string, env []corev1.EnvVar) string {
+	for _, e := range slices.Backward(env) {
+		if e.Name == name {
+			return e.Value
+		}
+	}
+	return "$(" + name + ")"
+}

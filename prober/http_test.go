@@ -1,0 +1,449 @@
+package prober_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/prober"
+)
+
+// site is a manager with a readiness probe of a server on this machine.
+type site struct {
+	*prober.Manager
+	*node
+	t     testing.TB
+	conns atomic.Int32 // that were made
+}
+
+// probeSite probes the address with the given spec.
+func probeSite(tb testing.TB, address string, change ...func(*corev1.Container)) *site {
+	tb.Helper()
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(tb, err)
+	number, err := strconv.Atoi(port)
+	require.NoError(tb, err)
+	c := corev1.Container{Name: "app", ReadinessProbe: probeOf(httpGet(number, "/"))}
+	c.Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: int32(number)}}
+	for _, f := range change {
+		f(&c)
+	}
+	s := &site{node: newTestNode(), t: tb}
+	s.Manager = manager(tb, s.node, clock.RealClock{}, func(cfg *prober.Config) {
+		var d net.Dialer
+		cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			s.conns.Add(1)
+			return d.DialContext(ctx, network, address)
+		}
+	})
+	s.AddPod(podOf(c))
+	s.runsAt("app", "a", time.Now())
+	tb.Cleanup(func() { s.RemovePod("1234") })
+	return s
+}
+
+func (s *site) probe() (prober.Outcome, string) {
+	s.t.Helper()
+	r, err := s.Probe(s.t.Context(), key("app", prober.Readiness))
+	require.NoError(s.t, err)
+	require.NoError(s.t, r.Err)
+	return r.Outcome, r.Output
+}
+
+func (s *site) want(o prober.Outcome, output string) {
+	s.t.Helper()
+	outcome, got := s.probe()
+	require.Equal(s.t, o, outcome, got)
+	require.Contains(s.t, got, output)
+}
+
+func get(f func(*corev1.HTTPGetAction)) func(*corev1.Container) {
+	return func(c *corev1.Container) { f(c.ReadinessProbe.HTTPGet) }
+}
+
+func serve(tb testing.TB, h http.HandlerFunc) string {
+	tb.Helper()
+	s := httptest.NewServer(h)
+	tb.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+func TestStatusCodes(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]struct {
+		outcome prober.Outcome
+		output  string
+	}{
+		200: {prober.Succeeded, "body"}, 201: {prober.Succeeded, "body"}, 204: {prober.Succeeded, ""}, 299: {prober.Succeeded, "body"},
+		300: {prober.Warned, "Probe terminated redirects, Response body: body"},
+		304: {prober.Warned, "Probe terminated redirects, Response body: "},
+		399: {prober.Warned, "Probe terminated redirects, Response body: body"},
+		400: {prober.Failed, "HTTP probe failed with statuscode: 400"},
+		401: {prober.Failed, "HTTP probe failed with statuscode: 401"},
+		500: {prober.Failed, "HTTP probe failed with statuscode: 500"},
+		503: {prober.Failed, "HTTP probe failed with statuscode: 503"},
+	} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			s := probeSite(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, "body")
+			}))
+			for range 3 {
+				outcome, output := s.probe()
+				require.Equal(t, want.outcome, outcome)
+				require.Equal(t, want.output, output)
+			}
+			require.EqualValues(t, 1, s.conns.Load())
+		})
+	}
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	headers := func(pairs ...string) func(*corev1.HTTPGetAction) {
+		return func(h *corev1.HTTPGetAction) {
+			for i := 0; i < len(pairs); i += 2 {
+				h.HTTPHeaders = append(h.HTTPHeaders, corev1.HTTPHeader{Name: pairs[i], Value: pairs[i+1]})
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.HTTPGetAction)
+		want   string
+	}{
+		"plain":             {func(*corev1.HTTPGetAction) {}, "GET / UA=[kube-probe/1.36] Accept=[*/*] X=[]"},
+		"query":             {func(h *corev1.HTTPGetAction) { h.Path = "/a/b?c=d%20e" }, "GET /a/b?c=d%20e UA=[kube-probe/1.36] Accept=[*/*] X=[]"},
+		"without a slash":   {func(h *corev1.HTTPGetAction) { h.Path = "healthz" }, "GET /healthz UA=[kube-probe/1.36] Accept=[*/*] X=[]"},
+		"unparsable path":   {func(h *corev1.HTTPGetAction) { h.Path = "/a%zz" }, "GET /a%25zz UA=[kube-probe/1.36] Accept=[*/*] X=[]"},
+		"named port":        {func(h *corev1.HTTPGetAction) { h.Port = intstr.FromString("web") }, "GET / UA=[kube-probe/1.36] Accept=[*/*] X=[]"},
+		"own headers":       {headers("x", "1", "X", "2"), "GET / UA=[kube-probe/1.36] Accept=[*/*] X=[1 2]"},
+		"own agent":         {headers("user-agent", "me", "accept", "text/html"), "GET / UA=[me] Accept=[text/html] X=[]"},
+		"no agent":          {headers("User-Agent", "", "Accept", ""), "GET / UA=[] Accept=[] X=[]"},
+		"host":              {headers("Host", "example.com"), "GET / UA=[kube-probe/1.36] Accept=[*/*] X=[] Host=example.com"},
+		"a header too many": {headers("X", "a\r\nEvil: b"), "GET / UA=[kube-probe/1.36] Accept=[*/*] X=[a  Evil: b]"},
+		"upper-case scheme": {func(h *corev1.HTTPGetAction) { h.Scheme = "HTTP" }, "GET / UA=[kube-probe/1.36] Accept=[*/*] X=[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := probeSite(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprintf(w, "%s %s UA=%v Accept=%v X=%v", r.Method, r.RequestURI, r.Header["User-Agent"], r.Header["Accept"], r.Header["X"])
+				if !strings.HasPrefix(r.Host, "127.") {
+					fmt.Fprint(w, " Host=", r.Host)
+				}
+			}), get(c.change))
+			for range 2 {
+				outcome, output := s.probe()
+				require.Equal(t, prober.Succeeded, outcome, output)
+				require.Equal(t, c.want, output)
+			}
+		})
+	}
+}
+
+func TestIPv6(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "[::1]:0")
+	require.NoError(t, err, "this machine has no IPv6 loopback")
+	server := &http.Server{Handler: http.NotFoundHandler()}
+	go func() { _ = server.Serve(l) }()
+	defer server.Close()
+	s := probeSite(t, l.Addr().String(), get(func(h *corev1.HTTPGetAction) { h.Host = "::1" }))
+	s.want(prober.Failed, "HTTP probe failed with statuscode: 404")
+}
+
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	other := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "other ", r.Host) })
+	for path, want := range map[string]struct {
+		outcome prober.Outcome
+		output  string
+	}{
+		"/local":   {prober.Succeeded, "arrived"},
+		"/port":    {prober.Succeeded, "other"},
+		"/foreign": {prober.Warned, "Probe terminated redirects, Response body: go away"},
+		"/loop":    {prober.Failed, "stopped after 10 redirects"},
+		"/odd":     {prober.Failed, "failed to parse Location header"},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int32
+			s := probeSite(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+				to := map[string]string{"/local": "/there", "/port": "http://" + other + "/", "/foreign": "http://example.invalid/", "/loop": "/loop", "/odd": "%zz"}
+				if r.URL.Path == "/there" {
+					fmt.Fprint(w, "arrived at ", r.Host)
+					return
+				}
+				asked.Add(1)
+				w.Header().Set("Location", to[r.URL.Path])
+				w.WriteHeader(http.StatusFound)
+				fmt.Fprint(w, "go away")
+			}), get(func(h *corev1.HTTPGetAction) {
+				h.Path, h.HTTPHeaders = path, []corev1.HTTPHeader{{Name: "Host", Value: "example.com"}}
+			}))
+			for i := range 2 {
+				s.want(want.outcome, want.output)
+				if want.outcome == prober.Succeeded {
+					s.want(want.outcome, "example.com")
+					require.EqualValues(t, 2*i+2, asked.Load()) // once each
+				}
+			}
+		})
+	}
+}
+
+// A response of any size costs no more than its first 10 KiB.
+func TestALargeBody(t *testing.T) {
+	t.Parallel()
+	for name, length := range map[string]bool{"with its length": true, "chunked": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := probeSite(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				if length {
+					w.Header().Set("Content-Length", strconv.Itoa(1<<30))
+				}
+				chunk := make([]byte, 1<<20)
+				for range 1 << 10 {
+					if _, err := w.Write(chunk); err != nil {
+						return
+					}
+				}
+			}))
+			began := time.Now()
+			outcome, output := s.probe()
+			require.Equal(t, prober.Succeeded, outcome)
+			require.Len(t, output, 10<<10)
+			require.Less(t, time.Since(began), 10*time.Second)
+		})
+	}
+}
+
+func TestHTTPS(t *testing.T) {
+	t.Parallel()
+	for name, protocols := range map[string][]string{"both": {"h2", "http/1.1"}, "only 1.1": {"http/1.1"}, "only 2": {"h2"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+			server.EnableHTTP2 = true
+			server.Config.ErrorLog = discard()
+			server.TLS = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				c := server.TLS.Clone()
+				c.NextProtos, c.GetConfigForClient = protocols, nil
+				if !slices.ContainsFunc(protocols, func(p string) bool { return slices.Contains(hello.SupportedProtos, p) }) {
+					c.NextProtos = []string{"none"} // Go would be lenient with HTTP/1.1
+				}
+				return c, nil
+			}}
+			server.StartTLS()
+			defer server.Close()
+			s := probeSite(t, server.Listener.Addr().String(), get(func(h *corev1.HTTPGetAction) { h.Scheme = corev1.URISchemeHTTPS }))
+			want := "HTTP/1.1"
+			if len(protocols) == 1 && protocols[0] == "h2" {
+				want = "HTTP/2.0"
+			}
+			for range 3 {
+				s.want(prober.Succeeded, want)
+			}
+			if want == "HTTP/1.1" {
+				require.EqualValues(t, 1, s.conns.Load())
+			}
+		})
+	}
+	plain := probeSite(t, serve(t, http.NotFound), get(func(h *corev1.HTTPGetAction) { h.Scheme = "HTTPS" }))
+	plain.want(prober.Failed, "first record does not look like a TLS handshake")
+}
+
+// script serves connections by hand: each function is one connection.
+func script(tb testing.TB, conns ...func(c net.Conn, r *bufio.Reader)) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, serve := range conns {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(c, bufio.NewReader(c))
+			_ = c.Close()
+		}
+	}()
+	tb.Cleanup(func() { _ = l.Close(); <-done })
+	return l.Addr().String()
+}
+
+// request reads one, and says whether there was one.
+func request(r *bufio.Reader) bool {
+	q, err := http.ReadRequest(r)
+	return err == nil && q != nil
+}
+
+func say(text string) func(net.Conn, *bufio.Reader) {
+	return func(c net.Conn, r *bufio.Reader) {
+		if request(r) {
+			_, _ = io.WriteString(c, text)
+		}
+	}
+}
+
+const okay = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+func TestOddServers(t *testing.T) {
+	t.Parallel()
+	reset := func(c net.Conn, r *bufio.Reader) {
+		request(r)
+		_ = c.(*net.TCPConn).SetLinger(0)
+	}
+	for name, c := range map[string]struct {
+		conns   []func(net.Conn, *bufio.Reader)
+		outcome prober.Outcome
+		output  string
+	}{
+		"chunked":       {[]func(net.Conn, *bufio.Reader){say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")}, prober.Succeeded, "ok"},
+		"informational": {[]func(net.Conn, *bufio.Reader){say("HTTP/1.1 103 Early Hints\r\n\r\n" + okay)}, prober.Succeeded, "ok"},
+		"until the end": {[]func(net.Conn, *bufio.Reader){say("HTTP/1.0 200 OK\r\n\r\nall")}, prober.Succeeded, "all"},
+		"no HTTP":       {[]func(net.Conn, *bufio.Reader){say("SSH-2.0-OpenSSH\r\n")}, prober.Failed, `Get "http://127.0.0.1`},
+		"nothing":       {[]func(net.Conn, *bufio.Reader){say("")}, prober.Failed, "EOF"},
+		"reset":         {[]func(net.Conn, *bufio.Reader){reset}, prober.Failed, "connection reset by peer"},
+		"half a body (#122591)": {
+			[]func(net.Conn, *bufio.Reader){say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")}, prober.Failed, "unexpected EOF",
+		},
+		"half a chunk": {
+			[]func(net.Conn, *bufio.Reader){say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nok")}, prober.Failed, "unexpected EOF",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			probeSite(t, script(t, c.conns...)).want(c.outcome, c.output)
+		})
+	}
+}
+
+// Whatever is slow, be it the connection, the headers or the body, is over at the
+// timeout, and is one failure of one request.
+func TestSlowServers(t *testing.T) {
+	t.Parallel()
+	stall := func(text string) func(net.Conn, *bufio.Reader) {
+		return func(c net.Conn, r *bufio.Reader) {
+			request(r)
+			_, _ = io.WriteString(c, text)
+			_, _ = r.ReadByte() // until the other end gives up
+		}
+	}
+	for name, text := range map[string]string{
+		"no answer": "", "half a header": "HTTP/1.1 200 OK\r\nContent-", "half a body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok",
+		"half a chunk": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nok",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := probeSite(t, script(t, stall(text)))
+			began := time.Now()
+			s.want(prober.Failed, "context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+			require.InDelta(t, 1, time.Since(began).Seconds(), 0.5)
+			require.EqualValues(t, 1, s.conns.Load())
+		})
+	}
+}
+
+// kubernetes#15643: a server that closes idle connections has not failed.
+func TestAStaleConnectionIsNoFailure(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{}, 8)
+	bye := func(c net.Conn, text string) {
+		_, _ = io.WriteString(c, text)
+		_ = c.Close()
+		closed <- struct{}{}
+	}
+	for name, first := range map[string]func(c net.Conn, r *bufio.Reader){
+		"closed": func(c net.Conn, r *bufio.Reader) { request(r); bye(c, okay) },
+		"closed with a farewell": func(c net.Conn, r *bufio.Reader) {
+			request(r)
+			_, _ = io.WriteString(c, okay)
+			bye(c, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := probeSite(t, script(t, first, say(okay)))
+			s.want(prober.Succeeded, "ok")
+			<-closed
+			s.want(prober.Succeeded, "ok")
+			require.EqualValues(t, 2, s.conns.Load())
+		})
+	}
+	// It closes at the very moment of the request: one try more, and no other.
+	late := func(c net.Conn, r *bufio.Reader) {
+		request(r)
+		_, _ = io.WriteString(c, okay)
+		request(r)
+		_ = c.(*net.TCPConn).SetLinger(0)
+	}
+	s := probeSite(t, script(t, late, say("")))
+	s.want(prober.Succeeded, "ok")
+	s.want(prober.Failed, "EOF")
+	require.EqualValues(t, 2, s.conns.Load())
+}
+
+func TestConnectionsAreNotKept(t *testing.T) {
+	t.Parallel()
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("Connection")) })
+	fresh := probeSite(t, address)
+	m := manager(t, fresh.node, clock.RealClock{}, func(cfg *prober.Config) {
+		cfg.FreshConnections = true
+		cfg.Dial = func(ctx context.Context, network, a string) (net.Conn, error) {
+			fresh.conns.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, a)
+		}
+	})
+	_, port, _ := net.SplitHostPort(address)
+	number, _ := strconv.Atoi(port)
+	m.AddPod(podOf(corev1.Container{Name: "app", ReadinessProbe: probeOf(httpGet(number, "/"))}))
+	fresh.Manager = m
+	fresh.runsAt("app", "a", time.Now())
+	fresh.want(prober.Succeeded, "close")
+	fresh.want(prober.Succeeded, "close")
+	require.EqualValues(t, 2, fresh.conns.Load())
+
+	rare := probeSite(t, address, func(c *corev1.Container) { c.ReadinessProbe.PeriodSeconds = 61 })
+	rare.want(prober.Succeeded, "close")
+	rare.want(prober.Succeeded, "close")
+	require.EqualValues(t, 2, rare.conns.Load())
+
+	moved := probeSite(t, address)
+	moved.want(prober.Succeeded, "")
+	moved.runsAt("app", "b", time.Now())
+	moved.want(prober.Succeeded, "")
+	require.EqualValues(t, 2, moved.conns.Load()) // it belongs to the container
+}
+
+func TestRefusedConnections(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	tcp := func(c *corev1.Container) {
+		port := c.ReadinessProbe.HTTPGet.Port
+		c.ReadinessProbe.ProbeHandler = corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}}
+	}
+	probeSite(t, address, tcp).want(prober.Succeeded, "")
+	require.NoError(t, l.Close())
+	probeSite(t, address, tcp).want(prober.Failed, "connection refused")
+	probeSite(t, address).want(prober.Failed, "connect: connection refused")
+}

@@ -1,0 +1,328 @@
+package prober
+
+import (
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// AddPod adds the probes that the pod's containers and sidecars ask for. It may be
+// called as often as one likes, and should be on every sync: probes that are there
+// go on, by the newest spec, and those that are missing are added. A pod that is
+// being deleted gets readiness probes only. The pod is retained and must not be
+// modified any more.
+func (m *Manager) AddPod(spec *corev1.Pod) {
+	for _, key := range m.add(spec) {
+		m.cfg.Observer.Removed(key)
+	}
+	m.loop.Trigger()
+}
+
+// add returns what is not wanted any more.
+func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
+	var options []Options // asked for without the lock
+	for c := range probed(spec) {
+		for k := Startup; k <= Liveness; k++ {
+			if k.of(c) != nil {
+				options = append(options, m.cfg.Options(spec, c.Name, k))
+			}
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.pods[spec.UID]
+	if known == nil && len(options) == 0 {
+		return nil
+	}
+	if known == nil {
+		known = &pod{probes: make([]*probe, 0, len(options))}
+		m.pods[spec.UID] = known
+	}
+	known.spec = spec
+	known.stopping = known.stopping || spec.DeletionTimestamp != nil
+	for c := range probed(spec) {
+		for k := Startup; k <= Liveness; k++ {
+			if k.of(c) == nil {
+				continue
+			}
+			var o Options
+			o, options = options[0], options[1:]
+			switch p := known.find(c.Name, k); {
+			case p != nil:
+				p.container = c
+			case k == Readiness || !known.stopping:
+				m.insert(known, c, k, o)
+			}
+		}
+	}
+	return m.prune(known)
+}
+
+// insert adds a probe.
+func (m *Manager) insert(known *pod, c *corev1.Container, k Kind, o Options) {
+	o.FreshConnection = o.FreshConnection || m.cfg.FreshConnections
+	p := &probe{pod: known, container: c, kind: k, index: -1, count: count{result: Unknown}}
+	if o != (Options{}) {
+		p.opts = &o
+	}
+	known.probes = append(known.probes, p)
+	m.agenda.put(p, m.now())
+}
+
+// prune drops probes whose container, or that of an older spec, does not ask for
+// them any more.
+func (m *Manager) prune(known *pod) (removed []Key) {
+	for _, p := range slices.Clone(known.probes) {
+		wanted := false
+		for c := range probed(known.spec) {
+			wanted = wanted || c == p.container && p.spec() != nil
+		}
+		if !wanted {
+			removed = append(removed, p.key())
+			m.drop(p)
+		}
+	}
+	return removed
+}
+
+// probed yields the containers that may have probes: regular ones and sidecars.
+func probed(spec *corev1.Pod) func(yield func(*corev1.Container) bool) {
+	return func(yield func(*corev1.Container) bool) {
+		for c, init := range podspec.Containers(&spec.Spec) {
+			if (!init || podspec.IsSidecar(c)) && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// StopLivenessAndStartup ends these probes of all containers of the pod, sidecars
+// included, because it is being ended; nothing is to be killed for them any more.
+// Readiness goes on. What is in flight is cut short.
+func (m *Manager) StopLivenessAndStartup(uid types.UID) {
+	m.remove(uid, func(known *pod, p *probe) bool {
+		known.stopping = true
+		return p.kind != Readiness
+	})
+}
+
+// RemovePod ends all probes of the pod, at once. What is in flight is cut short
+// and counts for nothing.
+func (m *Manager) RemovePod(uid types.UID) {
+	m.remove(uid, func(*pod, *probe) bool { return true })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, uid)
+}
+
+// CleanupPods removes the pods that keep does not want and returns how many those
+// were. keep may call the Manager.
+func (m *Manager) CleanupPods(keep func(types.UID) bool) (removed int) {
+	m.mu.Lock()
+	uids := make([]types.UID, 0, len(m.pods))
+	for uid := range m.pods {
+		uids = append(uids, uid)
+	}
+	m.mu.Unlock()
+	slices.Sort(uids)
+	for _, uid := range uids {
+		if !keep(uid) {
+			m.RemovePod(uid)
+			removed++
+		}
+	}
+	return removed
+}
+
+func (m *Manager) remove(uid types.UID, which func(*pod, *probe) bool) {
+	m.mu.Lock()
+	var keys []Key
+	if known := m.pods[uid]; known != nil {
+		for _, p := range slices.Clone(known.probes) {
+			if which(known, p) {
+				keys = append(keys, p.key())
+				m.drop(p)
+			}
+		}
+	}
+	m.mu.Unlock()
+	for _, key := range keys {
+		m.cfg.Observer.Removed(key)
+	}
+}
+
+// drop takes p out. It needs mu.
+func (m *Manager) drop(p *probe) {
+	p.removed = true
+	m.agenda.remove(p)
+	if p.flight != nil {
+		p.flight.cancel()
+	}
+	if !p.busy {
+		p.hangUp()
+	}
+	p.pod.probes = slices.DeleteFunc(p.pod.probes, func(q *probe) bool { return q == p })
+}
+
+// Refresh looks at the pod's containers now. Call it when they have changed, as
+// seen by the pod lifecycle events: it makes an ended container unready and gives
+// a new one its first run exactly when its initial delay is over. Without it, both
+// are seen within [Config].PollPeriod or a period.
+func (m *Manager) Refresh(uid types.UID) {
+	m.mu.Lock()
+	known := m.pods[uid]
+	if known == nil {
+		m.mu.Unlock()
+		return
+	}
+	known.looks++
+	looks := known.looks
+	var names []string
+	for _, p := range known.probes {
+		if !slices.Contains(names, p.container.Name) {
+			names = append(names, p.container.Name)
+		}
+	}
+	m.mu.Unlock()
+	for _, name := range names {
+		target, ok := m.cfg.Lookup(uid, name)
+		m.mu.Lock()
+		if ok && known.looks == looks { // or a later Refresh is under way
+			m.see(known, name, &target, m.now())
+		}
+		m.mu.Unlock()
+	}
+	m.loop.Trigger()
+}
+
+// see applies what is known of a container to all its probes. It needs mu.
+func (m *Manager) see(known *pod, container string, t *Target, now int64) {
+	for _, p := range known.probes {
+		if p.container.Name != container {
+			continue
+		}
+		if t.ID != "" && p.id != t.ID {
+			m.adopt(p, t)
+		}
+		if t.State == Waiting || p.exited {
+			continue
+		}
+		p.exited = t.State == Exited
+		switch {
+		case p.exited && p.flight != nil:
+			p.flight.cancel()
+		case p.first && p.eligible == unset: // it runs now and did not before
+			p.eligible = m.firstRun(p, t, now)
+			p.due = p.eligible
+			if !p.busy {
+				m.agenda.put(p, p.eligible)
+			}
+		}
+		if p.exited && p.kind == Readiness && p.count.result != Failure {
+			p.count.result = Failure
+			m.publish(p)
+		}
+	}
+}
+
+// adopt makes p that of a new container. What is known of its predecessor says
+// nothing about it.
+func (m *Manager) adopt(p *probe, t *Target) {
+	if p.flight != nil {
+		p.flight.cancel()
+		p.flight = nil
+	}
+	p.id, p.exited, p.first, p.eligible = t.ID, false, true, unset
+	p.count = count{result: initial(p.kind)}
+	switch {
+	case !m.predates(t):
+		if p.kind == Readiness {
+			m.publish(p)
+		}
+	case p.kind == Startup && t.Started:
+		p.count = count{result: Success, hold: true}
+	default:
+		p.count.result = Unknown
+	}
+}
+
+// predates says whether the container was there before the Manager. What was said
+// of it by another one then stands until there is evidence (KEP-4781).
+func (m *Manager) predates(t *Target) bool {
+	return !t.StartedAt.IsZero() && t.StartedAt.Before(m.start)
+}
+
+// unset is an initial delay that has not begun.
+const unset = math.MinInt64
+
+// firstRun returns when the first run on a container that runs is due: when its
+// initial delay is over, or, on one that was there before the Manager, a little
+// later, because there are many of those at once.
+func (m *Manager) firstRun(p *probe, t *Target, now int64) int64 {
+	timing := p.timing()
+	at := now + int64(timing.delay-max(0, m.cfg.Clock.Now().Sub(t.StartedAt)))
+	if m.predates(t) {
+		return max(at, now+int64(spread(m.seed, p.key(), min(timing.period, adoptSpread))))
+	}
+	return at
+}
+
+func (p *probe) facts(t *Target, known bool, now int64) facts {
+	s := p.pod.find(p.container.Name, Startup)
+	return facts{
+		kind: p.kind, pod: p.pod.spec, container: p.container, target: *t, known: known,
+		stopping: p.pod.stopping, hold: p.count.hold, started: s == nil && p.kind != Startup || s != nil && s.count.result == Success,
+		eligible: p.eligible, now: now,
+	}
+}
+
+// Trigger asks for a run of the probe now, off its turn, which stays when it is. If
+// it fails that does not count; the thresholds count failures a period apart. It
+// does nothing if the probe is in flight, or is not there.
+func (m *Manager) Trigger(key Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.find(key)
+	if p == nil || p.busy || p.index < 0 || p.due <= m.now() {
+		return
+	}
+	m.agenda.remove(p)
+	p.manual = true
+	l := m.lane(p)
+	l.queue = append(l.queue, p)
+	m.loop.Trigger()
+}
+
+// Result returns what the probe's runs amount to for the container with the given
+// CRI id; Unknown if they are about another one.
+func (m *Manager) Result(key Key, id string) Result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.result(key, id)
+}
+
+func (m *Manager) result(key Key, id string) Result {
+	switch p := m.find(key); {
+	case p == nil:
+		return NoProbe
+	case p.id != id:
+		return Unknown
+	default:
+		return p.count.result
+	}
+}
+
+// History returns the last runs of the probe, oldest first.
+func (m *Manager) History(key Key) []Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.find(key)
+	if p == nil || p.ring == nil {
+		return nil
+	}
+	return p.ring.records(m.start)
+}

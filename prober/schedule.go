@@ -1,0 +1,146 @@
+package prober
+
+import (
+	"container/heap"
+	"hash/maphash"
+	"time"
+)
+
+// timing is what a probe's schedule is made of.
+type timing struct {
+	period, timeout, delay, start, edge time.Duration
+	thresholds
+}
+
+// timing returns p's, from its spec as it is now. Values that the API server would
+// have refused or defaulted are put right.
+func (p *probe) timing() timing {
+	spec := p.spec()
+	seconds := func(n, standard int32) time.Duration {
+		if n <= 0 {
+			n = standard
+		}
+		return time.Duration(n) * time.Second
+	}
+	t := timing{
+		period:     seconds(spec.PeriodSeconds, 10),
+		timeout:    seconds(spec.TimeoutSeconds, 1),
+		delay:      seconds(spec.InitialDelaySeconds, 0),
+		thresholds: thresholds{success: spec.SuccessThreshold, failure: spec.FailureThreshold},
+	}
+	if t.failure <= 0 {
+		t.failure = 3
+	}
+	if o := p.opts; o != nil {
+		replace(&t.period, o.Period)
+		replace(&t.timeout, o.Timeout)
+		replace(&t.delay, o.InitialDelay)
+		t.delay = max(t.delay, 0)
+		t.start, t.edge = o.StartPeriod, o.EdgePeriod
+	}
+	return t
+}
+
+func replace(d *time.Duration, by time.Duration) {
+	if by != 0 {
+		*d = by
+	}
+}
+
+// interval returns the time from a run to the next, by what is known after it.
+func (t timing) interval(k Kind, c count, succeeded bool) time.Duration {
+	switch {
+	case t.start > 0 && !succeeded && c.result != Success && k != Liveness:
+		return min(t.period, t.start)
+	case t.edge > 0 && c.run > 0 && c.last != c.result:
+		return min(t.period, t.edge)
+	default:
+		return t.period
+	}
+}
+
+// next returns when a probe that was due at due and has ended now is due again.
+// It keeps to its grid, so that delays do not add up; one that has missed a turn
+// makes up for it at once, and only for one.
+func next(due, now int64, interval time.Duration) int64 {
+	if at := due + int64(interval); at > now {
+		return at
+	}
+	return now
+}
+
+// spread returns a fraction of limit that is always the same for the same key and
+// seed, and different ones for different keys.
+func spread(seed maphash.Seed, key Key, limit time.Duration) time.Duration {
+	if limit <= 0 {
+		return 0
+	}
+	return time.Duration(maphash.Comparable(seed, key) % uint64(limit))
+}
+
+// The longest that probes are spread over.
+const (
+	// adoptSpread is for the first run on a container that was there before the
+	// Manager: an agent that starts shall not run all probes at once.
+	adoptSpread = 10 * time.Second
+	// skew is for the second run on a new container: containers that started
+	// together part. It is taken off the first interval, so that nothing is
+	// noticed later than promised.
+	skew = time.Second
+)
+
+// agenda is a heap of probes by the time that they are due.
+type agenda []*probe
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].due < a[j].due }
+
+func (a agenda) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].index, a[j].index = int32(i), int32(j)
+}
+
+// Push is for [heap.Push].
+func (a *agenda) Push(x any) {
+	if p, ok := x.(*probe); ok {
+		p.index = int32(len(*a))
+		*a = append(*a, p)
+	}
+}
+
+// Pop is for [heap.Pop].
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	p := (*a)[last]
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	p.index = -1
+	return p
+}
+
+// put makes p due at the given time, wherever it was before.
+func (a *agenda) put(p *probe, due int64) {
+	p.due = due
+	if p.index >= 0 {
+		heap.Fix(a, int(p.index))
+		return
+	}
+	heap.Push(a, p)
+}
+
+// remove takes p out, if it is in.
+func (a *agenda) remove(p *probe) {
+	if p.index >= 0 {
+		heap.Remove(a, int(p.index))
+	}
+}
+
+// due takes out the first probe that is due now, or returns nil.
+func (a *agenda) takeDue(now int64) *probe {
+	if len(*a) == 0 || (*a)[0].due > now {
+		return nil
+	}
+	p := (*a)[0]
+	heap.Remove(a, 0)
+	return p
+}
