@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -162,6 +163,29 @@ func TestEveryKindOfResourceCounts(t *testing.T) {
 	require.EqualValues(t, 1, misfits[0].Missing())
 	require.EqualValues(t, 1, misfits[1].Missing(), "thousandths of a cpu")
 	require.Equal(t, "OutOfmemory", lifecycle.OutOfMemory)
+}
+
+// Amounts beyond what is counted in must not wrap around and look small.
+func TestAmountsBeyondMeasure(t *testing.T) {
+	t.Parallel()
+	const most = "9223372036854775807"
+	node := machine(nil)
+	giant := podAsking("cpu", most, "memory", most)
+	giant.Spec.Containers = append(giant.Spec.Containers, giant.Spec.Containers[0])
+	for _, others := range [][]*corev1.Pod{nil, {giant}, {giant, giant, giant}} {
+		misfits := lifecycle.FitsResources(giant, others, node)
+		require.Len(t, misfits, 2)
+		for i, m := range misfits {
+			require.Equal(t, []string{lifecycle.OutOfCPU, lifecycle.OutOfMemory}[i], m.Reason)
+			require.EqualValues(t, math.MaxInt64, m.Requested)
+			require.Positive(t, m.Missing())
+		}
+		if len(others) > 0 {
+			require.Len(t, lifecycle.FitsResources(podAsking("cpu", "1m"), others, node), 1)
+		}
+	}
+	owing := podAsking("memory", "-100")
+	require.Len(t, lifecycle.FitsResources(podAsking("memory", "21"), []*corev1.Pod{owing}, node), 1, "nobody holds less than nothing")
 }
 
 func TestSidecarsOverheadAndPodLevelResourcesCount(t *testing.T) {
