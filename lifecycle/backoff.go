@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -194,7 +195,7 @@ func onOurClock(t, now time.Time) time.Time { return now.Add(-max(0, now.Sub(t))
 // given time was long enough to forgive what came before.
 func (b *Backoff) ranLong(a *attempts, ended time.Time) bool { return ended.Sub(a.started) > b.quiet() }
 
-func (b *Backoff) quiet() time.Duration { return 2 * b.cfg.Max }
+func (b *Backoff) quiet() time.Duration { return 2 * min(b.cfg.Max, math.MaxInt64/2) }
 
 // sweep forgets the keys that nobody asked for in a while, now and then. A key
 // that waits is not quiet before its wait is over.

@@ -172,6 +172,12 @@ func TestNoDelayOverflows(t *testing.T) {
 		require.Positive(t, b.Next("c", clk.Now()))
 	}
 	require.EqualValues(t, math.MaxInt64/2, b.Delay("c"))
+
+	b, clk = newBackoff(t, lifecycle.BackoffConfig{Max: math.MaxInt64}) // it doubles for ever
+	b.Next("c", clk.Now())
+	require.Equal(t, 20*time.Second, b.Next("c", clk.Now()))
+	_, _, waiting := b.Until("c", clk.Now())
+	require.True(t, waiting)
 }
 
 func TestConfigProblemsAreReportedTogether(t *testing.T) {

@@ -68,6 +68,9 @@ func (d *Deadline) Left() time.Duration { return d.Remaining(d.clock.Now()) }
 // must be called.
 func (d *Deadline) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, cause := context.WithCancelCause(parent)
+	if d.Left() == 0 {
+		cause(ErrDeadline) // from the beginning, so that nothing begins with it
+	}
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)

@@ -64,6 +64,15 @@ func TestAShorterSecondDeleteIsHonouredAtOnce(t *testing.T) { // kubernetes#1273
 	})
 }
 
+func TestAContextMadeAfterTheDeadlineIsDoneFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		ctx, cancel := in(0).Context(t.Context())
+		require.ErrorIs(t, context.Cause(ctx), lifecycle.ErrDeadline)
+		cancel()
+	}
+}
+
 func TestACancelledContextLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -63,13 +63,17 @@
 // # Differences from the kubelet
 //
 //   - Handlers are pure where they can be, and every handler's verdict and time
-//     can be observed. Preemption counts the other pods that admission saw.
+//     can be observed. Preemption counts the other pods that admission saw, and
+//     spares those without whom the other victims are enough.
+//   - Amounts that an int64 cannot hold count as the largest that it can. In the
+//     kubelet they wrap around: a pod that asks for too much asks for nothing.
 //   - A pod without defaults is admitted with its limits as requests.
 //   - ActiveDeadline sends no event: the kubelet's repeats with each question.
 //   - Hooks must have a deadline; postStart has none in the kubelet and blocks its
 //     pod (kubernetes#30042). A preStop hook that is cut off by the deadline has
 //     failed and says so; one whose container ended while it ran has not, because
-//     that is what it is for.
+//     that is what it is for. A hook whose time is over, or whose container has
+//     ended, does not begin.
 //   - An answer's broken body fails no HTTP hook, and connections are not kept. A
 //     path like mailto:x is a path. [HookConfig.FailOnStatus] makes the status
 //     count (kubernetes#56963).

@@ -23,7 +23,7 @@ type Misfit struct {
 
 // Missing returns how much the node lacks for the pod, 0 where the misfit is not
 // about a resource.
-func (m Misfit) Missing() int64 { return m.Requested - (m.Capacity - m.Used) }
+func (m Misfit) Missing() int64 { return plus(m.Requested, m.Used) - m.Capacity }
 
 // FitsAll returns every misfit of a pod on a node that holds others already, in
 // the kubelet's order: resources, node affinity, node name, host ports, taints.

@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -162,6 +163,83 @@ func TestEveryKindOfResourceCounts(t *testing.T) {
 	require.EqualValues(t, 1, misfits[0].Missing())
 	require.EqualValues(t, 1, misfits[1].Missing(), "thousandths of a cpu")
 	require.Equal(t, "OutOfmemory", lifecycle.OutOfMemory)
+}
+
+func TestNodeAffinityOperators(t *testing.T) {
+	t.Parallel()
+	node := machine(map[string]string{"zone": "a", "cpus": "8", "word": "many"})
+	expr := func(key string, op corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}
+	}
+	field := func(key string, op corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}
+	}
+	both := func(a, b corev1.NodeSelectorTerm) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{
+			MatchExpressions: append(a.MatchExpressions, b.MatchExpressions...), MatchFields: append(a.MatchFields, b.MatchFields...),
+		}
+	}
+	for _, tt := range []struct {
+		name  string
+		terms []corev1.NodeSelectorTerm
+		fits  bool
+	}{
+		{"in", []corev1.NodeSelectorTerm{expr("zone", "In", "b", "a")}, true},
+		{"in others", []corev1.NodeSelectorTerm{expr("zone", "In", "b")}, false},
+		{"not in", []corev1.NodeSelectorTerm{expr("zone", "NotIn", "a")}, false},
+		{"not in, without the label", []corev1.NodeSelectorTerm{expr("rack", "NotIn", "a")}, true},
+		{"exists", []corev1.NodeSelectorTerm{expr("zone", "Exists")}, true},
+		{"does not exist", []corev1.NodeSelectorTerm{expr("zone", "DoesNotExist")}, false},
+		{"greater", []corev1.NodeSelectorTerm{expr("cpus", "Gt", "7")}, true},
+		{"not greater", []corev1.NodeSelectorTerm{expr("cpus", "Gt", "8")}, false},
+		{"less", []corev1.NodeSelectorTerm{expr("cpus", "Lt", "9")}, true},
+		{"not less", []corev1.NodeSelectorTerm{expr("cpus", "Lt", "8")}, false},
+		{"greater than no number", []corev1.NodeSelectorTerm{expr("cpus", "Gt", "x")}, false},
+		{"no number, greater", []corev1.NodeSelectorTerm{expr("word", "Gt", "1")}, false},
+		{"the node by name", []corev1.NodeSelectorTerm{field("metadata.name", "In", "machine1")}, true},
+		{"another node by name", []corev1.NodeSelectorTerm{field("metadata.name", "In", "machine2")}, false},
+		{"any node but one", []corev1.NodeSelectorTerm{field("metadata.name", "NotIn", "machine1")}, false},
+		{"another field", []corev1.NodeSelectorTerm{field("metadata.uid", "In", "machine1")}, false},
+		{"an operator that nobody knows", []corev1.NodeSelectorTerm{expr("zone", "Like", "a")}, false},
+		{"all of a term", []corev1.NodeSelectorTerm{both(expr("zone", "Exists"), field("metadata.name", "In", "machine2"))}, false},
+		{"one of the terms", []corev1.NodeSelectorTerm{expr("zone", "In", "b"), expr("cpus", "Exists")}, true},
+		{"one of the terms, beside one that is wrong", []corev1.NodeSelectorTerm{expr("cpus", "Gt", "x"), expr("cpus", "Exists")}, true},
+		{"an empty term", []corev1.NodeSelectorTerm{{}}, false},
+		{"no terms", nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pod := podWantingFoo()
+			pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms = tt.terms
+			require.Equal(t, tt.fits, lifecycle.FitsNode(pod, node) == nil)
+		})
+	}
+	none := podWantingFoo()
+	none.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+	require.Nil(t, lifecycle.FitsNode(none, node))
+}
+
+// Amounts beyond what is counted in must not wrap around and look small.
+func TestAmountsBeyondMeasure(t *testing.T) {
+	t.Parallel()
+	const most = "9223372036854775807"
+	node := machine(nil)
+	giant := podAsking("cpu", most, "memory", most)
+	giant.Spec.Containers = append(giant.Spec.Containers, giant.Spec.Containers[0])
+	for _, others := range [][]*corev1.Pod{nil, {giant}, {giant, giant, giant}} {
+		misfits := lifecycle.FitsResources(giant, others, node)
+		require.Len(t, misfits, 2)
+		for i, m := range misfits {
+			require.Equal(t, []string{lifecycle.OutOfCPU, lifecycle.OutOfMemory}[i], m.Reason)
+			require.EqualValues(t, math.MaxInt64, m.Requested)
+			require.Positive(t, m.Missing())
+		}
+		if len(others) > 0 {
+			require.Len(t, lifecycle.FitsResources(podAsking("cpu", "1m"), others, node), 1)
+		}
+	}
+	owing := podAsking("memory", "-100")
+	require.Len(t, lifecycle.FitsResources(podAsking("memory", "21"), []*corev1.Pod{owing}, node), 1, "nobody holds less than nothing")
 }
 
 func TestSidecarsOverheadAndPodLevelResourcesCount(t *testing.T) {

@@ -3,10 +3,12 @@ package lifecycle
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
@@ -42,7 +44,7 @@ func FitsResources(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) (mi
 		}
 		held := podspec.Held(other)
 		for _, name := range names {
-			used[name] += amount(held, name)
+			used[name] = plus(used[name], amount(held, name))
 		}
 	}
 	for _, name := range names {
@@ -63,14 +65,22 @@ func insufficient(name corev1.ResourceName, requested, used, capacity int64) Mis
 	}
 }
 
-// amount is the number in which the kubelet counts a resource.
+// amount is the number in which the kubelet counts a resource: at least 0, and
+// where it does not fit the largest there is. The kubelet's wraps around, so that a
+// pod that asks for too much asks for nothing.
 func amount(list corev1.ResourceList, name corev1.ResourceName) int64 {
-	q := list[name]
+	q, scale := list[name], quantity.Scale(0)
 	if name == corev1.ResourceCPU {
-		return q.MilliValue()
+		scale = quantity.Milli
 	}
-	return q.Value()
+	if q.Cmp(*quantity.NewScaledQuantity(math.MaxInt64, scale)) >= 0 {
+		return math.MaxInt64
+	}
+	return max(0, q.ScaledValue(scale))
 }
+
+// plus adds two amounts, of which none is negative; the sum is one too.
+func plus(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
 // counted returns the resources in list that are more than nothing and that a
 // node has a countable amount of, in order.

@@ -211,7 +211,11 @@ func (r *HookRunner) Run(parent context.Context, h Hook) HookResult {
 
 	info, start := HookInfo{Hook: h}, r.cfg.Clock.Now()
 	r.cfg.Observer.Started(info)
-	output, what, err := r.run(ctx, info, handler)
+	var output []byte
+	var what string
+	if err = ctx.Err(); err == nil { // what is over before it begins does not begin
+		output, what, err = r.run(ctx, info, handler)
+	}
 	output = r.cut(output)
 	if err != nil {
 		info.Result = HookResult{Err: h.why(ctx, err), Message: h.message(what, handler.Exec != nil, err, output)}
@@ -268,9 +272,6 @@ func (r *HookRunner) run(ctx context.Context, info HookInfo, handler *corev1.Lif
 func (r *HookRunner) exec(ctx context.Context, h Hook, command []string) ([]byte, error) {
 	if r.cfg.Exec == nil {
 		return nil, errors.New("there is nothing to run commands with")
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
 	}
 	// The runtime's own timeout, later than ours, kills the process even if nobody
 	// waits any more.

@@ -236,6 +236,38 @@ func TestAHookIsCancelledWhenItsContainerExits(t *testing.T) {
 	})
 }
 
+// What is over before it begins does not begin: neither the hook of a container that
+// has ended, nor one without time left.
+func TestAHookThatComesTooLateIsNotRun(t *testing.T) {
+	t.Parallel()
+	ran, requests := 0, &doer{resp: ok()}
+	r := hookRunner(t, lifecycle.HookConfig{
+		Exec: execFunc(func(context.Context, string, []string, time.Duration) ([]byte, []byte, error) {
+			ran++
+			return nil, nil, nil
+		}),
+		HTTP: requests,
+	})
+	exited := make(chan struct{})
+	close(exited)
+	for _, handler := range []corev1.LifecycleHandler{
+		command("x"),
+		{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80), Host: "localhost"}},
+		{Sleep: &corev1.SleepAction{}},
+	} {
+		for range 20 {
+			h := hook(lifecycle.PreStop, handler)
+			h.Exited = exited
+			require.ErrorIs(t, r.Run(t.Context(), h).Err, lifecycle.ErrContainerExited)
+			h = hook(lifecycle.PreStop, handler)
+			h.Deadline = in(0)
+			require.ErrorIs(t, r.Run(t.Context(), h).Err, lifecycle.ErrDeadline)
+		}
+	}
+	require.Zero(t, ran)
+	require.Nil(t, requests.req)
+}
+
 func TestAHookThatItsCallerCancelsHasNotFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

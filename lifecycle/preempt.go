@@ -40,8 +40,9 @@ func Needs(misfits []Misfit) (needs []Need, ok bool) {
 // and those before Guaranteed ones: of each class as few go as the classes before
 // it can't spare. Within a class the pod that comes closest to covering the needs
 // goes first, of equally close ones the one that holds less memory, then less
-// cpu, then the one of lower priority, then the younger one. Only pods that
-// preemptor may preempt are in it: see [podspec.CanPreempt].
+// cpu, then the one of lower priority, then the younger one. Nobody goes without
+// whom the others would be enough. Only pods that preemptor may preempt are in it:
+// see [podspec.CanPreempt].
 //
 // The error is [ErrNoVictims] with what stays uncovered. It is pure, and the
 // order of running does not matter to it.
@@ -109,7 +110,7 @@ type candidates []candidate
 func (cs candidates) cover(needs []Need) (left []Need) {
 	for _, n := range needs {
 		for _, c := range cs {
-			n.Amount -= c.held[n.Resource]
+			n.Amount -= min(n.Amount, c.held[n.Resource])
 		}
 		if n.Amount > 0 {
 			left = append(left, n)
@@ -118,19 +119,27 @@ func (cs candidates) cover(needs []Need) (left []Need) {
 	return left
 }
 
-// closest picks pods until the needs are covered. Together cs cover them.
+// closest picks pods until the needs are covered, and of those no more than it
+// takes. Together cs cover them.
 func (cs candidates) closest(needs []Need) (picked candidates) {
 	rest := slices.Clone(cs)
-	for len(needs) > 0 && len(rest) > 0 {
+	for left := needs; len(left) > 0 && len(rest) > 0; {
 		best := 0
 		for i := range rest {
-			if order(rest[i], rest[best], needs) < 0 {
+			if order(rest[i], rest[best], left) < 0 {
 				best = i
 			}
 		}
-		needs = rest[best : best+1].cover(needs)
+		left = rest[best : best+1].cover(left)
 		picked = append(picked, rest[best])
 		rest = slices.Delete(rest, best, best+1)
+	}
+	for i := 0; i < len(picked); {
+		if others := picked[:i].cover(needs); len(picked[i+1:].cover(others)) > 0 {
+			i++ // it takes this one
+			continue
+		}
+		picked = slices.Delete(picked, i, i+1)
 	}
 	return picked
 }

@@ -2,7 +2,9 @@ package lifecycle_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -164,8 +166,30 @@ func TestOfEqualPodsTheLessImportantAndTheYoungerGo(t *testing.T) {
 	}
 }
 
-// A plan covers what is needed, has no pod twice, none in vain within its class,
-// and does not depend on the order of the pods.
+// The kubelet takes the one that comes closest first, and keeps it though the others
+// turn out to be enough.
+func TestNobodyGoesInVain(t *testing.T) {
+	t.Parallel()
+	both, cpu, memory := podAsking("cpu", "90m", "memory", "90Mi"), podAsking("cpu", "100m", "memory", "50Mi"), podAsking("cpu", "50m", "memory", "100Mi")
+	both.UID, cpu.UID, memory.UID = "both", "cpu", "memory"
+	victims, err := lifecycle.PlanPreemption(running()["cluster-critical"], []*corev1.Pod{both, cpu, memory}, needs(150, 150, 0))
+	require.NoError(t, err)
+	require.Equal(t, []*corev1.Pod{cpu, memory}, victims)
+}
+
+func TestWhatIsHeldBeyondMeasureCovers(t *testing.T) {
+	t.Parallel()
+	giant := podAsking("memory", "9223372036854775807")
+	pods := []*corev1.Pod{giant, giant, giant}
+	victims, err := lifecycle.PlanPreemption(running()["cluster-critical"], pods, []lifecycle.Need{
+		{Resource: corev1.ResourceMemory, Amount: math.MaxInt64}, {Resource: corev1.ResourceCPU, Amount: -1},
+	})
+	require.NoError(t, err)
+	require.Len(t, victims, 1)
+}
+
+// A plan covers what is needed, has no pod twice and none in vain, and does not
+// depend on the order of the pods.
 func TestPlansOfRandomNodes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -195,6 +219,9 @@ func TestPlansOfRandomNodes(t *testing.T) {
 			continue
 		}
 		require.True(t, covers(plan, want), "seed %d", seed)
+		for i := range plan {
+			require.False(t, covers(slices.Delete(slices.Clone(plan), i, i+1), want), "seed %d: %d in vain", seed, i)
+		}
 		seen := map[types.UID]bool{}
 		for _, v := range plan {
 			require.False(t, seen[v.UID], "seed %d: twice", seed)

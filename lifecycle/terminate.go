@@ -33,8 +33,8 @@ type Termination struct {
 	Exited func(container string) <-chan struct{}
 }
 
-// ErrTermination says that a [Termination] lacks what is required.
-var ErrTermination = errors.New("a termination needs a Deadline and Stop")
+// ErrTermination says that a [Termination] cannot be carried out as it is.
+var ErrTermination = errors.New("a termination needs a Deadline, Stop, and one step for each container")
 
 // Terminate stops the containers of the plan in its order and returns when all
 // have ended or could not be stopped; the errors are joined. A container waits for
@@ -51,6 +51,9 @@ func Terminate(ctx context.Context, t Termination) error {
 	ended := make(map[string]chan struct{}, len(t.Plan.Steps))
 	for _, s := range t.Plan.Steps {
 		ended[s.Container] = make(chan struct{})
+	}
+	if len(ended) < len(t.Plan.Steps) {
+		return ErrTermination
 	}
 	errs := make([]error, len(t.Plan.Steps))
 	var wg sync.WaitGroup
@@ -178,6 +181,11 @@ func until(parent context.Context, ended <-chan struct{}) (context.Context, cont
 	ctx, cause := context.WithCancelCause(parent)
 	if ended == nil {
 		return ctx, func() { cause(context.Canceled) }
+	}
+	select {
+	case <-ended:
+		cause(ErrContainerExited) // from the beginning
+	default:
 	}
 	gone := make(chan struct{})
 	go func() {

@@ -413,4 +413,8 @@ func TestTerminationsThatLackSomething(t *testing.T) {
 	n := newNode(nil)
 	require.ErrorIs(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{Stop: n.stop}), lifecycle.ErrTermination)
 	require.NoError(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{Stop: n.stop, Deadline: in(0)}), "nothing runs")
+	twice := lifecycle.TerminationPlan{Steps: []lifecycle.TerminationStep{{Container: "a"}, {Container: "a"}}}
+	err := lifecycle.Terminate(t.Context(), lifecycle.Termination{Plan: twice, Stop: n.stop, Deadline: in(0)})
+	require.ErrorIs(t, err, lifecycle.ErrTermination, "two steps for one container")
+	require.Empty(t, n.tolds())
 }

@@ -15,7 +15,7 @@ import (
 // caller's. A request that is not written down is the limit, as the API server
 // would have filled it in.
 func Requests(pod *corev1.Pod) corev1.ResourceList {
-	return resource.PodRequests(defaulted(pod), resource.PodResourcesOptions{})
+	return resource.PodRequests(defaulted(apart(pod)), resource.PodResourcesOptions{})
 }
 
 // Held returns what a pod on a node takes of it: [Requests], or what its status
@@ -23,7 +23,7 @@ func Requests(pod *corev1.Pod) corev1.ResourceList {
 // the larger amount until the smaller one is in effect, and one whose growth is
 // infeasible does not hold what it will not get (KEP-1287).
 func Held(pod *corev1.Pod) corev1.ResourceList {
-	return resource.PodRequests(defaulted(pod), resource.PodResourcesOptions{
+	return resource.PodRequests(defaulted(apart(pod)), resource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
@@ -33,7 +33,19 @@ func Held(pod *corev1.Pod) corev1.ResourceList {
 // resource that some container has no limit for is in the list with what the
 // others may use; overhead counts only where there is a limit.
 func Limits(pod *corev1.Pod) corev1.ResourceList {
-	return resource.PodLimits(pod, resource.PodResourcesOptions{})
+	return resource.PodLimits(apart(pod), resource.PodResourcesOptions{})
+}
+
+// apart returns the pod with a copy of its own of the resources of the whole, to
+// which component-helpers adds the overhead in place: that would change the pod
+// where a quantity has so many digits that it is a pointer inside.
+func apart(pod *corev1.Pod) *corev1.Pod {
+	if pod.Spec.Resources == nil {
+		return pod
+	}
+	own := *pod
+	own.Spec.Resources = pod.Spec.Resources.DeepCopy()
+	return &own
 }
 
 // defaulted returns the pod with each missing request filled in from its limit.

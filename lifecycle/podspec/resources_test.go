@@ -39,6 +39,26 @@ func requireList(t *testing.T, want, got corev1.ResourceList) {
 	}
 }
 
+// A quantity of more digits than fit is a pointer inside, and adding to a copy of it
+// would change the pod.
+func TestRequestsLeaveThePodAlone(t *testing.T) {
+	t.Parallel()
+	const long = "1000000000000000000001m"
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		Resources: &corev1.ResourceRequirements{Requests: list(long, "")}, Overhead: list("1", ""),
+	}}
+	before := pod.DeepCopy()
+	first := podspec.Requests(pod)
+	requireList(t, first, podspec.Requests(pod))
+	requireList(t, first, podspec.Held(pod))
+	require.Zero(t, before.Spec.Resources.Requests.Cpu().Cmp(*pod.Spec.Resources.Requests.Cpu()))
+	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: list(long, "")}
+	before = pod.DeepCopy()
+	podspec.Requests(pod)
+	podspec.Limits(pod)
+	require.Zero(t, before.Spec.Resources.Limits.Cpu().Cmp(*pod.Spec.Resources.Limits.Cpu()))
+}
+
 func TestRequestsOfAPod(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

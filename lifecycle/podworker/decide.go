@@ -29,7 +29,7 @@ type state struct {
 	started, stopping bool
 	// deleted says that the pod is not wanted any more, evicted that it was
 	// evicted, restart that it was asked for again while it ended, and inRuntime
-	// that the runtime showed it when nobody else knew it.
+	// that the runtime showed it when it was killed.
 	deleted, evicted, restart, inRuntime bool
 }
 
@@ -62,7 +62,7 @@ func decide(s state, u Update, w chan<- error, f facts) (state, effects) {
 		// It ended before this agent began; all that is left is to clean up.
 		s.phase, s.stopping = Terminated, true
 	}
-	if runtimeOnly {
+	if runtimeOnly || u.Type == Kill && f.runs {
 		s.inRuntime = true
 	}
 	if f.known && s.phase >= Terminating && u.Type == Create {

@@ -83,7 +83,9 @@
 //   - A static pod that waits for another is started by the end of that one,
 //     without back-off.
 //   - A static pod that is killed before its start ends like any other, unless it
-//     waits behind another of its name: then it is finished at once.
+//     waits behind another of its name and nothing of it can run: then it is
+//     finished at once. One that is to end when it first comes keeps those of its
+//     name that come later waiting.
 //   - [RetryError] names a time and gets no jitter; the kubelet adds up to half.
 //     A plain error joined to it still has the turn repeated after the back-off.
 //   - "Network not ready" is a type, not a text.

@@ -4,7 +4,12 @@ import "time"
 
 // Delay exposes the rule for due times with the kubelet's periods.
 func Delay(err error, now time.Time, jitter float64) time.Duration {
-	return Config{}.withDefaults().periods().delay(err, now, jitter)
+	return Config{}.Delay(err, now, jitter)
+}
+
+// Delay is that with the periods of c.
+func (c Config) Delay(err error, now time.Time, jitter float64) time.Duration {
+	return c.withDefaults().periods().delay(err, now, jitter)
 }
 
 // Grace exposes the rule for grace periods.

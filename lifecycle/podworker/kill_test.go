@@ -99,6 +99,23 @@ func TestKillOfAPodThatIsForgottenBeforeItBegan(t *testing.T) {
 	})
 }
 
+// A sweep that comes before the first turn must not say of a pod that runs that it
+// has ended.
+func TestAKillOfWhatRunsIsNotForgottenBeforeItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.cache.set(func(c *instant) { c.pods["a"] = running("a") })
+		killed := b.kill(newPod("a"), podworker.KillOptions{})
+		b.SyncKnownPods(desired())
+		synctest.Wait()
+		requireUnreported(t, killed)
+		b.run()
+		requireKilled(t, killed)
+		require.Equal(t, []string{"terminating a", "terminated a"}, b.sync.log())
+		b.stop()
+	})
+}
+
 func TestAKillReportsWhyItGaveUp(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.fail("terminating", errors.New("shim is stuck"))
@@ -231,6 +248,24 @@ func removeAll(list []string, drop ...string) []string {
 		}
 	}
 	return kept
+}
+
+// A static pod of which this agent only knows that it is to end, for it began
+// before a restart, keeps its successor waiting like any other.
+func TestAStaticPodThatEndsFromTheBeginningHasItsPlaceInLine(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		release := make(chan struct{})
+		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) { <-release; return false, nil })
+		b.cache.set(func(c *instant) { c.pods["old"] = running("old") })
+		killed := b.kill(newPod("old", static("web")), podworker.KillOptions{})
+		b.update(podworker.Create, newPod("new", static("web")))
+		require.Equal(t, []string{"terminating old"}, b.sync.log())
+		require.True(t, b.IsPodForMirrorPodTerminatingByFullName("web_ns"))
+		close(release)
+		synctest.Wait()
+		requireKilled(t, killed)
+		require.Equal(t, []string{"terminated old", "sync new"}, b.sync.log())
+	})
 }
 
 func TestAStaticPodThatWaitsButRunsIsStopped(t *testing.T) {

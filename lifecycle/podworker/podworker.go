@@ -197,10 +197,11 @@ func (w *Workers) blocked(p *worker) bool {
 // pod that has ended are ignored: see [Observer.Ignored].
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
-// runs says whether the runtime shows anything of the pod that may run.
+// runs says whether anything of the pod may run, which it may where the runtime
+// could not say.
 func (w *Workers) runs(uid types.UID) bool {
-	s, _ := w.cfg.Cache.Get(uid) // an error leaves what was known before it
-	return s != nil && s.Running()
+	s, err := w.cfg.Cache.Get(uid)
+	return err != nil || s != nil && s.Running()
 }
 
 // update hands u to its worker and sees to what follows. Done, if not nil, is
@@ -247,13 +248,15 @@ func (w *Workers) update(u Update, done chan<- error) {
 }
 
 // mayRun says whether the runtime shows something of the pod that may run. It is
-// asked only where that counts: about a pod that ended before this agent began, or
-// a static one that may never have started. A pod without a spec came from there.
+// asked only where that counts: about a pod that ended before this agent began, a
+// static one that may never have started, and one that is killed. A pod without a
+// spec came from there.
 func (w *Workers) mayRun(u Update) bool {
 	if u.Pod == nil {
 		return true
 	}
-	return (podspec.IsTerminal(u.Pod.Status.Phase) || podspec.IsStatic(u.Pod)) && w.runs(u.Pod.UID)
+	counts := u.Type == Kill || podspec.IsTerminal(u.Pod.Status.Phase) || podspec.IsStatic(u.Pod)
+	return counts && w.runs(u.Pod.UID)
 }
 
 func (u Update) uid() types.UID {
@@ -270,7 +273,7 @@ func (u Update) uid() types.UID {
 // add makes p known.
 func (w *Workers) add(p *worker) {
 	w.pods[p.uid], w.known = p, nil
-	if p.name != "" && p.phase == Syncing {
+	if p.name != "" && p.phase < Terminated {
 		w.gate.enter(p.name, p.uid)
 	}
 }

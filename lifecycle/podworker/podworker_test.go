@@ -216,6 +216,22 @@ func TestAPodThatEndedBeforeTheAgentBegan(t *testing.T) {
 	})
 }
 
+// An inspection that failed proves nothing: what may run is stopped.
+func TestAPodThatEndedBeforeTheAgentBeganAndCannotBeInspected(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.SyncKnownPods(desired())
+		b.cache.set(func(c *instant) { c.err = errors.New("cannot inspect") })
+		b.update(podworker.Create, newPod("a", phase(corev1.PodFailed)))
+		requireKilled(t, b.kill(newPod("b"), podworker.KillOptions{}))
+		b.update(podworker.Create, newPod("first", static("web")))
+		b.update(podworker.Create, newPod("second", static("web")))
+		requireKilled(t, b.kill(newPod("second", static("web")), podworker.KillOptions{}))
+		require.Equal(t, []string{
+			"terminating a", "terminated a", "terminating b", "terminated b", "terminating second", "terminated second",
+		}, b.sync.log())
+	})
+}
+
 func TestPodsThatOnlyTheRuntimeKnows(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		s := running("a")

@@ -1,6 +1,9 @@
 package podworker
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // RetryError says when a turn that failed is worth repeating. A [Syncer] may
 // join several, and wrap them; the earliest time counts. A time beyond
@@ -54,7 +57,9 @@ type periods struct {
 // pod in its phase and ended in err. Jitter, from 0 to 1, prolongs every delay by
 // up to half, but for a time that was asked for: spread comes with it already.
 func (p periods) delay(err error, now time.Time, jitter float64) time.Duration {
-	spread := func(d time.Duration) time.Duration { return d + time.Duration(jitter/2*float64(d)) }
+	spread := func(d time.Duration) time.Duration {
+		return d + min(time.Duration(jitter/2*float64(d)), math.MaxInt64-d)
+	}
 	if err == nil {
 		return spread(p.resync)
 	}

@@ -51,6 +51,14 @@ func TestDelay(t *testing.T) {
 	}
 }
 
+func TestADelayThatCannotGrowStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	w := podworker.Config{ResyncPeriod: math.MaxInt64, BackoffPeriod: math.MaxInt64, TransientPeriod: math.MaxInt64}
+	for _, err := range []error{nil, errors.New("no"), &podworker.TransientError{}} {
+		require.Equal(t, time.Duration(math.MaxInt64), w.Delay(err, time.Time{}, 1))
+	}
+}
+
 // wrapper is an error that could wrap another and does not.
 type wrapper struct{}
 

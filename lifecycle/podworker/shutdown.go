@@ -41,8 +41,9 @@ type EventRecorder interface {
 // ShutdownOptions is what [Shutdown] needs beside a [Killer]. The zero value is
 // fine.
 type ShutdownOptions struct {
-	// AwaitVolumes returns when the volumes of the pods, all of which have ended,
-	// are unmounted, or ctx is done: the stage is not over before. Optional.
+	// AwaitVolumes returns when the volumes of the pods are unmounted, or ctx is
+	// done: the stage is not over before. The pods are those of the stage that have
+	// ended; it is not called when the stage's time is over. Optional.
 	AwaitVolumes func(ctx context.Context, pods []*corev1.Pod) error
 	// Flush writes out what is still on its way, such as the statuses of the pods
 	// that have just ended, and returns when that has arrived, or ctx is done. It
@@ -113,23 +114,26 @@ func Shutdown(ctx context.Context, k Killer, stages []Stage, o ShutdownOptions) 
 func (o ShutdownOptions) end(ctx context.Context, k Killer, s Stage) error {
 	ctx, stop := within(ctx, o.Clock, s.Period)
 	defer stop()
-	var pods []*corev1.Pod
-	errs := make([]error, len(s.Pods))
+	errs := make([]error, len(s.Pods), len(s.Pods)+1)
 	var kills sync.WaitGroup
 	for i, p := range s.Pods {
 		if p.Pod == nil {
 			continue
 		}
-		pods = append(pods, p.Pod)
 		how := KillOptions{Grace: &p.Grace, StatusFn: shutdownStatus(p.Pod.Generation, metav1.NewTime(o.Clock.Now()))}
 		kills.Go(func() { errs[i] = k.KillPod(ctx, p.Pod, how) })
 	}
 	kills.Wait()
-	err := errors.Join(errs...)
-	if err == nil {
-		err = o.AwaitVolumes(ctx, pods)
+	var ended []*corev1.Pod
+	for i, p := range s.Pods {
+		if p.Pod != nil && errs[i] == nil {
+			ended = append(ended, p.Pod)
+		}
 	}
-	if err != nil {
+	if ctx.Err() == nil {
+		errs = append(errs, o.AwaitVolumes(ctx, ended))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("shutdown of pods from priority %d on: %w", s.Priority, err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
@@ -113,6 +114,24 @@ func TestVolumesThatStayMountedCostTheirStageOnly(t *testing.T) {
 			"shutdown of pods from priority 2000000000 on: busy: context deadline exceeded")
 		require.Equal(t, 30*time.Second, time.Since(began))
 		require.Equal(t, 2, waited)
+	})
+}
+
+// A pod that could not be ended must not have the others' volumes torn away.
+func TestVolumesOfWhatHasEndedAreAwaitedBesideWhatHasNot(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		stages := podworker.PlanShutdown([]*corev1.Pod{newPod(""), newPod("a")},
+			[]podworker.ShutdownGracePeriodByPodPriority{{GracePeriod: 10 * time.Second}}, 0)
+		var awaited []*corev1.Pod
+		err := podworker.Shutdown(b.t.Context(), b, stages, podworker.ShutdownOptions{
+			AwaitVolumes: func(_ context.Context, pods []*corev1.Pod) error {
+				awaited = append(awaited, pods...)
+				return errors.New("busy")
+			},
+		})
+		require.EqualError(t, err, "shutdown of pods from priority 0 on: podworker: kill needs a pod with a UID\nbusy")
+		require.Len(t, awaited, 1)
+		require.Equal(t, types.UID("a"), awaited[0].UID)
 	})
 }
 

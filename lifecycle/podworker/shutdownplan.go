@@ -8,12 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // CriticalPriority is the lowest priority of a critical pod in
 // [ShutdownConfig.ShutdownGracePeriodCriticalPods]: that of system-cluster-critical.
-const CriticalPriority int32 = 2_000_000_000
+const CriticalPriority = podspec.SystemCriticalPriority
 
 // ShutdownGracePeriodByPodPriority is a bucket of pods, and the kubelet's option of
 // that name: the pods from this priority up to that of the next bucket. Those
@@ -131,7 +132,7 @@ func PlanShutdown(pods []*corev1.Pod, periods []ShutdownGracePeriodByPodPriority
 	slices.SortStableFunc(stages, func(a, b Stage) int { return cmp.Compare(a.Priority, b.Priority) })
 	for _, pod := range pods {
 		if pod != nil {
-			s := bucket(stages, ptr.Deref(pod.Spec.Priority, 0))
+			s := bucket(stages, podspec.Priority(pod))
 			s.Pods = append(s.Pods, StagePod{Pod: pod})
 		}
 	}

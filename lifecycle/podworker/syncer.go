@@ -144,7 +144,8 @@ type Update struct {
 
 // KillOptions says how a pod is to end. The zero value lets the spec decide.
 type KillOptions struct {
-	// Grace, if not nil, shortens the grace period: it never prolongs it.
+	// Grace, if not nil, stands in for the grace period of the spec, though it be
+	// longer, as in the kubelet; one that was decided before it only shortens.
 	// Fractions of a second are dropped; less than a second is one.
 	Grace *time.Duration
 	// Evict marks the end as an eviction: [Workers.ShouldPodContentBeRemoved].
