@@ -13,6 +13,7 @@ require (
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
 	k8s.io/api v0.36.0
 	k8s.io/apimachinery v0.36.0
+	k8s.io/component-helpers v0.36.0
 	k8s.io/cri-api v0.36.1
 	k8s.io/cri-streaming v0.36.1
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2

@@ -173,10 +173,22 @@ func (b *Backoff) Len() int {
 // is kept is monotonic.
 func (a *attempts) endOf(since, now time.Time) time.Time {
 	if a.ended.IsZero() || !a.since.Equal(since) {
-		a.since, a.ended = since, now.Add(-max(0, now.Sub(since)))
+		a.since, a.ended = since, onOurClock(since, now)
 	}
 	return a.ended
 }
+
+// last returns when the key last started or stopped waiting.
+func (a *attempts) last() time.Time {
+	if last := a.ended.Add(a.delay); last.After(a.started) {
+		return last
+	}
+	return a.started
+}
+
+// onOurClock returns a time of the wall clock on now's, which may be monotonic;
+// at the latest now.
+func onOurClock(t, now time.Time) time.Time { return now.Add(-max(0, now.Sub(t))) }
 
 // ranLong says whether the run that began with the last Next and ended at the
 // given time was long enough to forgive what came before.
@@ -192,11 +204,7 @@ func (b *Backoff) sweep(now time.Time) {
 	}
 	b.swept = now
 	for key, a := range b.keys {
-		last := a.ended.Add(a.delay)
-		if a.started.After(last) {
-			last = a.started
-		}
-		if now.Sub(last) > b.quiet() {
+		if now.Sub(a.last()) > b.quiet() {
 			delete(b.keys, key)
 		}
 	}

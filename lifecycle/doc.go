@@ -1,54 +1,95 @@
 // Package lifecycle holds what decides about a pod's life on a node and needs no
-// runtime for it. So far that is the restart back-off.
+// runtime for it: may it start, what runs at its start and before its end, in
+// which order and by when does it end, and when may a container run again. The
+// behaviour is that of kubelet 1.36.
 //
 // # What it does
 //
-// A [Backoff] answers one question: something ended, may it start again now? The
-// first restart is at once; the next waits 10 seconds from the end of the
-// container, then 20, 40 and so on up to 5 minutes. A container that ran for
-// more than 10 minutes has earned a fresh start. The same rule spaces out image
-// pulls.
+// Admission: a [Chain] asks [AdmitHandler]s one after the other whether a pod may
+// start. [NodeHandler] is the one that compares pod and node, by the pure functions
+// [FitsAll], [FitsOS] and [FitsGroupsPolicy]; whom a critical pod displaces is
+// [PlanPreemption]. [ActiveDeadline] says when a pod's time is over.
 //
-// Ask [Backoff.Until] before a start, call [Backoff.Next] for each start that is
-// made. Both take the time at which the last run ended, which is what the wait
-// counts from: a wait that began before its end was noticed is shorter by as
-// much.
+// Hooks: a [HookRunner] runs postStart and preStop hooks, by command, HTTP or
+// sleep, and keeps the end of what they say.
+//
+// The end: a [Deadline] is the one time by which everything must be over, and can
+// move earlier meanwhile. [PlanTermination] is the order in which containers are
+// stopped, sidecars last, and [Terminate] does it. [StopGrace] is the only place
+// that knows that runtimes count in whole seconds.
+//
+// Restarts: a [Backoff] answers whether what ended may start again. The first
+// restart is at once; the next waits 10 seconds from the end of the container,
+// then 20, 40 and so on up to 5 minutes. A container that ran for more than 10
+// minutes has earned a fresh start. The same rule spaces out image pulls.
+// [Backoff.Snapshot] and [Backoff.Restore] carry it over a restart of the agent.
 //
 // # What you supply
 //
-// Nothing but keys. A key names what backs off on its own; the kubelet uses pod
-// UID, container name and the hash of the container's spec, so that a container
-// whose spec was corrected starts at once.
+// Plain types throughout; nothing of CRI is linked. For admission: the node, and
+// the pods that hold something of it. For hooks: an [ExecRunner], which
+// cri.RuntimeService is. For the end: a function that stops a container. For the
+// back-off: keys; the kubelet uses pod UID, container name and the hash of the
+// container's spec, so that a container whose spec was corrected starts at once.
 //
 // # What it guarantees
 //
-//  1. The delay after the n-th start in a row is Initial doubled n-1 times, at
-//     most Max.
-//  2. Until changes no delay: asking often costs nothing.
-//  3. A step of the system clock while a container runs or waits changes no
-//     wait. A step between the end of a container and the first question about
+//  1. Fits…, Needs and Plan… functions are pure: they depend on their arguments
+//     only and modify none of them. The kubelet writes into the node that it checks.
+//  2. Of equal pods PlanPreemption takes the same ones in whatever order it sees
+//     them.
+//  3. A hook ends at its deadline, with its container, or with its context,
+//     whichever comes first, also when the deadline moves earlier while it runs
+//     (kubernetes#127339, kubernetes#134338, kubernetes#103300).
+//  4. Hook, waiting and stop share one deadline. Asked to end within a grace
+//     period, a pod's containers are killed at most 2 s after it.
+//  5. A container that can't be stopped releases those that wait for it.
+//  6. What a hook says is in no event, is redacted before it is kept or returned,
+//     and bounded.
+//  7. The delay after the n-th start in a row is Initial doubled n-1 times, at
+//     most Max; asking changes nothing. A step of the system clock while a container runs or
+//     waits changes no wait; one between its end and the first question about
 //     it can shorten the wait to nothing or count its end as now, no more.
-//  4. Memory is bounded by the keys used within two quiet periods. There is
-//     nothing to call for that.
+//  8. A Backoff's memory is bounded by the keys used within two quiet periods.
 //
 // # Goroutines and locking
 //
-// There is no goroutine. One mutex guards the keys and is held for map
-// operations only.
+// Nothing runs on its own. [Deadline.Context], [HookRunner.Run] and [Terminate]
+// start goroutines and join them: the first in its cancel function, the others
+// before they return. An ExecRunner or Stop that ignores its context delays that
+// join, and nothing else. Mutexes guard memory only and are not held while anything
+// of yours is called.
 //
 // # Differences from the kubelet
 //
-//   - The kubelet compares the runtime's finish time with the wall clock on
-//     every sync: a clock that steps back by an hour makes a container wait an
-//     hour longer. Here the comparison is made once.
+//   - Handlers are pure where they can be, and every handler's verdict and time
+//     can be observed. Preemption counts the other pods that admission saw.
+//   - A pod without defaults is admitted with its limits as requests.
+//   - ActiveDeadline sends no event: the kubelet's repeats with each question.
+//   - Hooks must have a deadline; postStart has none in the kubelet and blocks its
+//     pod (kubernetes#30042). A preStop hook that is cut off by the deadline has
+//     failed and says so; one whose container ended while it ran has not, because
+//     that is what it is for.
+//   - An answer's broken body fails no HTTP hook, and connections are not kept. A
+//     path like mailto:x is a path. [HookConfig.FailOnStatus] makes the status
+//     count (kubernetes#56963).
+//   - Sidecars wait for running init containers too, which need them, and for
+//     every later sidecar, not only for the next. A container that can't be stopped
+//     burns nobody else's grace period (kubernetes#125880).
+//   - Part of a second counts for the container: what is left is rounded up.
+//   - The kubelet compares a container's end with the wall clock on every sync: a
+//     clock that steps back by an hour makes it wait an hour longer. Here the
+//     comparison is made once.
 //   - The kubelet forgets a key 10 minutes after its last start, even while it
 //     waits: a container that runs for 7 minutes at a time is collected in the
 //     middle of its 5 minutes and restarts early. Here waiting is not quiet.
-//   - State lives in memory in both: after a restart of the agent, the first
-//     restart of a container is at once.
+//   - Back-off lives in memory in the kubelet, and begins anew with it.
+//   - Not here: AppArmor, sysctl and declared-feature handlers, device and topology
+//     resources.
 //
 // # Testing your code with it
 //
-// Give [BackoffConfig] a fake clock from k8s.io/utils/clock/testing and step it,
-// or run in a testing/synctest bubble with the default one.
+// Give the configs a fake clock from k8s.io/utils/clock/testing and step it, or
+// run in a testing/synctest bubble with the default one, which deadlines and
+// terminations are made for. Hooks over real sockets need real time.
 package lifecycle

@@ -7,8 +7,10 @@
 // ([FullName])? Which containers has it, in what order ([Containers],
 // [IsSidecar])? Is one to run again after it ended ([ShouldRestart])? Is a
 // container of the spec still the one that was created ([ContainerHash])? Which
-// quality of service does it get ([QOSClass])? Has it ended for good
-// ([IsTerminal])?
+// quality of service does it get ([QOSClass])? What does it ask for and what may
+// it use, sidecars, overhead and resources of the pod as a whole included
+// ([Requests], [Limits], [Held])? Does the node depend on it, and who may take its
+// place ([IsCritical], [CanPreempt])? Has it ended for good ([IsTerminal])?
 //
 // # What you supply
 //
@@ -34,9 +36,9 @@
 //     and image alone, so that an edited manifest takes effect even if its pod
 //     keeps its UID. The kubelet's hashes are other ones: containers
 //     that it made do not match.
-//   - QOSClass works on a pod without defaults: a missing request counts as
-//     equal to the limit, for a container and for the pod as a whole. The kubelet
-//     relies on defaulting for that.
+//   - QOSClass, Requests and Held work on a pod without defaults: a missing
+//     request counts as equal to the limit, for a container and for the pod as a
+//     whole. The kubelet relies on defaulting for that.
 //
 // # Testing your code with it
 //

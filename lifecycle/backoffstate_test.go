@@ -1,0 +1,114 @@
+package lifecycle_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+)
+
+func TestBackOffGoesOnAfterARestartOfTheAgent(t *testing.T) {
+	t.Parallel()
+	before, clk := newBackoff(t, lifecycle.BackoffConfig{})
+	for range 3 {
+		before.Next("crashes", clk.Now()) // 40s from the next end on
+	}
+	ended := clk.Now().Add(time.Second)
+	clk.Step(5 * time.Second)
+	_, delay, waiting := before.Until("crashes", ended)
+	require.True(t, waiting)
+	require.Equal(t, 40*time.Second, delay)
+	written, err := json.Marshal(before.Snapshot())
+	require.NoError(t, err)
+
+	var states []lifecycle.BackoffState
+	require.NoError(t, json.Unmarshal(written, &states))
+	clk.Step(10 * time.Second) // the agent is away
+	after, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: clk})
+	require.NoError(t, err)
+	after.Restore(states)
+	until, delay, waiting := after.Until("crashes", ended)
+	require.True(t, waiting)
+	require.Equal(t, 40*time.Second, delay)
+	require.Equal(t, ended.Add(40*time.Second), until, "the wait began with the end, not with the agent")
+	require.Equal(t, 80*time.Second, after.Next("crashes", ended))
+}
+
+func TestWhatASnapshotHas(t *testing.T) {
+	t.Parallel()
+	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
+	require.Empty(t, b.Snapshot())
+	b.Next("quiet", clk.Now())
+	clk.Step(15 * time.Minute)
+	b.Next("b", clk.Now())
+	b.Next("a", clk.Now().Add(-time.Minute))
+	now := clk.Now()
+	require.Equal(t, []lifecycle.BackoffState{
+		{Key: "a", Delay: 10 * time.Second, Started: now, Ended: now.Add(-time.Minute)},
+		{Key: "b", Delay: 10 * time.Second, Started: now, Ended: now},
+	}, b.Snapshot())
+
+	real, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	require.NoError(t, err)
+	real.Next("k", epoch())
+	state := real.Snapshot()[0]
+	require.Equal(t, state.Started.Round(0), state.Started, "a monotonic reading is in it")
+}
+
+func TestWhatIsRestored(t *testing.T) {
+	t.Parallel()
+	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
+	b.Next("known", clk.Now())
+	now := clk.Now()
+	b.Restore([]lifecycle.BackoffState{
+		{Key: "known", Delay: time.Minute, Started: now, Ended: now},
+		{Key: "odd", Delay: 0, Started: now, Ended: now},
+		{Key: "odd", Delay: -time.Second, Started: now, Ended: now},
+		{Key: "long", Delay: 300 * time.Hour, Started: now, Ended: now},
+		{Key: "future", Delay: time.Minute, Started: now.Add(time.Hour), Ended: now.Add(time.Hour)},
+		{Key: "zero", Delay: time.Minute},
+		{Key: "twice", Delay: time.Second, Started: now, Ended: now},
+		{Key: "twice", Delay: time.Minute, Started: now, Ended: now},
+	})
+	for key, want := range map[string]time.Duration{
+		"known": 10 * time.Second, "odd": 0, "long": 5 * time.Minute, "future": time.Minute, "twice": time.Second,
+	} {
+		require.Equal(t, want, b.Delay(key), key)
+	}
+	until, _, waiting := b.Until("future", now.Add(time.Hour))
+	require.True(t, waiting)
+	require.Equal(t, now.Add(time.Minute), until, "a time in the future counts as now")
+	_, _, waiting = b.Until("zero", time.Time{})
+	require.False(t, waiting)
+	var keys []string
+	for _, s := range b.Snapshot() {
+		keys = append(keys, s.Key)
+	}
+	require.Equal(t, []string{"future", "known", "long", "twice"}, keys)
+}
+
+func FuzzRestore(f *testing.F) {
+	f.Add([]byte(`[{"key":"a","delay":10000000000,"started":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:00:00Z"}]`))
+	f.Add([]byte(`[{"key":"a","delay":-1},{"key":"a","delay":9223372036854775807,"ended":"9999-01-01T00:00:00Z"}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var states []lifecycle.BackoffState
+		if json.Unmarshal(data, &states) != nil {
+			return
+		}
+		clk := testingclock.NewFakeClock(epoch())
+		b, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: clk})
+		require.NoError(t, err)
+		b.Restore(states)
+		for _, s := range states {
+			until, delay, waiting := b.Until(s.Key, s.Ended)
+			require.LessOrEqual(t, delay, lifecycle.DefaultMaxBackoff)
+			require.False(t, waiting && until.After(epoch().Add(lifecycle.DefaultMaxBackoff)), "%v waits until %v", s, until)
+			next := b.Next(s.Key, s.Ended)
+			require.True(t, next > 0 && next <= lifecycle.DefaultMaxBackoff, "%v", next)
+		}
+	})
+}

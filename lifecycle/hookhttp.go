@@ -1,0 +1,159 @@
+package lifecycle
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// maxHookBody is how much of an answer is waited for. A server that keeps its
+// answer open until it has drained holds the hook as long.
+const maxHookBody = 10 << 10
+
+// hookClient returns the client for HTTP hooks. A hook runs once, so that a kept
+// connection would only cost; containers rarely have certificates that anybody
+// could verify, so the kubelet does not, and neither is done here.
+func hookClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+			DisableKeepAlives: true,
+		},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			switch {
+			case req.URL.Hostname() != via[0].URL.Hostname():
+				return http.ErrUseLastResponse
+			case len(via) >= 10:
+				return errors.New("stopped after 10 redirects")
+			}
+			return nil
+		},
+	}
+}
+
+// httpGet asks for the hook's URL. A server that answers HTTPS in plain HTTP is
+// asked again in its own language, without what was meant for encrypted eyes.
+func (r *HookRunner) httpGet(ctx context.Context, info HookInfo, get *corev1.HTTPGetAction) ([]byte, error) {
+	req, err := hookRequest(ctx, get, info.Hook, r.cfg.UserAgent)
+	if err != nil {
+		return nil, err
+	}
+	output, err := r.do(req)
+	if req.URL.Scheme != "https" || !errors.Is(err, http.ErrSchemeMismatch) {
+		return output, err
+	}
+	again := req.Clone(ctx)
+	again.URL.Scheme = "http"
+	again.Header.Del("Authorization")
+	output, httpErr := r.do(again)
+	if httpErr != nil {
+		return output, errors.Join(err, httpErr)
+	}
+	r.cfg.Observer.HTTPFallback(info)
+	if r.cfg.Events != nil {
+		r.cfg.Events.Eventf(info.Pod, corev1.EventTypeWarning, LifecycleHTTPFallback,
+			"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", again.URL.Host)
+	}
+	return output, nil
+}
+
+// do sends the request and reads a little of the answer. Once there is a status
+// the hook is decided: what happens to the body does not change it.
+func (r *HookRunner) do(req *http.Request) ([]byte, error) {
+	resp, err := r.cfg.HTTP.Do(req)
+	if resp != nil && resp.Body != nil {
+		defer func() { _ = resp.Body.Close() }() // nothing was written
+	}
+	if err != nil {
+		return nil, err
+	}
+	var body []byte
+	if resp.Body != nil && resp.ContentLength <= maxHookBody {
+		body, _ = io.ReadAll(io.LimitReader(resp.Body, maxHookBody))
+	}
+	if r.cfg.FailOnStatus && (resp.StatusCode < 200 || resp.StatusCode >= 400) {
+		return body, fmt.Errorf("HTTP status %d", resp.StatusCode)
+	}
+	return body, nil
+}
+
+// hookRequest builds the request, as the kubelet does.
+func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAgent string) (*http.Request, error) {
+	host := get.Host
+	if host == "" {
+		host = h.PodIP
+	}
+	if host == "" {
+		return nil, errors.New("failed to find networking container: the pod has no IP")
+	}
+	port, err := hookPort(get.Port, h.Container)
+	if err != nil {
+		return nil, err
+	}
+	scheme := strings.ToLower(string(get.Scheme))
+	if scheme == "" {
+		scheme = "http"
+	}
+	target, err := url.Parse(get.Path)
+	if err != nil || target.Opaque != "" { // whatever it is, it is a path
+		target = &url.URL{Path: get.Path}
+	}
+	target.Scheme, target.Host = scheme, net.JoinHostPort(host, strconv.Itoa(port))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header = hookHeader(get.HTTPHeaders, userAgent)
+	if name := req.Header.Get("Host"); name != "" {
+		req.Host = name
+	}
+	return req, nil
+}
+
+// hookHeader returns the hook's headers with the two that are sent unless they
+// are written empty.
+func hookHeader(headers []corev1.HTTPHeader, userAgent string) http.Header {
+	h := http.Header{}
+	for _, header := range headers {
+		name := textproto.CanonicalMIMEHeaderKey(header.Name)
+		h[name] = append(h[name], header.Value)
+	}
+	if _, ok := h["User-Agent"]; !ok {
+		h.Set("User-Agent", userAgent)
+	}
+	switch accept, ok := h["Accept"]; {
+	case !ok:
+		h.Set("Accept", "*/*")
+	case len(accept) > 0 && accept[0] == "":
+		h.Del("Accept")
+	}
+	return h
+}
+
+// hookPort returns the number of a port that is given by number or by the name
+// that the container has for it.
+func hookPort(port intstr.IntOrString, c *corev1.Container) (int, error) {
+	number := port.IntValue() // of a string too, 0 if it is none
+	if port.Type == intstr.String {
+		for _, p := range c.Ports {
+			if p.Name == port.StrVal && port.StrVal != "" {
+				number = int(p.ContainerPort)
+			}
+		}
+	}
+	if number < 1 || number > 65535 {
+		return 0, fmt.Errorf("invalid port: %s", port.String())
+	}
+	return number, nil
+}

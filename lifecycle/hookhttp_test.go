@@ -1,0 +1,293 @@
+package lifecycle_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+)
+
+// doer records a request and answers it.
+type doer struct {
+	req  *http.Request
+	resp *http.Response
+	err  error
+}
+
+func (d *doer) Do(req *http.Request) (*http.Response, error) {
+	d.req = req
+	return d.resp, d.err
+}
+
+func ok() *http.Response { return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody} }
+
+// serve starts a server and returns a hook that asks it for path.
+func serve(t *testing.T, scheme corev1.URIScheme, server *httptest.Server, path string) lifecycle.Hook {
+	t.Helper()
+	t.Cleanup(server.Close)
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	require.NoError(t, err)
+	h := hook(lifecycle.PreStop, corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{
+		Scheme: scheme, Port: intstr.FromString(port), Path: path,
+		HTTPHeaders: []corev1.HTTPHeader{{Name: "Authorization", Value: "secret"}},
+	}})
+	h.PodIP = host
+	return h
+}
+
+// Upstream's TestRunHTTPHandler, TestRunHandlerHttp, ...WithHeaders and ...Https.
+func TestRunHTTPHandler(t *testing.T) {
+	t.Parallel()
+	header := func(kv ...string) (all []corev1.HTTPHeader) {
+		for i := 0; i < len(kv); i += 2 {
+			all = append(all, corev1.HTTPHeader{Name: kv[i], Value: kv[i+1]})
+		}
+		return all
+	}
+	for _, tt := range []struct {
+		name string
+		get  corev1.HTTPGetAction
+		url  string
+		want http.Header // besides the two that are always there
+		host string
+	}{
+		{name: "missing pod IP", get: corev1.HTTPGetAction{Path: "foo", Port: intstr.FromString("42"), Host: "example.test", Scheme: "http"}, url: "http://example.test:42/foo"},
+		{name: "missing host", get: corev1.HTTPGetAction{Path: "foo", Port: intstr.FromString("42")}, url: "http://233.252.0.1:42/foo"},
+		{name: "path with leading slash", get: corev1.HTTPGetAction{Path: "/foo", Port: intstr.FromInt32(42), Scheme: "http"}, url: "http://233.252.0.1:42/foo"},
+		{name: "no path", get: corev1.HTTPGetAction{Port: intstr.FromInt32(42)}, url: "http://233.252.0.1:42"},
+		{name: "port by name", get: corev1.HTTPGetAction{Path: "foo", Port: intstr.FromString("quux")}, url: "http://233.252.0.1:8080/foo"},
+		{name: "https", get: corev1.HTTPGetAction{Path: "foo", Port: intstr.FromString("4430"), Scheme: "https"}, url: "https://233.252.0.1:4430/foo"},
+		{name: "https on port 80 stays https", get: corev1.HTTPGetAction{Path: "foo", Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTPS}, url: "https://233.252.0.1:80/foo"},
+		{name: "unknown scheme", get: corev1.HTTPGetAction{Path: "foo", Port: intstr.FromInt32(80), Scheme: "baz"}, url: "baz://233.252.0.1:80/foo"},
+		{name: "query", get: corev1.HTTPGetAction{Path: "foo?k=v", Port: intstr.FromInt32(80)}, url: "http://233.252.0.1:80/foo?k=v"},
+		{name: "fragment", get: corev1.HTTPGetAction{Path: "foo#frag", Port: intstr.FromInt32(80)}, url: "http://233.252.0.1:80/foo#frag"},
+		{name: "a path that is no URL", get: corev1.HTTPGetAction{Path: "%zz", Port: intstr.FromInt32(80)}, url: "http://233.252.0.1:80/%25zz"},
+		{name: "a path that looks like another URL", get: corev1.HTTPGetAction{Path: "mailto:x", Port: intstr.FromInt32(80)}, url: "http://233.252.0.1:80/mailto:x"},
+		{name: "IPv6", get: corev1.HTTPGetAction{Host: "fd00::1", Port: intstr.FromInt32(80)}, url: "http://[fd00::1]:80"},
+		{
+			name: "headers", get: corev1.HTTPGetAction{Path: "foo", Port: intstr.FromInt32(80), HTTPHeaders: header("Foo", "bar", "foo", "baz")},
+			url: "http://233.252.0.1:80/foo", want: http.Header{"Foo": {"bar", "baz"}},
+		},
+		{
+			name: "host header", get: corev1.HTTPGetAction{Path: "foo", Port: intstr.FromInt32(80), Host: "example.test", HTTPHeaders: header("Host", "from.header")},
+			url: "http://example.test:80/foo", want: http.Header{"Host": {"from.header"}}, host: "from.header",
+		},
+		{
+			name: "no defaults", get: corev1.HTTPGetAction{Port: intstr.FromInt32(80), HTTPHeaders: header("user-agent", "mine", "accept", "")},
+			url: "http://233.252.0.1:80", want: http.Header{"User-Agent": {"mine"}, "Accept": nil},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := &doer{resp: ok()}
+			h := hook(lifecycle.PostStart, corev1.LifecycleHandler{HTTPGet: &tt.get})
+			require.NoError(t, hookRunner(t, lifecycle.HookConfig{HTTP: d}).Run(t.Context(), h).Err)
+			want := http.Header{"Accept": {"*/*"}, "User-Agent": {"kube-lifecycle/kubeparts"}}
+			for name, values := range tt.want {
+				want[name] = values
+				if values == nil {
+					delete(want, name)
+				}
+			}
+			require.Equal(t, tt.url, d.req.URL.String())
+			require.Equal(t, want, d.req.Header)
+			if tt.host != "" {
+				require.Equal(t, tt.host, d.req.Host)
+			}
+		})
+	}
+}
+
+// Upstream's TestRunHandlerHTTPPort.
+func TestHTTPHooksThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		get  corev1.HTTPGetAction
+		ip   string
+		want string
+	}{
+		{"no port", corev1.HTTPGetAction{Port: intstr.FromString("")}, "10.0.0.1", "invalid port: "},
+		{"an unknown name", corev1.HTTPGetAction{Port: intstr.FromString("nope")}, "10.0.0.1", "invalid port: nope"},
+		{"too high", corev1.HTTPGetAction{Port: intstr.FromInt32(65536)}, "10.0.0.1", "invalid port: 65536"},
+		{"too low", corev1.HTTPGetAction{Port: intstr.FromString("-1")}, "10.0.0.1", "invalid port: -1"},
+		{"no address", corev1.HTTPGetAction{Port: intstr.FromInt32(80)}, "", "failed to find networking container: the pod has no IP"},
+		{"no URL", corev1.HTTPGetAction{Host: "a b", Port: intstr.FromInt32(80)}, "", `parse "http://a%20b:80": invalid URL escape "%20"`},
+	} {
+		d := &doer{resp: ok()}
+		h := hook(lifecycle.PostStart, corev1.LifecycleHandler{HTTPGet: &tt.get})
+		h.PodIP = tt.ip
+		require.EqualError(t, hookRunner(t, lifecycle.HookConfig{HTTP: d}).Run(t.Context(), h).Err, tt.want, tt.name)
+		require.Nil(t, d.req, tt.name)
+	}
+}
+
+// Upstream's TestRunHandlerHttpFailure: an answer beside an error, as clients may.
+func TestRunHandlerHTTPFailure(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("fake http error")
+	d := &doer{err: failed, resp: &http.Response{Body: io.NopCloser(strings.NewReader("body"))}}
+	h := hook(lifecycle.PostStart, corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: "foo", Port: intstr.FromInt32(8080), Path: "bar"}})
+	result := hookRunner(t, lifecycle.HookConfig{HTTP: d}).Run(t.Context(), h)
+	require.ErrorIs(t, result.Err, failed)
+	require.Equal(t, `HTTP lifecycle hook (bar) for Container "containerFoo" in Pod "podFoo_nsFoo(uid)" failed - error: fake http error`, result.Message)
+	require.Equal(t, "http://foo:8080/bar", d.req.URL.String())
+}
+
+func TestHTTPSWithACertificateOfItsOwn(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	h := serve(t, corev1.URISchemeHTTPS, httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		fmt.Fprint(w, "drained")
+	})), "/stop")
+	r := hookRunner(t, lifecycle.HookConfig{})
+	require.NoError(t, r.Run(t.Context(), h).Err)
+	require.NotNil(t, got.TLS)
+	require.Equal(t, "/stop", got.URL.Path)
+	require.Equal(t, "secret", got.Header.Get("Authorization"))
+	require.Equal(t, "drained", r.Outputs()[0].Output)
+}
+
+// Upstream's TestRunHandlerHttpsFailureFallback and TestIsHTTPResponseError.
+func TestRunHandlerHTTPSFailureFallback(t *testing.T) {
+	t.Parallel()
+	var headers http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers = r.Header.Clone() }))
+	h := serve(t, corev1.URISchemeHTTPS, server, "bar")
+	rec, fallbacks := &events{}, 0
+	r := hookRunner(t, lifecycle.HookConfig{
+		Events:   rec,
+		Observer: lifecycle.HookObserver{HTTPFallback: func(lifecycle.HookInfo) { fallbacks++ }},
+	})
+	require.Equal(t, lifecycle.HookResult{}, r.Run(t.Context(), h))
+	require.NotNil(t, headers)
+	require.Empty(t, headers.Get("Authorization"))
+	require.Equal(t, 1, fallbacks)
+	require.Equal(t, []string{fmt.Sprintf("podFoo Warning LifecycleHTTPFallback request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded",
+		server.Listener.Addr())}, rec.all)
+
+	strict := hookRunner(t, lifecycle.HookConfig{FailOnStatus: true, Observer: lifecycle.HookObserver{HTTPFallback: func(lifecycle.HookInfo) { fallbacks++ }}})
+	missing := serve(t, corev1.URISchemeHTTPS, httptest.NewServer(http.NotFoundHandler()), "bar")
+	result := strict.Run(t.Context(), missing)
+	require.ErrorIs(t, result.Err, http.ErrSchemeMismatch)
+	require.ErrorContains(t, result.Err, "HTTP status 404")
+	require.Equal(t, 1, fallbacks)
+}
+
+// kubernetes#56963: any answer is a success, unless the caller wants otherwise.
+func TestTheStatusCountsOnlyIfAskedFor(t *testing.T) {
+	t.Parallel()
+	status := http.StatusInternalServerError
+	h := serve(t, "", httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, "no")
+	})), "/")
+	kubelet, strict := hookRunner(t, lifecycle.HookConfig{}), hookRunner(t, lifecycle.HookConfig{FailOnStatus: true})
+	require.NoError(t, kubelet.Run(t.Context(), h).Err)
+	result := strict.Run(t.Context(), h)
+	require.EqualError(t, result.Err, "HTTP status 500")
+	require.True(t, strings.HasSuffix(result.Message, `failed - error: HTTP status 500, message: "no"`), result.Message)
+	for _, status = range []int{http.StatusOK, http.StatusAccepted, http.StatusNotModified} {
+		require.NoError(t, strict.Run(t.Context(), h).Err, "%d", status)
+	}
+}
+
+func TestRedirectsStayOnTheirHost(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	target := "/again"
+	h := serve(t, "", httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if r.URL.Path != "/end" {
+			http.Redirect(w, r, target, http.StatusFound)
+		}
+	})), "/")
+	r := hookRunner(t, lifecycle.HookConfig{})
+	require.ErrorContains(t, r.Run(t.Context(), h).Err, "stopped after 10 redirects")
+	asked, target = 0, "/end"
+	require.NoError(t, r.Run(t.Context(), h).Err)
+	require.Equal(t, 2, asked)
+	asked, target = 0, "http://elsewhere.invalid/"
+	require.NoError(t, r.Run(t.Context(), h).Err, "the redirect is the answer")
+	require.Equal(t, 1, asked)
+}
+
+// kubernetes#103300: a server that never answers, and one whose answer never ends.
+func TestAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	silent := serve(t, "", httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })), "/")
+	endless := serve(t, "", httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "draining")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})), "/")
+	r := hookRunner(t, lifecycle.HookConfig{})
+
+	silent.Deadline = in(50 * time.Millisecond)
+	require.ErrorIs(t, r.Run(t.Context(), silent).Err, lifecycle.ErrDeadline)
+
+	exited := make(chan struct{})
+	close(exited)
+	silent.Deadline, silent.Exited = in(time.Hour), exited
+	require.ErrorIs(t, r.Run(t.Context(), silent).Err, lifecycle.ErrContainerExited)
+
+	silent.Exited = nil
+	time.AfterFunc(50*time.Millisecond, func() { silent.Deadline.Shorten(time.Now()) })
+	require.ErrorIs(t, r.Run(t.Context(), silent).Err, lifecycle.ErrDeadline, "shortened while it waits")
+
+	endless.Deadline = in(50 * time.Millisecond)
+	require.NoError(t, r.Run(t.Context(), endless).Err, "there was an answer")
+	outputs := r.Outputs()
+	require.Equal(t, "draining", outputs[len(outputs)-1].Output)
+}
+
+func TestALargeAnswerIsNotRead(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 1<<20)
+	h := serve(t, "", httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/told" {
+			w.Header().Set("Content-Length", fmt.Sprint(len(large)))
+		}
+		_, _ = io.WriteString(w, large)
+	})), "/")
+	r := hookRunner(t, lifecycle.HookConfig{})
+	require.NoError(t, r.Run(t.Context(), h).Err)
+	h.Container.Lifecycle.PreStop.HTTPGet.Path = "/told"
+	require.NoError(t, r.Run(t.Context(), h).Err)
+	require.Len(t, r.Outputs()[0].Output, lifecycle.DefaultOutputBytes)
+	require.Empty(t, r.Outputs()[1].Output)
+}
+
+// Whatever a manifest says, a request goes to the host and port that were meant.
+func FuzzHTTPHook(f *testing.F) {
+	f.Add("HTTPS", "", "80", "/a?b#c", "Host", "x")
+	f.Add("http", "", "80", "mailto:x", "Foo", "bar")
+	f.Add("", "fd00::1", "quux", "//evil.test/", "Accept", "")
+	f.Add("http", "a", "8080", "http://user@evil.test:1/x", "\n", "\r\n")
+	f.Fuzz(func(t *testing.T, scheme, host, port, path, name, value string) {
+		d := &doer{resp: ok()}
+		h := hook(lifecycle.PreStop, corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{
+			Scheme: corev1.URIScheme(scheme), Host: host, Port: intstr.FromString(port), Path: path,
+			HTTPHeaders: []corev1.HTTPHeader{{Name: name, Value: value}},
+		}})
+		result := hookRunner(t, lifecycle.HookConfig{HTTP: d}).Run(t.Context(), h)
+		require.Equal(t, d.req == nil, result.Err != nil)
+		if d.req == nil || host != "" {
+			return
+		}
+		require.Equal(t, "233.252.0.1", d.req.URL.Hostname())
+		require.NotEmpty(t, d.req.URL.Port())
+	})
+}

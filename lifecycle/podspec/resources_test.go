@@ -1,0 +1,191 @@
+package podspec_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+func list(cpu, memory string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	if cpu != "" {
+		l[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+	if memory != "" {
+		l[corev1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return l
+}
+
+func asks(cpu, memory string) corev1.Container {
+	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: list(cpu, memory)}}
+}
+
+func sidecar(c corev1.Container) corev1.Container {
+	c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	return c
+}
+
+func requireList(t *testing.T, want, got corev1.ResourceList) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for name, q := range want {
+		g := got[name]
+		require.Zero(t, g.Cmp(q), "%s: %s, want %s", name, g.String(), q.String())
+	}
+}
+
+func TestRequestsOfAPod(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		spec corev1.PodSpec
+		want corev1.ResourceList
+	}{
+		{"nothing", corev1.PodSpec{}, list("", "")},
+		{
+			"containers add up",
+			corev1.PodSpec{Containers: []corev1.Container{asks("1", "1Gi"), asks("500m", "")}},
+			list("1500m", "1Gi"),
+		},
+		{
+			"an init container that needs more at its time counts instead",
+			corev1.PodSpec{
+				InitContainers: []corev1.Container{asks("3", "1Mi"), asks("2", "")},
+				Containers:     []corev1.Container{asks("1", "1Gi")},
+			},
+			list("3", "1Gi"),
+		},
+		{
+			"a sidecar runs beside the containers and beside later init containers",
+			corev1.PodSpec{
+				InitContainers: []corev1.Container{sidecar(asks("1", "")), asks("3", "")},
+				Containers:     []corev1.Container{asks("2", "")},
+			},
+			list("4", ""),
+		},
+		{
+			"an earlier init container does not see the sidecar",
+			corev1.PodSpec{
+				InitContainers: []corev1.Container{asks("3", ""), sidecar(asks("1", ""))},
+				Containers:     []corev1.Container{asks("2", "")},
+			},
+			list("3", ""),
+		},
+		{
+			"the overhead of the runtime class is added",
+			corev1.PodSpec{Containers: []corev1.Container{asks("1", "")}, Overhead: list("250m", "100Mi")},
+			list("1250m", "100Mi"),
+		},
+		{
+			"the pod as a whole counts instead of its containers",
+			corev1.PodSpec{
+				Containers: []corev1.Container{asks("1", "1Gi")},
+				Resources:  &corev1.ResourceRequirements{Requests: list("4", "")},
+				Overhead:   list("1", ""),
+			},
+			list("5", "1Gi"),
+		},
+		{
+			"a limit stands in for a request of a container",
+			corev1.PodSpec{Containers: []corev1.Container{
+				{Resources: corev1.ResourceRequirements{Limits: list("2", "2Gi"), Requests: list("1", "")}},
+				asks("1", ""),
+			}},
+			list("2", "2Gi"),
+		},
+		{
+			"a limit of the pod stands in where no container asks",
+			corev1.PodSpec{
+				Containers: []corev1.Container{asks("1", "")},
+				Resources:  &corev1.ResourceRequirements{Limits: list("4", "4Gi")},
+			},
+			list("1", "4Gi"),
+		},
+	} {
+		pod := &corev1.Pod{Spec: tt.spec}
+		before := pod.DeepCopy()
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			requireList(t, tt.want, podspec.Requests(pod))
+			requireList(t, tt.want, podspec.Held(pod)) // no status says otherwise
+			require.Equal(t, before, pod, "the pod was changed")
+		})
+	}
+}
+
+func TestLimitsOfAPod(t *testing.T) {
+	t.Parallel()
+	limited := func(cpu string) corev1.Container {
+		return corev1.Container{Resources: corev1.ResourceRequirements{Limits: list(cpu, "")}}
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{sidecar(limited("1")), limited("5")},
+		Containers:     []corev1.Container{limited("2"), asks("9", "9Gi")},
+		Overhead:       list("500m", "1Gi"), // there is no limit of memory to add to
+	}}
+	requireList(t, list("6500m", ""), podspec.Limits(pod))
+	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: list("4", "")}
+	requireList(t, list("4500m", ""), podspec.Limits(pod))
+}
+
+func TestAResizedPodHoldsTheLargerAmountUntilTheSmallerIsInEffect(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{asks("1", "")}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			AllocatedResources: list("3", ""),
+			Resources:          &corev1.ResourceRequirements{Requests: list("4", "")},
+		}}},
+	}
+	requireList(t, list("1", ""), podspec.Requests(pod))
+	requireList(t, list("4", ""), podspec.Held(pod))
+	pod.Spec.Containers[0] = asks("9", "")
+	requireList(t, list("9", ""), podspec.Held(pod))
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
+	requireList(t, list("4", ""), podspec.Held(pod))
+}
+
+func TestCriticalPodsAndWhoGivesWay(t *testing.T) {
+	t.Parallel()
+	prio := func(p int32) *corev1.Pod { return &corev1.Pod{Spec: corev1.PodSpec{Priority: &p}} }
+	annotated := func(key, value string) *corev1.Pod {
+		pod := &corev1.Pod{}
+		pod.Annotations = map[string]string{key: value}
+		return pod
+	}
+	static, mirror := annotated(podspec.SourceAnnotation, "file"), annotated(podspec.MirrorAnnotation, "x")
+	plain, cluster, node := &corev1.Pod{}, prio(podspec.SystemCriticalPriority), prio(podspec.SystemCriticalPriority+1000)
+	high := prio(podspec.SystemCriticalPriority - 1)
+
+	for pod, want := range map[*corev1.Pod]bool{
+		plain: false, high: false, cluster: true, node: true, static: true, mirror: true,
+		annotated(podspec.SourceAnnotation, "api"): false,
+	} {
+		require.Equal(t, want, podspec.IsCritical(pod), "%v", pod.Annotations)
+	}
+	require.Zero(t, podspec.Priority(plain))
+	require.Equal(t, podspec.SystemCriticalPriority-1, podspec.Priority(high))
+
+	for _, tt := range []struct {
+		name              string
+		preemptor, victim *corev1.Pod
+		want              bool
+	}{
+		{"critical takes the place of any other", cluster, plain, true},
+		{"static takes the place of any other", static, high, true},
+		{"an equal one does not give way", cluster, cluster, false},
+		{"node-critical before cluster-critical", node, cluster, true},
+		{"but not the other way round", cluster, node, false},
+		{"a critical one without priority does not give way", node, static, false},
+		{"nor does it take the place of one", static, node, false},
+		{"priority counts between others", high, prio(1), true},
+		{"but both must have one", high, plain, false},
+	} {
+		require.Equal(t, tt.want, podspec.CanPreempt(tt.preemptor, tt.victim), tt.name)
+	}
+}
