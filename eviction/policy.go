@@ -38,6 +38,10 @@ type Policy struct {
 	// evictions wait for one. Defaults 10 s and 30 s.
 	ReclaimInterval, ReclaimTimeout time.Duration
 
+	// Reclaimers are the node-level reclaims that can be tried before a pod is
+	// evicted. A [Manager] sets it to those that it was given.
+	Reclaimers []ReclaimAction
+
 	// Rank orders pods: a negative number evicts a before b. It must be a strict
 	// weak order. Default [KubeletRank], in fast.
 	Rank func(a, b *Candidate) int
