@@ -156,7 +156,7 @@ func (m *Manager) call(ctx context.Context, k *kill, e Eviction) {
 func (m *Manager) busy() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.kills)+len(m.failed)+len(m.reclaims)+len(m.state.InFlight)+len(m.state.NotBefore) > 0
+	return len(m.kills)+len(m.failed)+len(m.reclaims)+len(m.state.InFlight)+len(m.state.NotBefore)+len(m.state.Reclaims) > 0
 }
 
 // settle brings into the state what has become of kills and reclaims.

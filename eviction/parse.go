@@ -261,7 +261,9 @@ func (p *parser) minReclaims() map[Signal]Value {
 		case !p.Lenient && v.Fraction > 1:
 			p.fail(field, string(s), "%s of what there is can never be available", text)
 		}
-		all[s] = v
+		if v.Quantity != 0 || v.Fraction != 0 {
+			all[s] = v
+		}
 	})
 	return all
 }
