@@ -205,11 +205,22 @@ func sorted(all []Candidate, rank func(a, b *Candidate) int) []Candidate {
 		}
 		return tie(x.Pod, y.Pod)
 	})
-	out := make([]Candidate, len(all))
-	for i, p := range places {
-		out[i] = all[p.index]
+	for i := range places { // each takes its place, and so on around the circle
+		if int(places[i].index) == i || places[i].index < 0 {
+			continue
+		}
+		kept, to := all[i], i
+		for {
+			from := int(places[to].index)
+			places[to].index = -1
+			if from == i {
+				all[to] = kept
+				break
+			}
+			all[to], to = all[from], from
+		}
 	}
-	return out
+	return all
 }
 
 // tie decides between pods that are equal in everything that counts: the one that

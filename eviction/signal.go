@@ -24,12 +24,28 @@ func allSignals() [numSignals]Signal {
 
 // index returns the place of s in allSignals, -1 for one that does not exist.
 func (s Signal) index() int {
-	for i, known := range allSignals() {
-		if s == known {
-			return i
-		}
+	switch s {
+	case MemoryAvailable:
+		return 0
+	case AllocatableMemoryAvailable:
+		return 1
+	case PIDAvailable:
+		return 2
+	case NodeFSAvailable:
+		return 3
+	case NodeFSInodesFree:
+		return 4
+	case ContainerFSAvailable:
+		return 5
+	case ContainerFSInodesFree:
+		return 6
+	case ImageFSAvailable:
+		return 7
+	case ImageFSInodesFree:
+		return 8
+	default:
+		return -1
 	}
-	return -1
 }
 
 // urgency is the index, but the same for both signals of memory.
