@@ -3,6 +3,7 @@ package eviction
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -42,12 +43,12 @@ func (m *Manager) act(ctx context.Context, d *Decision, stats map[types.UID]*Pod
 	}
 	for _, l := range d.Limits {
 		e := Eviction{Signal: l.Signal, GracePeriodSeconds: immediateGrace, Message: l.Message, At: d.At, generation: l.Pod.Generation}
-		m.evict(ctx, l.Pod, e, true, d.Layout, stats[l.Pod.UID])
+		m.evict(ctx, l.Pod, e, InFlight{Hard: true, Frees: frees(l.Pod, stats[l.Pod.UID], d.Layout)})
 	}
 	for i := range d.Victims {
 		v := &d.Victims[i]
 		e := evictionFor(d, v, stats[v.Pod.UID])
-		m.evict(ctx, v.Pod, e, d.Threshold.Threshold.Hard(), d.Layout, stats[v.Pod.UID])
+		m.evict(ctx, v.Pod, e, InFlight{Hard: d.Threshold.Threshold.Hard(), Frees: frees(v.Pod, stats[v.Pod.UID], d.Layout)})
 	}
 }
 
@@ -65,10 +66,10 @@ func (m *Manager) tell(resource corev1.ResourceName, now time.Time) {
 
 // evict has the pod killed. A pod that could not be killed before was announced
 // then.
-func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, e Eviction, hard bool, layout Layout, stats *PodStats) {
-	k := &kill{pod: pod, eviction: e, began: e.At, calls: 1, flight: InFlight{
-		UID: pod.UID, Name: name(pod), Hard: hard, Since: e.At, Deadline: deadline(e.At, e.GracePeriodSeconds), Frees: frees(pod, stats, layout),
-	}}
+func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, e Eviction, f InFlight) {
+	f.UID, f.Name = pod.UID, name(pod)
+	f.Since, f.Deadline = e.At, deadline(e.At, e.GracePeriodSeconds)
+	k := &kill{pod: pod, eviction: e, began: e.At, calls: 1, flight: f}
 	m.mu.Lock()
 	_, again := m.failed[pod.UID]
 	m.kills = append(m.kills, k)
@@ -173,7 +174,17 @@ func (m *Manager) settle(ctx context.Context, pods []*corev1.Pod, now time.Time)
 		}
 	}
 	m.mu.Lock()
-	var late []*kill
+	late := m.settleKills(present, now)
+	m.settleRest(present, now)
+	m.mu.Unlock()
+	for _, k := range late {
+		m.late(ctx, k)
+	}
+}
+
+// settleKills forgets kills that nothing is left of, and returns those that have
+// just become late.
+func (m *Manager) settleKills(present map[types.UID]bool, now time.Time) (late []*kill) {
 	m.state.InFlight = nil
 	m.kills = slices.DeleteFunc(m.kills, func(k *kill) bool {
 		f := &k.flight
@@ -186,28 +197,17 @@ func (m *Manager) settle(ctx context.Context, pods []*corev1.Pod, now time.Time)
 		}
 		m.state.InFlight = append(m.state.InFlight, k.flight)
 	}
-	m.state.NotBefore = nil
-	for uid, until := range m.failed {
-		if !present[uid] {
-			delete(m.failed, uid)
-			continue
-		}
-		if m.state.NotBefore == nil {
-			m.state.NotBefore = map[types.UID]time.Time{}
-		}
-		m.state.NotBefore[uid] = until
-	}
-	m.state.Reclaims = make(map[ReclaimAction]Reclaim, len(m.reclaims))
-	for action, r := range m.reclaims {
-		m.state.Reclaims[action] = r
-		if !r.running() && now.Sub(r.Ended) >= m.cfg.Policy.ReclaimInterval {
-			delete(m.reclaims, action) // the next settling forgets it, too
-		}
-	}
-	m.mu.Unlock()
-	for _, k := range late {
-		m.late(ctx, k)
-	}
+	return late
+}
+
+func (m *Manager) settleRest(present map[types.UID]bool, now time.Time) {
+	maps.DeleteFunc(m.failed, func(uid types.UID, _ time.Time) bool { return !present[uid] })
+	m.state.NotBefore = maps.Clone(m.failed)
+	m.state.Reclaims = maps.Clone(m.reclaims)
+	// The next settling forgets those that count no more, too.
+	maps.DeleteFunc(m.reclaims, func(_ ReclaimAction, r Reclaim) bool {
+		return !r.running() && now.Sub(r.Ended) >= m.cfg.Policy.ReclaimInterval
+	})
 }
 
 func (m *Manager) endedPods() (uids []types.UID) {

@@ -228,6 +228,8 @@ func (e *evaluation) choose() {
 			r.Why = wait
 		case e.d.Signal != "":
 			r.Why = "after " + string(e.d.Signal)
+		case e.places(r.Threshold.Hard()) <= 0:
+			r.Why = "as many pods are being evicted as may be at a time"
 		case e.obs.PodStats == nil:
 			e.d.NeedPods = true
 			r.Why = "a pod has to go"
@@ -364,20 +366,15 @@ func (e *evaluation) victims(r *Report) {
 			break // nobody knows what is still missing after it
 		}
 	}
-	switch {
-	case len(e.d.Victims) > 0:
-		r.Why = "pods are evicted"
-	case e.places(r.Threshold.Hard()) <= 0:
-		r.Why = "as many pods are being evicted as may be at a time"
-	default:
+	if len(e.d.Victims) == 0 {
 		r.Why = whyNobody
 		if e.d.Candidates == nil {
 			e.d.Candidates = candidates
 		}
 		return
 	}
-	e.d.Signal, e.d.Candidates = r.Threshold.Signal, candidates
-	e.d.Threshold = r
+	r.Why = "pods are evicted"
+	e.d.Signal, e.d.Threshold, e.d.Candidates = r.Threshold.Signal, r, candidates
 }
 
 // places returns how many more pods may end at a time.

@@ -2,6 +2,7 @@ package eviction_test
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 	"time"
 
@@ -143,10 +144,10 @@ func TestMinReclaimKeepsAThresholdDue(t *testing.T) {
 	th.MinReclaim = eviction.Value{Quantity: gi}
 	h := newHistory(t, th)
 	require.Equal(t, eviction.Fine, h.look(0, memoryIs(gi+1)).Thresholds[0].State, "it was not due before")
-	require.EqualValues(t, 2*gi-1, h.look(time.Second, memoryIs(1)).Thresholds[0].Shortfall)
+	require.Equal(t, 2*gi-1, h.look(time.Second, memoryIs(1)).Thresholds[0].Shortfall)
 	d := h.look(time.Second, memoryIs(gi+1))
 	require.Equal(t, eviction.Reclaiming, d.Thresholds[0].State)
-	require.EqualValues(t, gi-1, d.Thresholds[0].Shortfall)
+	require.Equal(t, gi-1, d.Thresholds[0].Shortfall)
 	h.look(time.Second) // unknown in between
 	require.Equal(t, eviction.Reclaiming, h.look(time.Second, memoryIs(2*gi-1)).Thresholds[0].State)
 	require.Equal(t, eviction.Fine, h.look(time.Second, memoryIs(2*gi)).Thresholds[0].State)
@@ -293,9 +294,7 @@ func TestReclaimStepsComeBeforeVictims(t *testing.T) {
 			require.Len(t, d.Reclaim, 1, "one step at a time")
 			got = append(got, d.Reclaim[0].Action)
 			began := map[eviction.ReclaimAction]eviction.Reclaim{}
-			for action, r := range h.state.Reclaims {
-				began[action] = r
-			}
+			maps.Copy(began, h.state.Reclaims)
 			began[d.Reclaim[0].Action] = eviction.Reclaim{Began: h.now, Ended: h.now.Add(time.Millisecond)}
 			h.state.Reclaims = began
 		}

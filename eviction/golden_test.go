@@ -20,7 +20,7 @@ import (
 //
 //	thresholds          a config, one setting a line: hard|soft|grace|reclaim signal=amount,
 //	                    and max-grace, layout, parallel
-//	pod NAME            with priority, request, memory, disk, inodes, pids, grace, qos, critical
+//	pod NAME            with priority, request, memory, disk, logs, inodes, limit, pids, grace, qos, critical
 //	node                what is measured: signal=available/capacity; "-" is unknown
 //	look [after=1s]     one evaluation; prints the explanation, calls and events
 //	ended POD [err=x]   its kill returns
@@ -28,9 +28,11 @@ import (
 //	gone POD            the pod is no longer active
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
+		t.Helper()
 		s := &script{node: newNode(t)}
 		defer s.stop()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
 			return s.run(t, d)
 		})
 	})
@@ -144,7 +146,10 @@ func (s *script) pod(t *testing.T, d *datadriven.TestData) {
 			stats.Memory = used(bytesOf(t, arg.Vals[0]))
 			c.Memory = stats.Memory
 		case "disk":
-			c.Rootfs.Bytes, c.Logs.Bytes = used(bytesOf(t, arg.Vals[0])), used(0)
+			c.Rootfs.Bytes = used(bytesOf(t, arg.Vals[0]))
+			c.Logs.Bytes.Time = epoch()
+		case "logs":
+			c.Logs.Bytes = used(bytesOf(t, arg.Vals[0]))
 		case "inodes":
 			c.Rootfs.Inodes = used(bytesOf(t, arg.Vals[0]))
 		case "pids":

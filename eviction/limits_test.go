@@ -38,32 +38,50 @@ func TestLocalStorageLimits(t *testing.T) {
 		signal               eviction.Signal
 		want                 string
 	}{
-		{name: "an emptyDir above its limit", pod: newPod("a", emptyDir("data", "1Gi", "")), volume: gi + 1,
-			signal: eviction.EmptyDirFSLimit, want: `Usage of EmptyDir volume "data" exceeds the limit "1Gi". `},
-		{name: "in memory", pod: newPod("a", emptyDir("data", "1Gi", corev1.StorageMediumMemory)), volume: gi + 1,
-			signal: eviction.EmptyDirFSLimit, want: `Usage of EmptyDir volume "data" exceeds the limit "1Gi". `},
+		{
+			name: "an emptyDir above its limit", pod: newPod("a", emptyDir("data", "1Gi", "")), volume: gi + 1,
+			signal: eviction.EmptyDirFSLimit, want: `Usage of EmptyDir volume "data" exceeds the limit "1Gi". `,
+		},
+		{
+			name: "in memory", pod: newPod("a", emptyDir("data", "1Gi", corev1.StorageMediumMemory)), volume: gi + 1,
+			signal: eviction.EmptyDirFSLimit, want: `Usage of EmptyDir volume "data" exceeds the limit "1Gi". `,
+		},
 		{name: "at its limit", pod: newPod("a", emptyDir("data", "1Gi", "")), volume: gi},
 		{name: "a limit of nothing is none", pod: newPod("a", emptyDir("data", "0", "")), volume: gi},
-		{name: "the whole pod", pod: two(limited(disk, "1Gi")), rootfs: gi / 2, volume: gi/2 + 1,
-			signal: eviction.EphemeralPodFSLimit, want: "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "},
-		{name: "unless each container needs a limit", pod: two(limited(disk, "1Gi")), rootfs: gi / 2, volume: gi/2 + 1,
-			policy: eviction.Policy{IgnorePartialPodLimits: true}},
-		{name: "a container", pod: two(limited(disk, "1Gi")), logs: gi + 1, policy: eviction.Policy{IgnorePartialPodLimits: true},
-			signal: eviction.EphemeralContainerFSLimit, want: `Container main exceeded its local ephemeral storage limit "1Gi". `},
-		{name: "a writable layer on the same disk", pod: two(limited(disk, "1Gi")), rootfs: gi + 1, policy: eviction.Policy{IgnorePartialPodLimits: true},
-			signal: eviction.EphemeralContainerFSLimit, want: `Container main exceeded its local ephemeral storage limit "1Gi". `},
-		{name: "a writable layer with images", pod: two(limited(disk, "1Gi")), rootfs: gi + 1, layout: eviction.DedicatedImageFS,
-			policy: eviction.Policy{IgnorePartialPodLimits: true}},
-		{name: "row 8 of the defects: split filesystems", pod: two(limited(disk, "1Gi")), rootfs: 50 * gi, layout: eviction.SplitFS,
+		{
+			name: "the whole pod", pod: two(limited(disk, "1Gi")), rootfs: gi / 2, volume: gi/2 + 1,
+			signal: eviction.EphemeralPodFSLimit, want: "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
+		},
+		{
+			name: "unless each container needs a limit", pod: two(limited(disk, "1Gi")), rootfs: gi / 2, volume: gi/2 + 1,
 			policy: eviction.Policy{IgnorePartialPodLimits: true},
-			signal: eviction.EphemeralContainerFSLimit, want: `Container main exceeded its local ephemeral storage limit "1Gi". `},
+		},
+		{
+			name: "a container", pod: two(limited(disk, "1Gi")), logs: gi + 1, policy: eviction.Policy{IgnorePartialPodLimits: true},
+			signal: eviction.EphemeralContainerFSLimit, want: `Container main exceeded its local ephemeral storage limit "1Gi". `,
+		},
+		{
+			name: "a writable layer on the same disk", pod: two(limited(disk, "1Gi")), rootfs: gi + 1, policy: eviction.Policy{IgnorePartialPodLimits: true},
+			signal: eviction.EphemeralContainerFSLimit, want: `Container main exceeded its local ephemeral storage limit "1Gi". `,
+		},
+		{
+			name: "a writable layer with images", pod: two(limited(disk, "1Gi")), rootfs: gi + 1, layout: eviction.DedicatedImageFS,
+			policy: eviction.Policy{IgnorePartialPodLimits: true},
+		},
+		{
+			name: "row 8 of the defects: split filesystems", pod: two(limited(disk, "1Gi")), rootfs: 50 * gi, layout: eviction.SplitFS,
+			policy: eviction.Policy{IgnorePartialPodLimits: true},
+			signal: eviction.EphemeralContainerFSLimit, want: `Container main exceeded its local ephemeral storage limit "1Gi". `,
+		},
 		{name: "below", pod: plain(limited(disk, "1Gi")), rootfs: gi / 2, logs: gi / 4, volume: gi / 4},
 		{name: "a container's limit of nothing is none", pod: plain(limited(disk, "0")), rootfs: gi},
 		{name: "no limits", pod: plain(), rootfs: gi},
 		{name: "switched off", pod: newPod("a", emptyDir("data", "1Gi", "")), volume: gi + 1, policy: eviction.Policy{IgnoreLocalStorageLimits: true}},
 		{name: "a critical pod", pod: newPod("a", emptyDir("data", "1Gi", ""), static), volume: gi + 1},
-		{name: "a protected pod", pod: newPod("a", emptyDir("data", "1Gi", "")), volume: gi + 1,
-			policy: eviction.Policy{Protect: func(*corev1.Pod) bool { return true }}},
+		{
+			name: "a protected pod", pod: newPod("a", emptyDir("data", "1Gi", "")), volume: gi + 1,
+			policy: eviction.Policy{Protect: func(*corev1.Pod) bool { return true }},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -32,10 +32,10 @@ const (
 func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // bytesOf reads amounts such as "1Gi".
-func bytesOf(t testing.TB, s string) int64 {
-	t.Helper()
+func bytesOf(tb testing.TB, s string) int64 {
+	tb.Helper()
 	q, err := resource.ParseQuantity(s)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return q.Value()
 }
 
@@ -175,11 +175,11 @@ type node struct {
 	lines     []string
 }
 
-func newNode(t testing.TB) *node {
-	t.Helper()
+func newNode(tb testing.TB) *node {
+	tb.Helper()
 	c := testingclock.NewFakeClock(epoch())
 	return &node{
-		t: t, clock: c, now: c.Now, layout: eviction.SingleFS,
+		t: tb, clock: c, now: c.Now, layout: eviction.SingleFS,
 		obs: map[eviction.Signal]eviction.Observation{}, ends: map[string]chan error{}, gc: make(chan error),
 	}
 }
@@ -344,9 +344,9 @@ func (n *node) config(thresholds ...eviction.Threshold) eviction.Config {
 	}
 }
 
-func newManager(t testing.TB, cfg eviction.Config) *eviction.Manager {
-	t.Helper()
+func newManager(tb testing.TB, cfg eviction.Config) *eviction.Manager {
+	tb.Helper()
 	m, err := eviction.New(cfg)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return m
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -104,10 +105,9 @@ func TestEvictedPodHasTheKubeletsStatusAndEvent(t *testing.T) {
 }
 
 // messageOf returns the message and annotations of an eviction.
-func messageOf(t *testing.T, th eviction.Threshold, o eviction.Observation, pod *corev1.Pod, stats ...eviction.PodStats) (string, map[string]string) {
+func messageOf(t *testing.T, th eviction.Threshold, o eviction.Observation, n *node) (string, map[string]string) {
 	t.Helper()
-	n := newNode(t)
-	n.instant, n.pods, n.stats = true, []*corev1.Pod{pod}, stats
+	n.instant = true
 	n.obs[o.Signal] = o
 	var got eviction.Eviction
 	cfg := n.config(th)
@@ -130,32 +130,47 @@ func TestMessages(t *testing.T) {
 		stats func(*corev1.Pod) []eviction.PodStats
 		want  string
 	}{
-		{"without stats", hard(eviction.MemoryAvailable, gi), memoryIs(mi), newPod("a"), func(*corev1.Pod) []eviction.PodStats { return nil },
-			"The node was low on resource: memory. Threshold quantity: 1Gi, available: 1Mi. "},
-		{"processes", hard(eviction.PIDAvailable, 1200), saw(eviction.PIDAvailable, 1000, 32768), newPod("a"),
+		{
+			"without stats", hard(eviction.MemoryAvailable, gi), memoryIs(mi), newPod("a"), func(*corev1.Pod) []eviction.PodStats { return nil },
+			"The node was low on resource: memory. Threshold quantity: 1Gi, available: 1Mi. ",
+		},
+		{
+			"processes", hard(eviction.PIDAvailable, 1200), saw(eviction.PIDAvailable, 1000, 32768), newPod("a"),
 			func(p *corev1.Pod) []eviction.PodStats {
 				return []eviction.PodStats{{UID: p.UID, Processes: used(9)}}
-			}, "The node was low on resource: pids. Threshold quantity: 1200, available: 1k. "},
-		{"inodes, by percentage", eviction.Threshold{Signal: eviction.NodeFSInodesFree, Value: eviction.Value{Fraction: 0.5}},
+			}, "The node was low on resource: pids. Threshold quantity: 1200, available: 1k. ",
+		},
+		{
+			"inodes, by percentage",
+			eviction.Threshold{Signal: eviction.NodeFSInodesFree, Value: eviction.Value{Fraction: 0.5}},
 			saw(eviction.NodeFSInodesFree, 100, 4096), newPod("a", asks(disk, "1")),
 			func(p *corev1.Pod) []eviction.PodStats { return []eviction.PodStats{diskStats(p, 9, 9, 9)} },
-			"The node was low on resource: inodes. Threshold quantity: 2Ki, available: 100. "},
-		{"disk", hard(eviction.NodeFSAvailable, gi), saw(eviction.NodeFSAvailable, 100*mi, 10*gi), newPod("a", asks(disk, "1Mi")),
+			"The node was low on resource: inodes. Threshold quantity: 2Ki, available: 100. ",
+		},
+		{
+			"disk", hard(eviction.NodeFSAvailable, gi), saw(eviction.NodeFSAvailable, 100*mi, 10*gi), newPod("a", asks(disk, "1Mi")),
 			func(p *corev1.Pod) []eviction.PodStats { return []eviction.PodStats{diskStats(p, mi, mi, 0)} },
 			"The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 100Mi. " +
-				"Container main was using 2Mi, request is 1Mi, has larger consumption of ephemeral-storage. "},
-		{"a disk with half of the figures blames nobody", hard(eviction.NodeFSAvailable, gi), saw(eviction.NodeFSAvailable, 100*mi, 10*gi), newPod("a"),
+				"Container main was using 2Mi, request is 1Mi, has larger consumption of ephemeral-storage. ",
+		},
+		{
+			"a disk with half of the figures blames nobody", hard(eviction.NodeFSAvailable, gi), saw(eviction.NodeFSAvailable, 100*mi, 10*gi), newPod("a"),
 			func(p *corev1.Pod) []eviction.PodStats {
 				return []eviction.PodStats{{UID: p.UID, Containers: []eviction.ContainerStats{{Name: "main", Rootfs: eviction.DiskUsage{Bytes: used(gi)}}}}}
-			}, "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 100Mi. "},
-		{"no request", hard(eviction.MemoryAvailable, gi), memoryIs(0), newPod("a"),
+			}, "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 100Mi. ",
+		},
+		{
+			"no request", hard(eviction.MemoryAvailable, gi), memoryIs(0), newPod("a"),
 			func(p *corev1.Pod) []eviction.PodStats { return []eviction.PodStats{memoryStats(p, mi)} },
 			"The node was low on resource: memory. Threshold quantity: 1Gi, available: 0. " +
-				"Container main was using 1Mi, request is 0, has larger consumption of memory. "},
+				"Container main was using 1Mi, request is 0, has larger consumption of memory. ",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, _ := messageOf(t, tt.th, tt.o, tt.pod, tt.stats(tt.pod)...)
+			n := newNode(t)
+			n.pods, n.stats = []*corev1.Pod{tt.pod}, tt.stats(tt.pod)
+			got, _ := messageOf(t, tt.th, tt.o, n)
 			require.Equal(t, tt.want, got)
 		})
 	}
@@ -169,7 +184,9 @@ func TestPodThatAsksAsAWholeIsBlamedAsAWhole(t *testing.T) {
 	pod.Spec.InitContainers = []corev1.Container{{Name: "sidecar"}}
 	stats := memoryStats(pod, 3*mi)
 	stats.Containers = []eviction.ContainerStats{{Name: "sidecar", Memory: used(2 * mi)}}
-	message, annotations := messageOf(t, hard(eviction.MemoryAvailable, gi), memoryIs(0), pod, stats)
+	n := newNode(t)
+	n.add(pod, stats)
+	message, annotations := messageOf(t, hard(eviction.MemoryAvailable, gi), memoryIs(0), n)
 	require.Equal(t, "The node was low on resource: memory. Threshold quantity: 1Gi, available: 0. "+
 		"Pod a was using 3Mi, request is 1Mi, has larger consumption of memory. "+
 		"Container sidecar was using 2Mi, request is 0, has larger consumption of memory. ", message)
@@ -220,7 +237,7 @@ func TestAllPodsAboveTheirLimitsGoAtOnce(t *testing.T) {
 	n.step(m, 0)
 	require.Equal(t, []string{"kill a 1s", "kill b 1s", "kill c 1s"}, n.waitCalls(3))
 	require.Equal(t, []eviction.Signal{eviction.EmptyDirFSLimit, eviction.EphemeralPodFSLimit, eviction.EphemeralContainerFSLimit}, signals)
-	require.True(t, ptr(n.step(m, 10*time.Second)).Quiet(), "each only once")
+	require.True(t, new(n.step(m, 10*time.Second)).Quiet(), "each only once")
 	for _, name := range []string{"a", "b", "c"} {
 		n.end(name, nil)
 	}
@@ -229,8 +246,6 @@ func TestAllPodsAboveTheirLimitsGoAtOnce(t *testing.T) {
 	eviction.Eviction{Message: "m"}.Apply(&status)
 	require.Empty(t, status.Conditions)
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // Row 9 of the defects: a failed kill counted as an eviction, and cost 30 s.
 func TestAKillThatFailsGivesTheNextPodItsTurn(t *testing.T) {
@@ -319,7 +334,7 @@ func TestReclaimedDiskSavesPods(t *testing.T) {
 	n.saw(eviction.NodeFSAvailable, gi, 10*gi)
 	n.gc <- nil
 	m.Wait()
-	require.True(t, ptr(n.step(m, time.Second)).Quiet())
+	require.True(t, new(n.step(m, time.Second)).Quiet())
 	require.Equal(t, []string{
 		"conditions [DiskPressure]", "event node Warning EvictionThresholdMet: Attempting to reclaim ephemeral-storage",
 		"reclaimed delete unused containers: some stay", "reclaimed delete unused images: <nil>",
@@ -390,10 +405,12 @@ func TestModesThatDoNothing(t *testing.T) {
 	}
 }
 
+// annotated keeps the annotations of the last event.
 type annotated struct{ got map[string]string }
 
-func (a *annotated) AnnotatedEventf(_ runtime.Object, annotations map[string]string, _, _, _ string, _ ...any) {
-	a.got = annotations
+func (a *annotated) AnnotatedEventf(_ runtime.Object, annotations map[string]string, _, _, messageFmt string, args ...any) {
+	a.got = maps.Clone(annotations)
+	a.got["message"] = fmt.Sprintf(messageFmt, args...)
 }
 
 func TestAnnotatedEventsAndTheirPeriod(t *testing.T) {
@@ -412,6 +429,7 @@ func TestAnnotatedEventsAndTheirPeriod(t *testing.T) {
 		m.Wait()
 	}
 	require.Equal(t, "memory", events.got[eviction.StarvedResourceKey])
+	require.Contains(t, events.got["message"], "The node was low on resource: memory. ")
 	require.Equal(t, 2, strings.Count(strings.Join(n.take(), "\n"), "EvictionThresholdMet"))
 }
 
@@ -480,7 +498,7 @@ func TestRefusalsOfOneOwnerAreHeldBack(t *testing.T) {
 		admit := func(name, owner string) (lifecycle.PodAdmitResult, time.Duration) {
 			pod := newPod(name)
 			if owner != "" {
-				pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: ptr(true)}}
+				pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: new(true)}}
 			}
 			begin := time.Now()
 			return m.Admit(t.Context(), lifecycle.PodAdmitAttributes{Pod: pod}), time.Since(begin)

@@ -177,6 +177,7 @@ func ConditionStatus(c corev1.NodeConditionType, holds bool) corev1.NodeConditio
 	case corev1.NodePIDPressure:
 		with = [2]string{"KubeletHasInsufficientPID", "kubelet has insufficient PID available"}
 		without = [2]string{"KubeletHasSufficientPID", "kubelet has sufficient PID available"}
+	default: // is not ours to tell of
 	}
 	if !holds {
 		with = without

@@ -41,9 +41,7 @@ func TestRandomWalks(t *testing.T) {
 			w.h.policy.Rank = []func(a, b *eviction.Candidate) int{eviction.KubeletRank, eviction.QoSFirst}[r.IntN(2)]
 		}
 		pods, stats := randomPods(r, 30)
-		for _, pod := range pods {
-			w.h.pods = append(w.h.pods, pod)
-		}
+		w.h.pods = append(w.h.pods, pods...)
 		w.h.stats = byUID(stats...)
 		for range 150 {
 			d := w.step()

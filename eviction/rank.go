@@ -166,29 +166,35 @@ func started(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// sorted returns all in order. For the default order each place is packed into
-// two numbers, because comparing is most of the work.
-func sorted(all []Candidate, rank func(a, b *Candidate) int) []Candidate {
-	type place struct {
-		class, excess uint64
-		index         int32
+// A place is that of a candidate, packed into numbers, because comparing is most
+// of the work.
+type place struct {
+	class, excess uint64
+	index         int32
+}
+
+func (c *Candidate) place(index int, packed bool) place {
+	p := place{index: int32(index), class: c.missingPlace()}
+	if !c.Preferred {
+		p.class |= 1 << 2
 	}
+	if !packed {
+		return p
+	}
+	p.class <<= 33
+	if !c.Exceeds {
+		p.class |= 1 << 32
+	}
+	p.class |= uint64(uint32(c.Priority) ^ 1<<31)
+	p.excess = ^(uint64(c.Excess) ^ 1<<63)
+	return p
+}
+
+// sorted puts all in order. The default order is wholly in the packed places.
+func sorted(all []Candidate, rank func(a, b *Candidate) int) []Candidate {
 	places := make([]place, len(all))
 	for i := range all {
-		c := &all[i]
-		p := place{index: int32(i), class: c.missingPlace()}
-		if !c.Preferred {
-			p.class |= 1 << 2
-		}
-		if rank == nil {
-			p.class <<= 33
-			if !c.Exceeds {
-				p.class |= 1 << 32
-			}
-			p.class |= uint64(uint32(c.Priority) ^ 1<<31)
-			p.excess = ^(uint64(c.Excess) ^ 1<<63)
-		}
-		places[i] = p
+		places[i] = all[i].place(i, rank == nil)
 	}
 	slices.SortFunc(places, func(a, b place) int {
 		if a.class != b.class {
@@ -199,28 +205,32 @@ func sorted(all []Candidate, rank func(a, b *Candidate) int) []Candidate {
 		}
 		x, y := &all[a.index], &all[b.index]
 		if rank != nil {
-			if order := rank(x, y); order != 0 {
-				return order
-			}
+			return cmp.Or(rank(x, y), tie(x.Pod, y.Pod))
 		}
 		return tie(x.Pod, y.Pod)
 	})
-	for i := range places { // each takes its place, and so on around the circle
+	permute(all, places)
+	return all
+}
+
+// permute gives each its place, and that of whoever was there the next, and so on
+// around each circle.
+func permute(all []Candidate, places []place) {
+	for i := range places {
 		if int(places[i].index) == i || places[i].index < 0 {
 			continue
 		}
-		kept, to := all[i], i
+		begin, to := all[i], i
 		for {
 			from := int(places[to].index)
 			places[to].index = -1
 			if from == i {
-				all[to] = kept
+				all[to] = begin
 				break
 			}
 			all[to], to = all[from], from
 		}
 	}
-	return all
 }
 
 // tie decides between pods that are equal in everything that counts: the one that
@@ -243,8 +253,7 @@ func (m measure) fill(c *Candidate, stats *PodStats) {
 	var measured bool
 	c.Usage, measured = m.usage(c.Pod, stats)
 	c.Missing = measured && !c.Usage.Known()
-	switch m.resource {
-	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+	if m.signal.inBytes() {
 		c.Request = request(c.Pod, m.resource)
 	}
 	if c.Usage.Known() {

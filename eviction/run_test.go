@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,14 +47,14 @@ func TestRunLooksMoreOftenNearAThreshold(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, looks := newNode(t), 0
+				n, looks := newNode(t), &atomic.Int64{}
 				n.saw(eviction.MemoryAvailable, tt.available, 1<<50)
 				cfg := n.config(hard(eviction.MemoryAvailable, mi))
-				cfg.Observer.Evaluated = func(eviction.Decision, error) { looks++ }
+				cfg.Observer.Evaluated = func(eviction.Decision, error) { looks.Add(1) }
 				_, stop := running(t, n, cfg)
 				time.Sleep(time.Minute - time.Millisecond)
 				stop()
-				require.InDelta(t, tt.want, looks, float64(tt.want)/20+1)
+				require.InDelta(t, tt.want, looks.Load(), float64(tt.want)/20+1)
 			})
 		})
 	}
@@ -62,19 +63,19 @@ func TestRunLooksMoreOftenNearAThreshold(t *testing.T) {
 // A rate that was seen once is kept in mind for a while.
 func TestRunRemembersHowFastAFigureShrank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, looks := newNode(t), 0
+		n, looks := newNode(t), &atomic.Int64{}
 		n.saw(eviction.PIDAvailable, 4_000_000, 1<<22)
 		cfg := n.config(hard(eviction.PIDAvailable, 1))
-		cfg.Observer.Evaluated = func(eviction.Decision, error) { looks++ }
+		cfg.Observer.Evaluated = func(eviction.Decision, error) { looks.Add(1) }
 		_, stop := running(t, n, cfg)
 		time.Sleep(30*time.Second - time.Millisecond)
-		require.Equal(t, 3, looks)
+		require.EqualValues(t, 3, looks.Load())
 		n.saw(eviction.PIDAvailable, 2_000_000, 1<<22)
 		time.Sleep(30 * time.Second)
-		calm := looks
+		calm := looks.Load()
 		time.Sleep(5 * time.Minute)
-		require.Greater(t, calm, 4, "200,000 a second")
-		require.Less(t, looks-calm, 70)
+		require.Greater(t, calm, int64(4), "200,000 a second")
+		require.Less(t, looks.Load()-calm, int64(70))
 		stop()
 	})
 }
@@ -140,15 +141,14 @@ func TestCrossingToKillByPollingAlone(t *testing.T) {
 
 // waker wakes when it is told to.
 type waker struct {
-	calls  int
-	fail   int
+	calls  atomic.Int64
+	fail   int64
 	levels []eviction.Level
 	now    chan string
 }
 
 func (w *waker) Watch(ctx context.Context, levels func() []eviction.Level, wake func(string)) error {
-	w.calls++
-	if w.calls <= w.fail {
+	if w.calls.Add(1) <= w.fail {
 		return errors.New("no pressure file")
 	}
 	for {
@@ -164,7 +164,7 @@ func (w *waker) Watch(ctx context.Context, levels func() []eviction.Level, wake 
 
 func TestAWakeUpIsALookAndMoreSoonAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, looks := newNode(t), 0
+		n, looks := newNode(t), &atomic.Int64{}
 		n.saw(eviction.MemoryAvailable, 1<<50, 1<<51)
 		n.add(newPod("a"), memoryStats(newPod("a"), gi))
 		w := &waker{now: make(chan string)}
@@ -172,17 +172,17 @@ func TestAWakeUpIsALookAndMoreSoonAfter(t *testing.T) {
 		cfg.Waker = w
 		woken := ""
 		cfg.Observer.Woken = func(reason string) { woken = reason }
-		cfg.Observer.Evaluated = func(eviction.Decision, error) { looks++ }
+		cfg.Observer.Evaluated = func(eviction.Decision, error) { looks.Add(1) }
 		_, stop := running(t, n, cfg)
-		require.Equal(t, 1, looks)
+		require.EqualValues(t, 1, looks.Load())
 		w.now <- "memory stalls"
 		synctest.Wait()
-		require.Equal(t, 2, looks)
+		require.EqualValues(t, 2, looks.Load())
 		require.Equal(t, "memory stalls", woken)
 		require.Equal(t, []eviction.Level{{Signal: eviction.MemoryAvailable, Available: mi}}, w.levels)
 		require.Empty(t, n.calls, "pressure alone kills nobody")
 		time.Sleep(5*time.Second + time.Millisecond)
-		require.InDelta(t, 62, looks, 3, "every 50 ms for 3 s")
+		require.InDelta(t, 62, looks.Load(), 3, "every 50 ms for 3 s")
 		stop()
 	})
 }
@@ -195,12 +195,12 @@ func TestAWakerThatFailsIsTriedAgain(t *testing.T) {
 		cfg.Waker = w
 		_, stop := running(t, n, cfg)
 		time.Sleep(15 * time.Second)
-		require.Equal(t, 2, w.calls)
+		require.EqualValues(t, 2, w.calls.Load())
 		time.Sleep(time.Minute)
-		require.Equal(t, 3, w.calls)
+		require.EqualValues(t, 3, w.calls.Load())
 		stop()
 
-		w.calls, w.fail = 0, 1<<30
+		w.fail = 1 << 30
 		_, stop = running(t, n, cfg)
 		stop()
 	})
@@ -225,19 +225,19 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestTriggerLooksAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, looks := newNode(t), 0
+		n, looks := newNode(t), &atomic.Int64{}
 		cfg := n.config()
-		cfg.Observer.Evaluated = func(eviction.Decision, error) { looks++ }
+		cfg.Observer.Evaluated = func(eviction.Decision, error) { looks.Add(1) }
 		m, stop := running(t, n, cfg)
 		m.Trigger()
 		synctest.Wait()
-		require.Equal(t, 2, looks)
+		require.EqualValues(t, 2, looks.Load())
 		n.mu.Lock()
 		n.nodeErr = errors.New("gone") // is logged, and no reason to end
 		n.mu.Unlock()
 		m.Trigger()
 		synctest.Wait()
-		require.Equal(t, 3, looks)
+		require.EqualValues(t, 3, looks.Load())
 		stop()
 	})
 }

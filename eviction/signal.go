@@ -10,15 +10,16 @@ const (
 
 // numSignals is how many signals there are. Their indexes are in the order in
 // which thresholds that are due at once are acted upon: what kills the node
-// soonest is first, and bytes come before inodes.
+// soonest is first, bytes come before inodes, and the thresholds that were set before
+// those of containerfs, which follow from them.
 const numSignals = 9
 
 func allSignals() [numSignals]Signal {
 	return [numSignals]Signal{
 		MemoryAvailable, AllocatableMemoryAvailable, PIDAvailable,
 		NodeFSAvailable, NodeFSInodesFree,
-		ContainerFSAvailable, ContainerFSInodesFree,
 		ImageFSAvailable, ImageFSInodesFree,
+		ContainerFSAvailable, ContainerFSInodesFree,
 	}
 }
 
@@ -35,13 +36,13 @@ func (s Signal) index() int {
 		return 3
 	case NodeFSInodesFree:
 		return 4
-	case ContainerFSAvailable:
-		return 5
-	case ContainerFSInodesFree:
-		return 6
 	case ImageFSAvailable:
-		return 7
+		return 5
 	case ImageFSInodesFree:
+		return 6
+	case ContainerFSAvailable:
+		return 7
+	case ContainerFSInodesFree:
 		return 8
 	default:
 		return -1
@@ -114,6 +115,7 @@ func (s Signal) partsOn(layout Layout) parts {
 		if layout == SplitFS {
 			return parts{}
 		}
+	default:
 	}
 	if layout == DedicatedImageFS {
 		return parts{rootfs: true}

@@ -88,8 +88,7 @@ func (t Threshold) String() string {
 // and has the thresholds of that.
 func thresholdsFor(all []Threshold, layout Layout, yield func(Threshold)) {
 	for _, t := range all {
-		switch t.Signal {
-		case ContainerFSAvailable, ContainerFSInodesFree:
+		if t.Signal == ContainerFSAvailable || t.Signal == ContainerFSInodesFree {
 			continue
 		}
 		yield(t)
