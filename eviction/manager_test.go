@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/mock/gomock"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +20,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
+
+//go:generate go run go.uber.org/mock/mockgen@v0.6.0 -typed -package eviction_test -destination mock_test.go github.com/kubeparts/kubeparts/eviction AnnotatedEventRecorder
 
 var _ lifecycle.AdmitHandler = (*eviction.Manager)(nil)
 
@@ -405,21 +407,16 @@ func TestModesThatDoNothing(t *testing.T) {
 	}
 }
 
-// annotated keeps the annotations of the last event.
-type annotated struct{ got map[string]string }
-
-func (a *annotated) AnnotatedEventf(_ runtime.Object, annotations map[string]string, _, _, messageFmt string, args ...any) {
-	a.got = maps.Clone(annotations)
-	a.got["message"] = fmt.Sprintf(messageFmt, args...)
-}
-
 func TestAnnotatedEventsAndTheirPeriod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.instant = true
 	n.saw(eviction.MemoryAvailable, 0, 10*gi)
 	cfg := n.config(hard(eviction.MemoryAvailable, gi))
-	events := &annotated{}
+	events := NewMockAnnotatedEventRecorder(gomock.NewController(t))
+	var annotations map[string]string
+	events.EXPECT().AnnotatedEventf(gomock.Any(), gomock.Any(), corev1.EventTypeWarning, "Evicted", "%s", gomock.Any()).Times(20).
+		Do(func(_ runtime.Object, got map[string]string, _, _, _ string, _ ...any) { annotations = got })
 	cfg.AnnotatedEvents = events
 	m := newManager(t, cfg)
 	for i := range 20 {
@@ -428,8 +425,7 @@ func TestAnnotatedEventsAndTheirPeriod(t *testing.T) {
 		n.step(m, time.Second)
 		m.Wait()
 	}
-	require.Equal(t, "memory", events.got[eviction.StarvedResourceKey])
-	require.Contains(t, events.got["message"], "The node was low on resource: memory. ")
+	require.Equal(t, "memory", annotations[eviction.StarvedResourceKey])
 	require.Equal(t, 2, strings.Count(strings.Join(n.take(), "\n"), "EvictionThresholdMet"))
 }
 
