@@ -1,0 +1,96 @@
+// Package eviction frees a node of what it has too little of before the kernel
+// does: memory, space and inodes of disks, processes. It reports the pressure as a
+// node condition, refuses new pods, removes what nobody uses, and then ends pods,
+// as few as are needed and in an order that it can explain. It also ends pods that
+// use more local storage than their limits allow.
+//
+// It behaves as the kubelet 1.36 does, in the same words, where the differences
+// below don't say otherwise.
+//
+// # What it does
+//
+// [ParseThresholds] reads the kubelet's settings. [Evaluate] is the whole decision
+// as a pure function: facts and the past go in, a [Decision] comes out that prints
+// as an explanation and marshals to JSON. A threshold is met when less than its
+// amount is available; a hard one is due at once, a soft one when it was met
+// without a break for its grace period. Thresholds that are due are acted upon
+// hard ones first, then memory, processes, and disks, bytes before inodes. For a
+// disk, containers that have ended and unused images go first. What is still
+// missing to the threshold and its minimum reclaim, less what evictions under way
+// will free, decides how many pods go.
+//
+// [Manager.Evaluate] is one step: it measures, decides, and begins what has to be
+// done. [Manager.Run] steps as often as needed: the next look comes in a quarter
+// of the time in which the nearest threshold could be reached, between 100 ms and
+// 10 s. [Manager.Admit] refuses pods under pressure.
+//
+// # What you supply
+//
+// [Stats], which measures (eviction/nodestats has one), the active pods, and a
+// [Killer]; podworker's KillPod is one in a few lines:
+//
+//	func (k killer) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) error {
+//		grace := time.Duration(e.GracePeriodSeconds) * time.Second
+//		return k.workers.KillPod(ctx, pod, podworker.KillOptions{Evict: true, Grace: &grace, StatusFn: e.Apply})
+//	}
+//
+// [ImageGC], [ContainerGC], a [Waker] and recorders of events are optional.
+//
+// # What it guarantees
+//
+//  1. Static, mirror and critical pods and those that [Policy.Protect] names are
+//     never evicted, and nothing is while no threshold is due.
+//  2. Every victim is the first in the order that may go; ties are decided by age
+//     and UID, so that the same facts always give the same victims.
+//  3. No more pods go than are expected to be enough, and at most
+//     [Policy.MaxParallelEvictions] end at a time.
+//  4. A signal that is unknown, stale or impossible leads to nothing, and neither
+//     ends a grace period nor keeps other signals from counting.
+//  5. A kill or a reclaim that hangs or fails holds up nothing else: its pod is
+//     no longer counted on after a while, and the next has its turn.
+//  6. A hard threshold shortens slow ends that a soft one began.
+//  7. A wake-up is a reason to look, never one to evict.
+//
+// # Goroutines and locking
+//
+// New starts nothing. Steps run one at a time; each kill, each reclaim and the
+// Waker has a goroutine, which ctx ends and Run or [Manager.Wait] waits for. An
+// Observer is called without the lock of the state, mostly by the step: it may
+// call any method but Evaluate and Wait.
+//
+// # Differences from the kubelet
+//
+// Settings that can only be mistakes are refused, all at once;
+// [ThresholdSettings.Lenient] accepts them as the kubelet does.
+//
+// Hard thresholds go before soft ones, and the rest has a fixed order. Only the
+// threshold acted upon decides whether a disk was reclaimed enough. Messages name
+// that threshold, not another one of the same resource.
+//
+// Kills don't block: several pods may end at a time, a failed kill is not counted
+// as an eviction, and a slow one is shortened when a hard threshold is met. What
+// is being freed is subtracted; disk space until the pod is cleaned up.
+//
+// A pod without figures is taken for one that uses nothing for [Policy.StatsGrace]
+// before it is the first to go. Pods that would free nothing are passed over. Host
+// paths don't count: they stay. Inodes are not compared with requests of bytes.
+//
+// A negative MaxPodGracePeriodSeconds leaves a pod its own grace period. The
+// kubelet makes one second of it.
+//
+// Container limits include the writable layer wherever it is not with images. A
+// limit of zero for a pod is none, as for a container; critical pods are exempt.
+//
+// An unknown signal keeps its grace period running. A condition holds while its
+// threshold is met, however short the transition period. The filesystem layout is
+// looked at in every step, and the last one known is good while it is unknown.
+//
+// The event EvictionThresholdMet comes once in [Config.EventPeriod] for each
+// resource, and the one about a pod once, however often its kill is tried.
+//
+// # Testing your code with it
+//
+// All interfaces are small; a struct with a map of figures is a provider, and a
+// fake clock drives [Manager.Evaluate] with no goroutine but those of kills, which
+// [Manager.Wait] joins. [Manager.Run] works in a testing/synctest bubble.
+package eviction

@@ -1,0 +1,543 @@
+package eviction_test
+
+import (
+	"encoding/json"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/eviction"
+)
+
+// history evaluates one look after the other.
+type history struct {
+	t      *testing.T
+	state  eviction.State
+	policy eviction.Policy
+	layout eviction.Layout
+	pods   []*corev1.Pod
+	stats  map[types.UID]*eviction.PodStats
+	now    time.Time
+}
+
+func newHistory(t *testing.T, thresholds ...eviction.Threshold) *history {
+	t.Helper()
+	return &history{
+		t: t, policy: eviction.Policy{Thresholds: thresholds}, layout: eviction.SingleFS,
+		stats: map[types.UID]*eviction.PodStats{}, now: epoch(),
+	}
+}
+
+// look evaluates after d with what was measured then.
+func (h *history) look(d time.Duration, all ...eviction.Observation) eviction.Decision {
+	h.t.Helper()
+	h.now = h.now.Add(d)
+	for i := range all {
+		if all[i].Time.IsZero() {
+			all[i].Time = h.now
+		}
+	}
+	obs := eviction.Observations{Node: eviction.NodeStats{Observations: all, Layout: h.layout}, Pods: h.pods, PodStats: h.stats}
+	got := eviction.Evaluate(h.state, obs, h.policy, h.now)
+	h.state = got.Next
+	return got
+}
+
+func (h *history) add(pod *corev1.Pod, stats eviction.PodStats) {
+	h.pods = append(h.pods, pod)
+	h.stats[pod.UID] = &stats
+}
+
+func memoryIs(n int64) eviction.Observation { return saw(eviction.MemoryAvailable, n, 10*gi) }
+
+func TestThresholdIsMetBelowItOnly(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
+	h.add(newPod("hog"), memoryStats(newPod("hog"), gi))
+	require.Empty(t, h.look(0, memoryIs(gi)).Conditions)
+	d := h.look(time.Second, memoryIs(gi-1))
+	require.Equal(t, []corev1.NodeConditionType{corev1.NodeMemoryPressure}, d.Conditions)
+	require.Equal(t, []string{"hog"}, victims(d))
+	require.EqualValues(t, 1, d.Victims[0].GracePeriodSeconds)
+}
+
+func TestPercentageThresholds(t *testing.T) {
+	t.Parallel()
+	ten := eviction.Threshold{Signal: eviction.MemoryAvailable, Value: eviction.Value{Fraction: 0.1}}
+	for available, want := range map[int64]eviction.ThresholdState{99: eviction.Met, 100: eviction.Fine, 101: eviction.Fine} {
+		h := newHistory(t, ten)
+		require.Equal(t, want, h.look(0, saw(eviction.MemoryAvailable, available, 1000)).Thresholds[0].State, "%d", available)
+	}
+	h := newHistory(t, ten)
+	require.Equal(t, eviction.Implausible, h.look(0, saw(eviction.MemoryAvailable, 0, 0)).Thresholds[0].State)
+}
+
+// A soft threshold sets the condition at once, and evicts after its grace period.
+func TestSoftThresholdWaitsForItsGracePeriod(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
+	h.policy.MaxPodGracePeriodSeconds = 5
+	h.add(newPod("hog", grace(30)), memoryStats(newPod("hog"), gi))
+	d := h.look(0, memoryIs(gi/2))
+	require.Equal(t, []corev1.NodeConditionType{corev1.NodeMemoryPressure}, d.Conditions)
+	require.Empty(t, d.Victims)
+	require.Empty(t, h.look(59*time.Second, memoryIs(gi/2)).Victims)
+	d = h.look(time.Second, memoryIs(gi/2))
+	require.Equal(t, []string{"hog"}, victims(d))
+	require.EqualValues(t, 5, d.Victims[0].GracePeriodSeconds)
+}
+
+func TestOneGoodLookBeginsTheGracePeriodAnew(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
+	h.look(0, memoryIs(gi/2))
+	h.look(50*time.Second, memoryIs(2*gi))
+	require.False(t, h.look(20*time.Second, memoryIs(gi/2)).Thresholds[0].Due)
+	require.True(t, h.look(60*time.Second, memoryIs(gi/2)).Thresholds[0].Due)
+}
+
+// Unknown is not zero, and no reason to forget or to act.
+func TestGracePeriodRunsOnWhileASignalIsUnknown(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
+	h.look(0, memoryIs(gi/2))
+	for range 3 {
+		d := h.look(30 * time.Second)
+		require.Equal(t, eviction.Unknown, d.Thresholds[0].State)
+		require.True(t, d.Quiet())
+	}
+	require.True(t, h.look(time.Second, memoryIs(gi/2)).Thresholds[0].Due)
+}
+
+func TestPartOfTheSignalsIsEnough(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi), hard(eviction.NodeFSAvailable, gi))
+	h.add(newPod("hog"), memoryStats(newPod("hog"), gi))
+	require.Equal(t, []string{"hog"}, victims(h.look(0, memoryIs(0))))
+}
+
+// kubernetes#52386: figures that can't be are nobody's death.
+func TestImplausibleAndStaleObservationsDoNotCount(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
+	for _, o := range []eviction.Observation{
+		saw(eviction.MemoryAvailable, -2_097_758_044_639_028<<10, 10*gi),
+		saw(eviction.MemoryAvailable, 0, -1),
+		saw(eviction.MemoryAvailable, 11*gi, 10*gi),
+	} {
+		d := h.look(time.Second, o)
+		require.Equal(t, eviction.Implausible, d.Thresholds[0].State)
+		require.Empty(t, d.Conditions)
+	}
+	old := memoryIs(0)
+	old.Time = h.now.Add(-2 * time.Minute)
+	require.Equal(t, eviction.Stale, h.look(0, old).Thresholds[0].State)
+}
+
+func TestMinReclaimKeepsAThresholdDue(t *testing.T) {
+	t.Parallel()
+	th := hard(eviction.MemoryAvailable, gi)
+	th.MinReclaim = eviction.Value{Quantity: gi}
+	h := newHistory(t, th)
+	require.Equal(t, eviction.Fine, h.look(0, memoryIs(gi+1)).Thresholds[0].State, "it was not due before")
+	require.Equal(t, 2*gi-1, h.look(time.Second, memoryIs(1)).Thresholds[0].Shortfall)
+	d := h.look(time.Second, memoryIs(gi+1))
+	require.Equal(t, eviction.Reclaiming, d.Thresholds[0].State)
+	require.Equal(t, gi-1, d.Thresholds[0].Shortfall)
+	h.look(time.Second) // unknown in between
+	require.Equal(t, eviction.Reclaiming, h.look(time.Second, memoryIs(2*gi-1)).Thresholds[0].State)
+	require.Equal(t, eviction.Fine, h.look(time.Second, memoryIs(2*gi)).Thresholds[0].State)
+	require.Equal(t, eviction.Fine, h.look(time.Second, memoryIs(2*gi-1)).Thresholds[0].State)
+}
+
+func TestMinReclaimDoesNotCountBeforeTheGracePeriod(t *testing.T) {
+	t.Parallel()
+	th := soft(eviction.MemoryAvailable, gi, time.Minute)
+	th.MinReclaim = eviction.Value{Fraction: 0.1}
+	h := newHistory(t, th)
+	h.look(0, memoryIs(gi/2))
+	require.Equal(t, eviction.Fine, h.look(time.Second, memoryIs(gi)).Thresholds[0].State)
+}
+
+func TestConditionsLingerForTheTransitionPeriod(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi), hard(eviction.PIDAvailable, 10))
+	pids := saw(eviction.PIDAvailable, 5, 100)
+	require.Len(t, h.look(0, memoryIs(0), pids).Conditions, 2)
+	pids.Available = 50
+	require.Len(t, h.look(5*time.Minute-1, memoryIs(0), pids).Conditions, 2)
+	d := h.look(1, memoryIs(2*gi), pids)
+	require.Equal(t, []corev1.NodeConditionType{corev1.NodeMemoryPressure}, d.Conditions)
+	require.Empty(t, h.look(5*time.Minute, memoryIs(2*gi), pids).Conditions)
+	require.Empty(t, h.look(time.Second, memoryIs(2*gi), pids).Next.NodeConditionsLastObservedAt)
+}
+
+func TestAnObservationIsActedUponOnce(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
+	h.add(newPod("a"), memoryStats(newPod("a"), gi))
+	o := memoryIs(0)
+	o.Time = h.now
+	require.NotEmpty(t, h.look(time.Second, o).Victims)
+	d := h.look(time.Second, o)
+	require.Empty(t, d.Victims, "the same sample")
+	require.Equal(t, "not measured since the last look", d.Thresholds[0].Why)
+	h.look(time.Second) // and neither when it was away meanwhile
+	require.Empty(t, h.look(time.Second, o).Victims)
+	o.Time = o.Time.Add(-time.Second)
+	require.Empty(t, h.look(time.Second, o).Victims, "an older one")
+	o.Time = h.now
+	require.NotEmpty(t, h.look(time.Second, o).Victims)
+}
+
+// Row 1 of the defects: the soft threshold was picked in 345 of 400 runs.
+func TestHardThresholdGoesBeforeASoftOne(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, soft(eviction.MemoryAvailable, 2*gi, time.Second), hard(eviction.MemoryAvailable, gi))
+	h.policy.MaxPodGracePeriodSeconds = 600
+	h.add(newPod("hog", grace(600)), memoryStats(newPod("hog"), gi))
+	h.look(0, memoryIs(gi+1))
+	d := h.look(time.Minute, memoryIs(gi/2))
+	require.True(t, d.Threshold.Threshold.Hard())
+	require.EqualValues(t, 1, d.Victims[0].GracePeriodSeconds)
+}
+
+// Row 2 of the defects: which of several came first was chance.
+func TestThresholdsAreActedUponInOneOrder(t *testing.T) {
+	t.Parallel()
+	all := []eviction.Signal{
+		eviction.ImageFSInodesFree, eviction.ImageFSAvailable, eviction.NodeFSInodesFree, eviction.NodeFSAvailable,
+		eviction.PIDAvailable, eviction.MemoryAvailable,
+	}
+	var thresholds []eviction.Threshold
+	var seen []eviction.Observation
+	for _, s := range all {
+		thresholds = append(thresholds, hard(s, 100))
+		seen = append(seen, saw(s, 50, 1000))
+	}
+	var order []eviction.Signal
+	for len(thresholds) > 0 {
+		h := newHistory(t, thresholds...)
+		h.layout = eviction.DedicatedImageFS
+		st := diskStats(newPod("a"), 500, 500, 0)
+		st.Memory, st.Processes = used(500), used(500)
+		h.add(newPod("a"), st)
+		d := h.look(0, seen...)
+		order = append(order, d.Signal)
+		thresholds = thresholds[:len(thresholds)-1]
+		seen = seen[:len(seen)-1]
+	}
+	require.Equal(t, []eviction.Signal{
+		eviction.MemoryAvailable, eviction.PIDAvailable, eviction.NodeFSAvailable, eviction.NodeFSInodesFree,
+		eviction.ImageFSAvailable, eviction.ImageFSInodesFree,
+	}, order)
+}
+
+func TestTheScarcerOfTwoMemorySignalsIsFirst(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, 100), hard(eviction.AllocatableMemoryAvailable, 100))
+	h.add(newPod("a"), memoryStats(newPod("a"), 10))
+	d := h.look(0, saw(eviction.MemoryAvailable, 50, 1000), saw(eviction.AllocatableMemoryAvailable, 10, 1000))
+	require.Equal(t, eviction.AllocatableMemoryAvailable, d.Signal)
+}
+
+// Row 6 of the defects: only the threshold itself decides whether enough is free.
+func TestAnotherThresholdDoesNotEvictForADisk(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.NodeFSAvailable, gi), soft(eviction.MemoryAvailable, gi, time.Hour))
+	h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteContainers, eviction.DeleteImages}
+	h.add(newPod("a"), diskStats(newPod("a"), gi, 0, 0))
+	d := h.look(0, saw(eviction.NodeFSAvailable, 0, 10*gi), memoryIs(gi/2))
+	require.Empty(t, d.Victims)
+	require.Equal(t, []eviction.ReclaimPlan{{Action: eviction.DeleteContainers, Signal: eviction.NodeFSAvailable, Amount: gi}}, d.Reclaim)
+	h.state.Reclaims = map[eviction.ReclaimAction]eviction.Reclaim{eviction.DeleteContainers: {Began: h.now, Ended: h.now.Add(1)}}
+	d = h.look(time.Second, saw(eviction.NodeFSAvailable, 5*gi, 10*gi), memoryIs(gi/2))
+	require.True(t, d.Quiet())
+	require.Len(t, d.Conditions, 2)
+}
+
+// kubernetes#129616: images go before pods, in steps that are measured.
+func TestReclaimStepsComeBeforeVictims(t *testing.T) {
+	t.Parallel()
+	full := saw(eviction.NodeFSAvailable, 0, 10*gi)
+	for _, tt := range []struct {
+		layout eviction.Layout
+		signal eviction.Signal
+		want   []eviction.ReclaimAction
+	}{
+		{eviction.SingleFS, eviction.NodeFSAvailable, []eviction.ReclaimAction{eviction.DeleteContainers, eviction.DeleteImages}},
+		{eviction.SingleFS, eviction.ImageFSInodesFree, []eviction.ReclaimAction{eviction.DeleteContainers, eviction.DeleteImages}},
+		{eviction.DedicatedImageFS, eviction.NodeFSInodesFree, nil},
+		{eviction.DedicatedImageFS, eviction.ImageFSAvailable, []eviction.ReclaimAction{eviction.DeleteContainers, eviction.DeleteImages}},
+		{eviction.SplitFS, eviction.NodeFSAvailable, []eviction.ReclaimAction{eviction.DeleteContainers}},
+		{eviction.SplitFS, eviction.ImageFSAvailable, []eviction.ReclaimAction{eviction.DeleteImages}},
+		{eviction.SingleFS, eviction.MemoryAvailable, nil},
+		{eviction.SingleFS, eviction.PIDAvailable, nil},
+	} {
+		h := newHistory(t, hard(tt.signal, gi))
+		h.layout = tt.layout
+		h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteContainers, eviction.DeleteImages}
+		h.add(newPod("a"), eviction.PodStats{UID: "uid-a"})
+		full.Signal = tt.signal
+		var got []eviction.ReclaimAction
+		for range 3 {
+			d := h.look(time.Second, full)
+			if len(d.Reclaim) == 0 {
+				require.Equal(t, []string{"a"}, victims(d), "%v", tt)
+				break
+			}
+			require.Empty(t, d.Victims)
+			require.Len(t, d.Reclaim, 1, "one step at a time")
+			got = append(got, d.Reclaim[0].Action)
+			began := map[eviction.ReclaimAction]eviction.Reclaim{}
+			maps.Copy(began, h.state.Reclaims)
+			began[d.Reclaim[0].Action] = eviction.Reclaim{Began: h.now, Ended: h.now.Add(time.Millisecond)}
+			h.state.Reclaims = began
+		}
+		require.Equal(t, tt.want, got, "%v", tt)
+	}
+}
+
+func TestEvictionsWaitForAReclaimAWhileOnly(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.NodeFSAvailable, gi), hard(eviction.MemoryAvailable, gi))
+	h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteImages}
+	h.add(newPod("a"), diskStats(newPod("a"), gi, 0, 0))
+	h.state.Reclaims = map[eviction.ReclaimAction]eviction.Reclaim{eviction.DeleteImages: {Began: h.now}}
+	full := saw(eviction.NodeFSAvailable, 0, 10*gi)
+	d := h.look(29*time.Second, full)
+	require.Equal(t, "disk is being reclaimed", d.Thresholds[0].Why)
+	require.Empty(t, d.Victims)
+	require.Equal(t, eviction.MemoryAvailable, h.look(0, full, memoryIs(0)).Signal, "memory does not wait for a disk")
+	require.Equal(t, []string{"a"}, victims(h.look(time.Second, full)))
+}
+
+// A round of reclaims that takes longer than the interval between rounds must not
+// keep evictions away for good.
+func TestSlowReclaimsDoNotStarveEvictions(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.NodeFSAvailable, gi))
+	h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteContainers, eviction.DeleteImages}
+	h.add(newPod("a"), diskStats(newPod("a"), gi, 0, 0))
+	full := saw(eviction.NodeFSAvailable, 0, 10*gi)
+	h.state.Reclaims = map[eviction.ReclaimAction]eviction.Reclaim{
+		eviction.DeleteContainers: {Began: h.now, Ended: h.now.Add(15 * time.Second)},
+		eviction.DeleteImages:     {Began: h.now.Add(15 * time.Second), Ended: h.now.Add(30 * time.Second)},
+	}
+	require.Equal(t, []string{"a"}, victims(h.look(31*time.Second, full)))
+	require.NotEmpty(t, h.look(20*time.Second, full).Reclaim, "a new round")
+}
+
+func TestVictimsAreTheShortestPartOfTheOrderThatIsEnough(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, 3*gi))
+	for _, name := range []string{"a", "b", "c", "d"} {
+		h.add(newPod(name), memoryStats(newPod(name), gi))
+	}
+	h.add(newPod("protected", static), memoryStats(newPod("protected"), 5*gi))
+	require.Equal(t, []string{"a", "b"}, victims(h.look(0, memoryIs(gi))))
+	require.Equal(t, []string{"a", "b", "c"}, victims(h.look(time.Second, memoryIs(gi-1))))
+	h.policy.MaxParallelEvictions = 1
+	require.Equal(t, []string{"a"}, victims(h.look(time.Second, memoryIs(0))))
+}
+
+// kubernetes#43166: what was told to end is counted on before more are.
+func TestGainsInFlightAreSubtracted(t *testing.T) {
+	t.Parallel()
+	flight := func(s eviction.Signal, n int64) eviction.InFlight {
+		return eviction.InFlight{UID: "x", Hard: true, Since: epoch(), Deadline: epoch().Add(10 * time.Second), Frees: map[eviction.Signal]int64{s: n}}
+	}
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
+	h.add(newPod("a"), memoryStats(newPod("a"), gi))
+	h.state.InFlight = []eviction.InFlight{flight(eviction.MemoryAvailable, gi)}
+	d := h.look(time.Second, memoryIs(0))
+	require.Empty(t, d.Victims)
+	require.Equal(t, "what is being evicted frees enough", d.Thresholds[0].Why)
+
+	h.state.InFlight = []eviction.InFlight{flight(eviction.MemoryAvailable, gi-1)}
+	require.Len(t, h.look(time.Second, memoryIs(0)).Victims, 1, "not enough")
+
+	h.state.InFlight = []eviction.InFlight{flight(eviction.PIDAvailable, 5)}
+	d = h.look(time.Second, memoryIs(0))
+	require.Empty(t, d.Victims)
+	require.True(t, d.Thresholds[0].Pending, "nobody knows how much memory it holds")
+
+	ended := flight(eviction.MemoryAvailable, gi)
+	ended.Ended = true
+	h.state.InFlight = []eviction.InFlight{ended}
+	require.Len(t, h.look(time.Second, memoryIs(0)).Victims, 1, "its memory is free already")
+
+	h.state.InFlight = []eviction.InFlight{flight(eviction.MemoryAvailable, gi)}
+	require.Len(t, h.look(10*time.Second, memoryIs(0)).Victims, 1, "it takes too long")
+}
+
+func TestDiskOfAnEndedPodIsStillExpected(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.NodeFSAvailable, gi))
+	h.add(newPod("a"), diskStats(newPod("a"), gi, 0, 0))
+	h.state.InFlight = []eviction.InFlight{{
+		UID: "x", Hard: true, Ended: true, Deadline: epoch().Add(30 * time.Second),
+		Frees: map[eviction.Signal]int64{eviction.NodeFSAvailable: 2 * gi},
+	}}
+	full := saw(eviction.NodeFSAvailable, 0, 10*gi)
+	require.Empty(t, h.look(29*time.Second, full).Victims)
+	require.Len(t, h.look(time.Second, full).Victims, 1)
+}
+
+func TestAVictimOfUnknownGainIsTheLastOfItsPlan(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.ImageFSAvailable, gi))
+	h.layout = eviction.SplitFS
+	h.add(newPod("low", priority(-1)), diskStats(newPod("low"), gi, 0, 0))
+	h.add(newPod("high"), diskStats(newPod("high"), gi, 0, 0))
+	require.Equal(t, []string{"low"}, victims(h.look(0, saw(eviction.ImageFSAvailable, 0, 10*gi))))
+}
+
+// kubernetes#123872: a hard threshold does not wait for slow ends.
+func TestHardThresholdEscalatesSoftEvictions(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, soft(eviction.MemoryAvailable, 4*gi, time.Second), hard(eviction.MemoryAvailable, gi))
+	h.add(newPod("next"), memoryStats(newPod("next"), gi))
+	slow := func(uid types.UID, n int64) eviction.InFlight {
+		return eviction.InFlight{UID: uid, Name: "default/" + string(uid), Deadline: epoch().Add(time.Hour), Frees: map[eviction.Signal]int64{eviction.MemoryAvailable: n}}
+	}
+	h.state.InFlight = []eviction.InFlight{slow("none", 0), slow("one", gi/2), slow("two", gi/2), slow("three", gi), slow("four", 0), slow("five", 0)}
+	h.look(0, memoryIs(3*gi))
+	d := h.look(time.Minute, memoryIs(2*gi))
+	require.Empty(t, d.Escalate, "soft leaves them their time")
+	require.Empty(t, d.Victims)
+	d = h.look(time.Second, memoryIs(0))
+	require.Equal(t, []types.UID{"one", "two"}, d.Escalate)
+	require.Empty(t, d.Victims, "they are enough")
+	h.state.InFlight = h.state.InFlight[:3]
+	h.state.InFlight[1].Frees = map[eviction.Signal]int64{eviction.MemoryAvailable: 1}
+	d = h.look(time.Second, memoryIs(0))
+	require.Len(t, d.Escalate, 2)
+	require.Equal(t, []string{"next"}, victims(d), "they are not, and take nobody's place")
+}
+
+// Row 7 of the defects: -1 is the pod's own grace period.
+func TestGracePeriodsOfSoftEvictions(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		maxGrace  int32
+		own, want int64 // own -1: none
+	}{
+		{0, 30, 1},
+		{0, -1, 1},
+		{5, 30, 5},
+		{60, 30, 30},
+		{60, -1, 60},
+		{60, 0, 1},
+		{-1, 45, 45},
+		{-1, -1, 30},
+		{-1, 0, 1},
+	} {
+		h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Nanosecond))
+		h.policy.MaxPodGracePeriodSeconds = tt.maxGrace
+		pod := newPod("a")
+		if tt.own >= 0 {
+			grace(tt.own)(pod)
+		}
+		h.add(pod, memoryStats(pod, gi))
+		h.look(0, memoryIs(0))
+		require.Equal(t, tt.want, h.look(time.Second, memoryIs(0)).Victims[0].GracePeriodSeconds, "%+v", tt)
+	}
+}
+
+// The six cases of where the writable layers are.
+func TestContainerFSThresholdsFollowFromTheLayout(t *testing.T) {
+	t.Parallel()
+	all := []eviction.Threshold{
+		hard(eviction.NodeFSAvailable, 1), soft(eviction.NodeFSInodesFree, 2, time.Hour), hard(eviction.ImageFSAvailable, 3),
+		soft(eviction.ImageFSInodesFree, 4, time.Minute), hard(eviction.ContainerFSAvailable, 99),
+	}
+	for layout, want := range map[eviction.Layout][2]int64{
+		eviction.SingleFS: {1, 2}, eviction.SplitFS: {1, 2}, eviction.DedicatedImageFS: {3, 4},
+	} {
+		h := newHistory(t, all...)
+		h.layout = layout
+		got := map[eviction.Signal]eviction.Threshold{}
+		for _, r := range h.look(0).Thresholds {
+			got[r.Threshold.Signal] = r.Threshold
+		}
+		require.Equal(t, want[0], got[eviction.ContainerFSAvailable].Value.Quantity, layout)
+		require.Equal(t, want[1], got[eviction.ContainerFSInodesFree].Value.Quantity, layout)
+		require.False(t, got[eviction.ContainerFSInodesFree].Hard(), "with the grace period")
+	}
+	h := newHistory(t, hard(eviction.ImageFSAvailable, 3))
+	require.Len(t, h.look(0).Thresholds, 1, "there is no threshold to stand for it")
+}
+
+func TestLayoutIsRememberedWhileUnknown(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	h.layout = eviction.UnknownLayout
+	require.Equal(t, eviction.SingleFS, h.look(0).Layout)
+	h.layout = eviction.SplitFS
+	h.look(0)
+	h.layout = eviction.UnknownLayout
+	require.Equal(t, eviction.SplitFS, h.look(0).Layout)
+}
+
+func TestClockJumps(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
+	h.add(newPod("a"), memoryStats(newPod("a"), gi))
+	h.look(0, memoryIs(0))
+	d := h.look(-time.Hour, memoryIs(0))
+	require.Empty(t, d.Victims, "back")
+	require.NotEmpty(t, d.Conditions)
+	require.NotEmpty(t, h.look(2*time.Hour, memoryIs(0)).Victims, "forth")
+}
+
+func TestEvaluateModifiesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi), soft(eviction.PIDAvailable, 10, time.Minute))
+	h.add(newPod("a"), memoryStats(newPod("a"), gi))
+	h.look(0, memoryIs(0), saw(eviction.PIDAvailable, 5, 100))
+	before, err := json.Marshal([]any{h.state.LastObservations, h.state.NodeConditionsLastObservedAt, h.state.ThresholdsMet, h.pods})
+	require.NoError(t, err)
+	state, now := h.state, h.now
+	first := h.look(time.Minute, memoryIs(gi), saw(eviction.PIDAvailable, 5, 100))
+	after, err := json.Marshal([]any{state.LastObservations, state.NodeConditionsLastObservedAt, state.ThresholdsMet, h.pods})
+	require.NoError(t, err)
+	require.JSONEq(t, string(before), string(after))
+	h.state, h.now = state, now
+	require.Equal(t, first, h.look(time.Minute, memoryIs(gi), saw(eviction.PIDAvailable, 5, 100)))
+}
+
+func TestDecisionMarshalsWithoutWholePods(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
+	pod := newPod("hog", asks(corev1.ResourceMemory, "1Mi"))
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "SECRET", Value: "x"}}
+	h.add(pod, memoryStats(pod, gi))
+	data, err := json.Marshal(h.look(0, memoryIs(0)))
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "SECRET")
+	var got struct {
+		Signal     string
+		Thresholds []struct {
+			Threshold struct{ Signal, Value string }
+			State     string
+			Shortfall int64
+		}
+		Victims []struct {
+			Namespace, Name, UID string
+			Usage                int64
+			GracePeriodSeconds   int64
+		}
+	}
+	require.NoError(t, json.Unmarshal(data, &got))
+	require.Equal(t, "memory.available", got.Signal)
+	require.Equal(t, "1Gi", got.Thresholds[0].Threshold.Value)
+	require.Equal(t, gi, got.Thresholds[0].Shortfall)
+	require.Equal(t, "hog", got.Victims[0].Name)
+	require.EqualValues(t, 1, got.Victims[0].GracePeriodSeconds)
+	require.Equal(t, gi, got.Victims[0].Usage)
+}

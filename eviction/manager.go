@@ -1,0 +1,232 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/loop"
+)
+
+// ErrRunning is returned by a second [Manager.Run] beside the first.
+var ErrRunning = loop.ErrRunning
+
+// Manager keeps the node usable. Make it with [New]; all methods may be called by
+// any number of goroutines, and Run by one.
+type Manager struct {
+	cfg      Config
+	loop     *loop.Loop
+	running  atomic.Bool
+	refusals refusals
+	work     sync.WaitGroup // kills and reclaims
+
+	step     sync.Mutex // serializes Evaluate, held during callbacks
+	state    State
+	pace     pace
+	stats    map[types.UID]*PodStats // memory that is used again
+	limitsAt time.Time               // when limits are checked next
+	told     map[corev1.ResourceName]time.Time
+
+	mu         sync.Mutex // guards what follows, never held during callbacks
+	conditions []corev1.NodeConditionType
+	changed    chan struct{} // closed when conditions change
+	levels     []Level
+	alertUntil time.Time
+	kills      []*kill
+	failed     map[types.UID]time.Time
+	reclaims   map[ReclaimAction]Reclaim
+}
+
+// New returns a Manager that does nothing until [Manager.Run] or
+// [Manager.Evaluate]. The error reports every problem with cfg.
+func New(cfg Config) (*Manager, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("eviction: invalid config: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	cfg.Policy.Reclaimers = nil
+	if cfg.ContainerGC != nil {
+		cfg.Policy.Reclaimers = append(cfg.Policy.Reclaimers, DeleteContainers)
+	}
+	if cfg.ImageGC != nil {
+		cfg.Policy.Reclaimers = append(cfg.Policy.Reclaimers, DeleteImages)
+	}
+	return &Manager{
+		cfg:      cfg,
+		loop:     loop.New(cfg.Clock),
+		refusals: refusals{cfg: cfg.AdmitBackoff, all: map[types.UID]refusal{}},
+		stats:    map[types.UID]*PodStats{},
+		told:     map[corev1.ResourceName]time.Time{},
+		changed:  make(chan struct{}),
+		failed:   map[types.UID]time.Time{},
+		reclaims: map[ReclaimAction]Reclaim{},
+	}, nil
+}
+
+// Run evaluates at once, and then as often as the distance to the thresholds asks
+// for, until ctx is done; then it waits for the calls of collaborators that are
+// under way and returns nil. A second Run beside the first returns [ErrRunning].
+func (m *Manager) Run(ctx context.Context) error {
+	if !m.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer m.running.Store(false)
+	var watch sync.WaitGroup
+	if m.cfg.Waker != nil {
+		watch.Go(func() { m.watch(ctx) })
+	}
+	err := m.loop.Run(ctx, func(ctx context.Context) time.Duration {
+		d, err := m.Evaluate(ctx)
+		if err != nil && ctx.Err() == nil {
+			m.cfg.Logger.ErrorContext(ctx, "not everything could be measured", "err", err)
+		}
+		return m.interval(&d)
+	})
+	watch.Wait()
+	m.Wait()
+	return err
+}
+
+// Trigger asks for a look soon. It never blocks.
+func (m *Manager) Trigger() { m.loop.Trigger() }
+
+// Wait returns when no kill and no reclaim is under way. [Manager.Run] does it at
+// its end; who calls [Manager.Evaluate] does it instead.
+func (m *Manager) Wait() { m.work.Wait() }
+
+// Evaluate looks once, decides, and begins what has to be done: pods are killed
+// and disks reclaimed on goroutines of their own, which ctx ends and
+// [Manager.Wait] waits for. The error is about what could not be measured; the
+// decision was made from the rest.
+func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
+	m.step.Lock()
+	defer m.step.Unlock()
+	now := m.cfg.Clock.Now()
+	var pods []*corev1.Pod
+	obs := Observations{}
+	node, err := m.cfg.Stats.Node(ctx)
+	obs.Node = node
+	if err != nil {
+		err = fmt.Errorf("measure the node: %w", err)
+	}
+	m.pace.see(node.Observations, now)
+	if m.busy() {
+		pods = m.cfg.Pods()
+		m.settle(ctx, pods, now)
+	}
+	p := &m.cfg.Policy
+	if obs.CheckLimits = !p.IgnoreLocalStorageLimits && !now.Before(m.limitsAt); obs.CheckLimits {
+		m.limitsAt = now.Add(m.cfg.LimitsPeriod)
+		obs.Pods = m.cfg.Pods()
+		if slices.ContainsFunc(obs.Pods, func(pod *corev1.Pod) bool { return pod != nil && hasLimits(pod) }) {
+			err = errors.Join(err, m.podStats(ctx, &obs))
+		}
+	}
+	d := Evaluate(m.state, obs, *p, now)
+	if d.NeedPods {
+		obs.Pods = m.cfg.Pods()
+		err = errors.Join(err, m.podStats(ctx, &obs))
+		d = Evaluate(m.state, obs, *p, now)
+	}
+	m.state = d.Next
+	m.cfg.Observer.Evaluated(d, err)
+	m.publish(&d)
+	switch {
+	case m.cfg.Mode == Act && !d.Quiet():
+		m.act(ctx, &d, obs.PodStats)
+	case m.cfg.Mode != Act:
+		m.pretend(&d)
+	}
+	return d, err
+}
+
+// podStats fills in the figures of pods. With an error those that are there
+// count.
+func (m *Manager) podStats(ctx context.Context, obs *Observations) error {
+	all, err := m.cfg.Stats.Pods(ctx)
+	clear(m.stats)
+	for i := range all {
+		m.stats[all[i].UID] = &all[i]
+	}
+	obs.PodStats = m.stats
+	if err != nil {
+		return fmt.Errorf("measure pods: %w", err)
+	}
+	return nil
+}
+
+// publish makes the conditions known, and the levels to the waker.
+func (m *Manager) publish(d *Decision) {
+	m.mu.Lock()
+	changed := !slices.Equal(m.conditions, d.Conditions)
+	if changed {
+		m.conditions = d.Conditions
+		close(m.changed)
+		m.changed = make(chan struct{})
+	}
+	m.levels = m.levels[:0]
+	for i := range d.Thresholds {
+		if r := &d.Thresholds[i]; r.Threshold.Hard() && !r.unmeasured() {
+			m.levels = append(m.levels, Level{Signal: r.Threshold.Signal, Available: r.Quantity})
+		}
+	}
+	m.mu.Unlock()
+	if changed {
+		m.cfg.Observer.ConditionsChanged(slices.Clone(d.Conditions))
+	}
+}
+
+// interval returns how soon to look again after d.
+func (m *Manager) interval(d *Decision) time.Duration {
+	m.step.Lock()
+	defer m.step.Unlock()
+	next := m.pace.next(d, m.cfg.MinInterval, m.cfg.MaxInterval)
+	if !m.cfg.Policy.IgnoreLocalStorageLimits {
+		next = min(next, max(m.limitsAt.Sub(d.At), m.cfg.MinInterval))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d.At.Before(m.alertUntil) {
+		next = min(next, alert)
+	}
+	return next
+}
+
+// watch has the waker watch until ctx is done.
+func (m *Manager) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := m.cfg.Waker.Watch(ctx, m.hardLevels, m.wake)
+		if ctx.Err() != nil {
+			return
+		}
+		m.cfg.Logger.ErrorContext(ctx, "wake-ups have ended, polling goes on", "err", err)
+		timer := m.cfg.Clock.NewTimer(m.cfg.MaxInterval)
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+func (m *Manager) hardLevels() []Level {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.levels)
+}
+
+// wake has the step look now, and often for a while.
+func (m *Manager) wake(reason string) {
+	m.mu.Lock()
+	m.alertUntil = m.cfg.Clock.Now().Add(alertFor)
+	m.mu.Unlock()
+	m.cfg.Observer.Woken(reason)
+	m.loop.Trigger()
+}

@@ -1,0 +1,201 @@
+package eviction
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Reasons of events and of the status of pods, as the kubelet writes them.
+const (
+	// Reason is the reason of an evicted pod, of the event about it, and of the
+	// refusal of a pod under pressure.
+	Reason = "Evicted"
+	// EvictionThresholdMet is the reason of the node's event when something is
+	// reclaimed.
+	EvictionThresholdMet = "EvictionThresholdMet"
+	// ExceededGracePeriod is the reason of the event about a pod that did not end
+	// in time.
+	ExceededGracePeriod = "ExceededGracePeriod"
+	// TerminationByKubelet is the reason of the condition DisruptionTarget of a
+	// pod that was evicted for a threshold.
+	TerminationByKubelet = "TerminationByKubelet"
+)
+
+// Keys of annotations of the event about an evicted pod.
+const (
+	// OffendingContainersKey has the containers that use more than they ask for,
+	// and OffendingContainersUsageKey what they use, in the same order.
+	OffendingContainersKey      = "offending_containers"
+	OffendingContainersUsageKey = "offending_containers_usage"
+	// StarvedResourceKey has the resource that the node lacks.
+	StarvedResourceKey = "starved_resource"
+	// OffendingPodKey has the pod's name if it asks for memory as a whole, and
+	// OffendingPodUsageKey what it uses.
+	OffendingPodKey      = "offending_pod"
+	OffendingPodUsageKey = "offending_pod_usage"
+)
+
+const overdueMessage = "Container runtime did not kill the pod within specified grace period."
+
+// Eviction is how a pod is to end, and why.
+type Eviction struct {
+	// Signal is that of the threshold or limit.
+	Signal Signal
+	// GracePeriodSeconds is how long the pod gets, one second at least.
+	GracePeriodSeconds int64
+	// Message says why, for the pod's status and the event, and Annotations go
+	// with the event.
+	Message     string
+	Annotations map[string]string
+	// Disruption says that the pod did nothing wrong: its status gets the
+	// condition DisruptionTarget.
+	Disruption bool
+	// At is when it was decided.
+	At time.Time
+
+	generation int64
+}
+
+// Apply changes status to that of a pod that was evicted: failed, with reason and
+// message, and the condition DisruptionTarget where a threshold is why.
+func (e Eviction) Apply(status *corev1.PodStatus) {
+	status.Phase, status.Reason, status.Message = corev1.PodFailed, Reason, e.Message
+	if !e.Disruption {
+		return
+	}
+	want := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: TerminationByKubelet, Message: e.Message,
+		ObservedGeneration: e.generation, LastTransitionTime: metav1.NewTime(e.At),
+	}
+	for i := range status.Conditions {
+		if have := &status.Conditions[i]; have.Type == want.Type {
+			if have.Status == want.Status {
+				want.LastTransitionTime = have.LastTransitionTime
+			}
+			*have = want
+			return
+		}
+	}
+	status.Conditions = append(status.Conditions, want)
+}
+
+// evictionFor describes the eviction of a victim for the threshold of d.
+func evictionFor(d *Decision, v *Victim, stats *PodStats) Eviction {
+	r, s := d.Threshold, d.Signal
+	e := Eviction{
+		Signal: s, GracePeriodSeconds: v.GracePeriodSeconds, Disruption: true, At: d.At, generation: v.Pod.Generation,
+		Message: fmt.Sprintf("The node was low on resource: %v. Threshold quantity: %v, available: %s. ",
+			s.resource(), r.Threshold.Value.quantity(r.Observation.Capacity), s.amount(r.Observation.Available)),
+	}
+	if stats != nil {
+		text, annotations := blame(v.Pod, stats, s.resource())
+		e.Message += text
+		e.Annotations = annotations
+	}
+	return e
+}
+
+// blame says who in the pod uses more than it asks for.
+func blame(pod *corev1.Pod, stats *PodStats, name corev1.ResourceName) (text string, annotations map[string]string) {
+	annotations = map[string]string{StarvedResourceKey: string(name)}
+	var b strings.Builder
+	if whole := pod.Spec.Resources; whole != nil && name == corev1.ResourceMemory && stats.Memory.Known() {
+		if asked, ok := whole.Requests[name]; ok {
+			used := bytesText(stats.Memory.Value)
+			fmt.Fprintf(&b, "Pod %s was using %s, request is %s, has larger consumption of %v. ", pod.Name, used, quantityText(asked), name)
+			annotations[OffendingPodKey], annotations[OffendingPodUsageKey] = pod.Name, used
+		}
+	}
+	var containers, usages []string
+	for i := range stats.Containers {
+		c := container(pod, stats.Containers[i].Name)
+		used := stats.Containers[i].blamed(name)
+		if c == nil || !used.Known() {
+			continue
+		}
+		if asked := c.Resources.Requests[name]; asked.CmpInt64(used.Value) < 0 {
+			fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %v. ",
+				c.Name, bytesText(used.Value), asked.String(), name)
+			containers, usages = append(containers, c.Name), append(usages, bytesText(used.Value))
+		}
+	}
+	annotations[OffendingContainersKey] = strings.Join(containers, ",")
+	annotations[OffendingContainersUsageKey] = strings.Join(usages, ",")
+	return b.String(), annotations
+}
+
+// container returns a regular or an init container of the pod. Nobody can say
+// what ephemeral ones should use.
+func container(pod *corev1.Pod, name string) *corev1.Container {
+	for _, all := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range all {
+			if all[i].Name == name {
+				return &all[i]
+			}
+		}
+	}
+	return nil
+}
+
+// blamed is what the container uses of a resource that containers ask for.
+func (c *ContainerStats) blamed(name corev1.ResourceName) Usage {
+	switch {
+	case name == corev1.ResourceMemory:
+		return c.Memory
+	case name == corev1.ResourceEphemeralStorage && c.Rootfs.Bytes.Known() && c.Logs.Bytes.Known():
+		return c.Rootfs.Bytes.plus(c.Logs.Bytes)
+	default:
+		return Usage{}
+	}
+}
+
+func bytesText(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
+
+func quantityText(q resource.Quantity) string { return q.String() }
+
+// ConditionStatus returns what the node's status says of the condition, without
+// times, as the kubelet writes it. A condition other than that of memory, disk
+// and processes has no reason and no message.
+func ConditionStatus(c corev1.NodeConditionType, holds bool) corev1.NodeCondition {
+	status := corev1.NodeCondition{Type: c, Status: corev1.ConditionFalse}
+	if holds {
+		status.Status = corev1.ConditionTrue
+	}
+	var with, without [2]string
+	switch c {
+	case corev1.NodeMemoryPressure:
+		with = [2]string{"KubeletHasInsufficientMemory", "kubelet has insufficient memory available"}
+		without = [2]string{"KubeletHasSufficientMemory", "kubelet has sufficient memory available"}
+	case corev1.NodeDiskPressure:
+		with = [2]string{"KubeletHasDiskPressure", "kubelet has disk pressure"}
+		without = [2]string{"KubeletHasNoDiskPressure", "kubelet has no disk pressure"}
+	case corev1.NodePIDPressure:
+		with = [2]string{"KubeletHasInsufficientPID", "kubelet has insufficient PID available"}
+		without = [2]string{"KubeletHasSufficientPID", "kubelet has sufficient PID available"}
+	default: // is not ours to tell of
+	}
+	if !holds {
+		with = without
+	}
+	status.Reason, status.Message = with[0], with[1]
+	return status
+}
+
+// ConditionEvent returns the reason of the node's normal event when the condition
+// begins or ends to hold, as the kubelet writes it.
+func ConditionEvent(c corev1.NodeConditionType, holds bool) string {
+	reasons := map[corev1.NodeConditionType][2]string{
+		corev1.NodeMemoryPressure: {"NodeHasSufficientMemory", "NodeHasInsufficientMemory"},
+		corev1.NodeDiskPressure:   {"NodeHasNoDiskPressure", "NodeHasDiskPressure"},
+		corev1.NodePIDPressure:    {"NodeHasSufficientPID", "NodeHasInsufficientPID"},
+	}
+	if holds {
+		return reasons[c][1]
+	}
+	return reasons[c][0]
+}

@@ -1,0 +1,91 @@
+package eviction
+
+import "time"
+
+// A pace is how fast the node's figures have been seen to shrink, and follows
+// from that how soon to look again. It belongs to the goroutine of the step.
+type pace struct {
+	last  [numSignals]Observation
+	worst [numSignals]float64 // per second
+}
+
+const (
+	// settled is how often to look where only time can change something.
+	settled = time.Second
+	// alert is how often to look after a wake-up, and alertFor how long.
+	alert    = 50 * time.Millisecond
+	alertFor = 3 * time.Second
+	// forget is how long it takes for a rate to count half.
+	forget = time.Minute
+)
+
+// assumed is how fast a signal shrinks at the least, for as long as nothing worse
+// was seen: about what one busy machine can do, because a hog is not announced. A
+// look costs microseconds.
+func (s Signal) assumed() float64 {
+	switch {
+	case s.condition() == "MemoryPressure":
+		return 8 << 30
+	case s.inBytes():
+		return 2 << 30
+	case s == PIDAvailable:
+		return 20_000
+	default:
+		return 200_000
+	}
+}
+
+// see notes how fast each signal shrank since the last look.
+func (p *pace) see(all []Observation, now time.Time) {
+	for _, o := range all {
+		i := o.Signal.index()
+		if i < 0 {
+			continue
+		}
+		if o.Time.IsZero() {
+			o.Time = now
+		}
+		last := p.last[i]
+		took := o.Time.Sub(last.Time)
+		if took <= 0 {
+			continue
+		}
+		p.last[i] = o
+		if last.Time.IsZero() {
+			continue
+		}
+		rate := float64(last.Available-o.Available) / took.Seconds()
+		p.worst[i] = max(rate, p.worst[i]*halved(took))
+	}
+}
+
+// halved is a cheap curve that is 1 at once and a half after the time to forget.
+func halved(d time.Duration) float64 { return float64(forget) / float64(forget+d) }
+
+// next returns how soon to look again: in a quarter of the time that the nearest
+// threshold is away.
+func (p *pace) next(d *Decision, least, most time.Duration) time.Duration {
+	next := most
+	for i := range d.Thresholds {
+		next = min(next, p.until(&d.Thresholds[i], d.At, least, most))
+	}
+	return max(next, least)
+}
+
+func (p *pace) until(r *Report, now time.Time, least, most time.Duration) time.Duration {
+	switch {
+	case r.unmeasured():
+		return most
+	case r.State == Fine:
+		s := r.Threshold.Signal
+		rate := max(s.assumed(), p.worst[s.index()])
+		seconds := float64(r.Observation.Available-r.Quantity) / rate / 4
+		return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
+	case !r.Due:
+		return min(settled, r.Threshold.GracePeriod-now.Sub(r.Since))
+	case r.Why == whyNobody:
+		return settled
+	default:
+		return least
+	}
+}

@@ -1,0 +1,360 @@
+package eviction
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// Candidate is a pod with all that decides about its place in the order in which
+// pods are evicted.
+type Candidate struct {
+	// Pod is the pod. It must not be modified.
+	Pod *corev1.Pod
+	// Priority and QOS are those of the pod.
+	Priority int32
+	QOS      corev1.PodQOSClass
+	// Usage is what the pod uses of what the node lacks, and so what is expected
+	// to become free.
+	Usage Usage
+	// Request is what it asks for of it, in the unit of Usage, and Excess how
+	// much more than that it uses: negative for one that uses less.
+	Request, Excess int64
+	// Exceeds says that it uses more than it asks for.
+	Exceeds bool
+	// Preferred says that [Policy.Prefer] chose it.
+	Preferred bool
+	// Missing says that there is no figure of its usage and should be one, and
+	// Overdue that this is so for longer than [Policy.StatsGrace].
+	Missing, Overdue bool
+	// Kept is why the pod is not evicted, whatever its place; empty for one that
+	// may be.
+	Kept string
+}
+
+// Reasons of [Candidate.Kept].
+const (
+	// KeptCritical is a pod that the node depends on.
+	KeptCritical = "critical"
+	// KeptProtected is one that [Policy.Protect] names.
+	KeptProtected = "protected"
+	// KeptEnded is one that has nothing to lose any more.
+	KeptEnded = "has ended"
+	// KeptEnding is one whose eviction is under way.
+	KeptEnding = "is being evicted"
+	// KeptFailed is one that could not be killed a moment ago.
+	KeptFailed = "could not be killed"
+	// KeptUseless is one whose end would free nothing of what the node lacks.
+	KeptUseless = "frees nothing"
+)
+
+// KubeletRank is the kubelet's order: pods that use more than they ask for, then
+// those of lower priority, then those that exceed their request by more.
+func KubeletRank(a, b *Candidate) int {
+	return cmp.Or(
+		first(a.Exceeds, b.Exceeds),
+		cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(b.Excess, a.Excess),
+	)
+}
+
+// QoSFirst evicts BestEffort pods before Burstable ones and those before
+// Guaranteed ones, and orders each class as [KubeletRank] does.
+func QoSFirst(a, b *Candidate) int {
+	return cmp.Or(cmp.Compare(qosPlace(a.QOS), qosPlace(b.QOS)), KubeletRank(a, b))
+}
+
+func qosPlace(class corev1.PodQOSClass) int {
+	switch class {
+	case corev1.PodQOSBestEffort:
+		return 0
+	case corev1.PodQOSGuaranteed:
+		return 2
+	default: // PodQOSBurstable
+		return 1
+	}
+}
+
+// first orders what is before what is not.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// missingPlace is where pods without figures are: before all others once that is
+// overdue, and after them until then.
+func (c *Candidate) missingPlace() uint64 {
+	switch {
+	case c.Overdue:
+		return 0
+	case c.Missing:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// Rank returns all pods of obs in the order in which they are evicted for the
+// signal, those included that are kept. Preferred pods are first, then those whose
+// figures are overdue; [Policy.Rank] decides about the rest, then the later start,
+// then the UID, so that the order of the input never matters.
+func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []Candidate {
+	p = p.withDefaults()
+	if s.StartedAt.IsZero() {
+		s.StartedAt = now
+	}
+	m := measure{signal: signal, parts: signal.partsOn(s.layout(obs.Node.Layout)), resource: signal.resource()}
+	all := make([]Candidate, 0, len(obs.Pods))
+	for _, pod := range obs.Pods {
+		if pod == nil {
+			continue
+		}
+		all = append(all, Candidate{Pod: pod})
+		c := &all[len(all)-1]
+		m.fill(c, obs.PodStats[pod.UID])
+		c.Preferred = p.Prefer != nil && p.Prefer(pod)
+		c.Overdue = c.Missing && now.Sub(later(s.StartedAt, started(pod))) >= p.StatsGrace
+		c.Kept = kept(c, s, p, now)
+	}
+	return sorted(all, p.Rank)
+}
+
+// kept returns why a pod is not evicted.
+func kept(c *Candidate, s State, p Policy, now time.Time) string {
+	switch {
+	case podspec.IsCritical(c.Pod):
+		return KeptCritical
+	case p.Protect != nil && p.Protect(c.Pod):
+		return KeptProtected
+	case podspec.IsTerminal(c.Pod.Status.Phase):
+		return KeptEnded
+	case s.inFlight(c.Pod.UID) != nil:
+		return KeptEnding
+	case s.NotBefore[c.Pod.UID].After(now):
+		return KeptFailed
+	case c.Usage.Known() && c.Usage.Value <= 0:
+		return KeptUseless
+	default:
+		return ""
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// started returns when the pod came to the node, as far as it says so.
+func started(pod *corev1.Pod) time.Time {
+	if pod.Status.StartTime != nil {
+		return pod.Status.StartTime.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+// A place is that of a candidate, packed into numbers, because comparing is most
+// of the work.
+type place struct {
+	class, excess uint64
+	index         int32
+}
+
+func (c *Candidate) place(index int, packed bool) place {
+	p := place{index: int32(index), class: c.missingPlace()}
+	if !c.Preferred {
+		p.class |= 1 << 2
+	}
+	if !packed {
+		return p
+	}
+	p.class <<= 33
+	if !c.Exceeds {
+		p.class |= 1 << 32
+	}
+	p.class |= uint64(uint32(c.Priority) ^ 1<<31)
+	p.excess = ^(uint64(c.Excess) ^ 1<<63)
+	return p
+}
+
+// sorted puts all in order. The default order is wholly in the packed places.
+func sorted(all []Candidate, rank func(a, b *Candidate) int) []Candidate {
+	places := make([]place, len(all))
+	for i := range all {
+		places[i] = all[i].place(i, rank == nil)
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		if a.class != b.class {
+			return cmp.Compare(a.class, b.class)
+		}
+		if a.excess != b.excess {
+			return cmp.Compare(a.excess, b.excess)
+		}
+		x, y := &all[a.index], &all[b.index]
+		if rank != nil {
+			return cmp.Or(rank(x, y), tie(x.Pod, y.Pod))
+		}
+		return tie(x.Pod, y.Pod)
+	})
+	permute(all, places)
+	return all
+}
+
+// permute gives each its place, and that of whoever was there the next, and so on
+// around each circle.
+func permute(all []Candidate, places []place) {
+	for i := range places {
+		if int(places[i].index) == i || places[i].index < 0 {
+			continue
+		}
+		begin, to := all[i], i
+		for {
+			from := int(places[to].index)
+			places[to].index = -1
+			if from == i {
+				all[to] = begin
+				break
+			}
+			all[to], to = all[from], from
+		}
+	}
+}
+
+// tie decides between pods that are equal in everything that counts: the one that
+// has done less goes first.
+func tie(a, b *corev1.Pod) int {
+	return cmp.Or(started(b).Compare(started(a)), strings.Compare(string(a.UID), string(b.UID)))
+}
+
+// A measure reads one signal's figures of pods.
+type measure struct {
+	signal   Signal
+	parts    parts
+	resource corev1.ResourceName
+}
+
+// fill notes what the pod uses and asks for. stats may be nil.
+func (m measure) fill(c *Candidate, stats *PodStats) {
+	c.Priority = podspec.Priority(c.Pod)
+	c.QOS = podspec.QOSClass(c.Pod)
+	var measured bool
+	c.Usage, measured = m.usage(c.Pod, stats)
+	c.Missing = measured && !c.Usage.Known()
+	if m.signal.inBytes() {
+		c.Request = request(c.Pod, m.resource)
+	}
+	if c.Usage.Known() {
+		c.Excess = c.Usage.Value - c.Request
+		c.Exceeds = c.Excess > 0
+	}
+}
+
+// usage returns what the pod uses of the signal; ok is false for a signal that
+// nothing of a pod counts towards.
+func (m measure) usage(pod *corev1.Pod, stats *PodStats) (u Usage, ok bool) {
+	switch {
+	case m.signal.isDisk() && m.parts == parts{}:
+		return Usage{}, false
+	case stats == nil:
+		return Usage{}, true
+	case m.resource == corev1.ResourceMemory:
+		return memory(stats), true
+	case m.resource == resourcePIDs:
+		return stats.Processes, true
+	default:
+		return m.disk(pod, stats), true
+	}
+}
+
+// memory returns the pod's working set, that of its containers if only they are
+// known.
+func memory(stats *PodStats) Usage {
+	if stats.Memory.Known() {
+		return stats.Memory
+	}
+	var sum Usage
+	for i := range stats.Containers {
+		sum = sum.plus(stats.Containers[i].Memory)
+	}
+	return sum
+}
+
+// disk adds up the parts of the pod that are on the disk.
+func (m measure) disk(pod *corev1.Pod, stats *PodStats) (sum Usage) {
+	pick := func(d DiskUsage) Usage { return d.Bytes }
+	if m.resource == resourceInodes {
+		pick = func(d DiskUsage) Usage { return d.Inodes }
+	}
+	for i := range stats.Containers {
+		c := &stats.Containers[i]
+		if m.parts.rootfs {
+			sum = sum.plus(pick(c.Rootfs))
+		}
+		if m.parts.logs {
+			sum = sum.plus(pick(c.Logs))
+		}
+	}
+	if m.parts.logs {
+		sum = sum.plus(pick(stats.Other))
+	}
+	for i := range stats.Volumes {
+		v := &stats.Volumes[i]
+		if m.parts.volumes && goesWithPod(volume(pod, v.Name)) {
+			sum = sum.plus(pick(v.DiskUsage))
+		}
+	}
+	return sum
+}
+
+// plus adds what is known of u; the sum is as old as its oldest part.
+func (u Usage) plus(v Usage) Usage {
+	if !v.Known() {
+		return u
+	}
+	sum := Usage{Value: u.Value + v.Value, Time: v.Time}
+	if u.Known() && u.Time.Before(v.Time) {
+		sum.Time = u.Time
+	}
+	return sum
+}
+
+func volume(pod *corev1.Pod, name string) *corev1.Volume {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Name == name {
+			return &pod.Spec.Volumes[i]
+		}
+	}
+	return nil
+}
+
+// goesWithPod says whether the volume is on the node's disk and removed with the
+// pod. What is in a host path stays, and memory is no disk.
+func goesWithPod(v *corev1.Volume) bool {
+	if v == nil {
+		return false
+	}
+	return v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault || v.ConfigMap != nil || v.GitRepo != nil
+}
+
+// inFlight returns the eviction of the pod that is under way, if one is.
+func (s State) inFlight(uid types.UID) *InFlight {
+	for i := range s.InFlight {
+		if s.InFlight[i].UID == uid {
+			return &s.InFlight[i]
+		}
+	}
+	return nil
+}

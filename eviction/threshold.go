@@ -1,0 +1,103 @@
+package eviction
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Value is an amount: of bytes or a count, or a part of what there is in all.
+// The zero value is nothing.
+type Value struct {
+	// Quantity is the amount, and Format how to write it down.
+	Quantity int64
+	Format   resource.Format
+	// Fraction is the part of the capacity if it is not 0: 0.1 are ten percent.
+	Fraction float32
+}
+
+// Of returns the amount for the given capacity. A fraction is taken of it in
+// floating point, as the kubelet does: ten percent of 10 are 1, and of
+// 1000000000000 a few thousand more than a tenth.
+func (v Value) Of(capacity int64) int64 {
+	if v.Fraction != 0 {
+		return int64(float64(capacity) * float64(v.Fraction))
+	}
+	return v.Quantity
+}
+
+// String returns what the value would be in a configuration.
+func (v Value) String() string {
+	if v.Fraction != 0 {
+		return strconv.FormatFloat(float64(v.Fraction*100), 'g', 6, 32) + "%"
+	}
+	return v.quantity(0).String()
+}
+
+// MarshalText returns String.
+func (v Value) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// quantity returns the amount for the given capacity as messages have it.
+func (v Value) quantity(capacity int64) *resource.Quantity {
+	if v.Fraction != 0 || v.Format == "" {
+		return resource.NewQuantity(v.Of(capacity), resource.BinarySI)
+	}
+	return resource.NewQuantity(v.Quantity, v.Format)
+}
+
+// amount writes down an amount of the signal as messages have it.
+func (s Signal) amount(n int64) string {
+	format := resource.DecimalSI
+	if s.inBytes() {
+		format = resource.BinarySI
+	}
+	return resource.NewQuantity(n, format).String()
+}
+
+// Threshold is an amount of a signal below which something has to be done. It is
+// comparable.
+type Threshold struct {
+	// Signal is what the threshold is on.
+	Signal Signal `json:"signal"`
+	// Value is the amount: the threshold is met when less is available.
+	Value Value `json:"value"`
+	// GracePeriod is how long it has to be met before a pod is evicted. A
+	// threshold without one is hard, one with it soft.
+	GracePeriod time.Duration `json:"gracePeriod,omitzero"`
+	// MinReclaim is how much more than Value is to be available before reclaiming
+	// ends.
+	MinReclaim Value `json:"minReclaim,omitzero"`
+}
+
+// Hard says whether pods are evicted as soon as the threshold is met, and get no
+// time to end.
+func (t Threshold) Hard() bool { return t.GracePeriod == 0 }
+
+// String returns the threshold as a flag has it, with its grace period.
+func (t Threshold) String() string {
+	s := string(t.Signal) + "<" + t.Value.String()
+	if t.Hard() {
+		return s + " (hard)"
+	}
+	return s + " (soft, " + t.GracePeriod.String() + ")"
+}
+
+// thresholdsFor calls yield for each of all with the node's layout: the
+// filesystem of the writable layers is always the same as one of the two others,
+// and has the thresholds of that.
+func thresholdsFor(all []Threshold, layout Layout, yield func(Threshold)) {
+	for _, t := range all {
+		if t.Signal == ContainerFSAvailable || t.Signal == ContainerFSInodesFree {
+			continue
+		}
+		yield(t)
+		for _, s := range [...]Signal{ContainerFSAvailable, ContainerFSInodesFree} {
+			if t.Signal == s.source(layout) {
+				t.Signal = s
+				yield(t)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,6 @@
+package eviction_test
+
+import "runtime"
+
+// yield lets other goroutines run.
+func yield() { runtime.Gosched() }
