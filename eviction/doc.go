@@ -1,0 +1,3 @@
+// Package eviction frees a node of what it has too little of before the kernel
+// does.
+package eviction
