@@ -270,10 +270,8 @@ func parseDefaultRoute(b []byte) string {
 }
 
 func cutLine(b []byte) (line, rest []byte) {
-	if i := bytes.IndexByte(b, '\n'); i >= 0 {
-		return b[:i], b[i+1:]
-	}
-	return b, nil
+	line, rest, _ = bytes.Cut(b, []byte("\n"))
+	return line, rest
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' }

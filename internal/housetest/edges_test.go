@@ -23,7 +23,7 @@ func edges() map[string][]string {
 		"prober":                 {"lifecycle/podspec"},
 		"status":                 {"podcache", "lifecycle/podspec"},
 		"eviction":               {"lifecycle", "lifecycle/podspec"},
-		"eviction/nodestats":     {},
+		"eviction/nodestats":     {"eviction"},
 		"imagegc":                {},
 		"containergc":            {},
 		"oomwatch":               {},
