@@ -45,7 +45,9 @@ func (s *summarizer) pod(pod *corev1.Pod, m eviction.PodStats, sandbox *runtimea
 	for _, c := range m.Containers {
 		total = sum(total, sum(c.Rootfs, c.Logs))
 	}
-	out.EphemeralStorage = s.disk(s.nodeFS, total)
+	if total.Bytes.Known() || total.Inodes.Known() {
+		out.EphemeralStorage = s.disk(s.nodeFS, total)
+	}
 	s.containers(&out, pod, m)
 	return out
 }

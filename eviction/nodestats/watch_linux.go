@@ -227,8 +227,10 @@ func openTrigger(path string, t pressureTrigger) (int, error) {
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
 		return fd, err
 	}
-	if fd, again := tryTrigger(path, t.unprivileged()); again == nil {
-		return fd, nil
+	if t.window >= minWindow && t.window <= maxWindow {
+		if fd, again := tryTrigger(path, t.unprivileged()); again == nil {
+			return fd, nil
+		}
 	}
 	return -1, fmt.Errorf("the kernel refuses a trigger for %v in %v: windows are of %v to %v, "+
 		"and without CAP_SYS_RESOURCE of a multiple of 2s: %w", t.stall, t.window, minWindow, maxWindow, err)
