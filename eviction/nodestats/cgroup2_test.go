@@ -112,49 +112,6 @@ func observation(t *testing.T, node eviction.NodeStats, signal eviction.Signal) 
 	return node.Observations[at]
 }
 
-// A watched is one call of Watch.
-type watched struct {
-	*testing.T
-	sources chan []string
-	reasons chan string
-	ended   chan error
-	cancel  context.CancelFunc
-}
-
-func startWatch(t *testing.T, cfg nodestats.Config, levels ...eviction.Level) *watched {
-	t.Helper()
-	w := &watched{T: t, sources: make(chan []string, 10), reasons: make(chan string, 10_000), ended: make(chan error, 1)}
-	cfg.Observer.Watching = func(sources []string) { w.sources <- sources }
-	p := newProvider(t, cfg)
-	ctx, cancel := context.WithCancel(t.Context())
-	w.cancel = cancel
-	go func() {
-		w.ended <- p.Watch(ctx, func() []eviction.Level { return levels }, func(reason string) { w.reasons <- reason })
-	}()
-	return w
-}
-
-// next waits for a wake-up.
-func (w *watched) next(within time.Duration) string {
-	w.Helper()
-	select {
-	case reason := <-w.reasons:
-		return reason
-	case err := <-w.ended:
-		require.Fail(w, "watch ended", "%v", err)
-	case <-time.After(within):
-		require.Fail(w, "no wake-up")
-	}
-	return ""
-}
-
-// stop ends the watch, which must not have ended by itself.
-func (w *watched) stop() {
-	w.Helper()
-	w.cancel()
-	require.NoError(w, <-w.ended)
-}
-
 func TestCgroup2NodeFiguresAreTheKernels(t *testing.T) {
 	lab(t)
 	cgroup(t, "kubepods", "cgroup.subtree_control=+memory +pids +cpu", "memory.max="+fmt.Sprint(256*mebi), "pids.max=100")

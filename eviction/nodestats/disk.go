@@ -18,7 +18,7 @@ import (
 )
 
 // walkTurn is how many files of one pod are looked at before it is another one's
-// turn: a pod with millions of them keeps nobody waiting.
+// turn, at most: a pod with millions of them keeps nobody waiting.
 const walkTurn = 4096
 
 // A diskKind says what a folder of a pod is for.
@@ -225,10 +225,11 @@ func larger(before, soFar eviction.Usage) eviction.Usage {
 func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
 	p.queue = enqueue(p.queue, p.cfg.Pods())
 	p.forgetDisks()
+	turn := min(walkTurn, p.cfg.WalkEntries/4+1)
 	var errs []error
 	for len(p.queue) > 0 && r.Entries < p.cfg.WalkEntries && ctx.Err() == nil {
 		w := p.queue[0]
-		looked, done, err := w.advance(ctx, p.cfg, min(walkTurn, p.cfg.WalkEntries-r.Entries))
+		looked, done, err := w.advance(ctx, p.cfg, min(turn, p.cfg.WalkEntries-r.Entries))
 		r.Entries += max(1, looked)
 		if err != nil && ctx.Err() == nil {
 			errs = append(errs, err)
