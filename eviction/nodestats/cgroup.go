@@ -123,17 +123,24 @@ func (m cgroupMemory) workingSet() value { return m.usage.minus(m.inactiveFile) 
 
 // memory reads a cgroup's memory. The root of version 2 does not say what it uses;
 // there, as in the kubelet, it is what the pages of processes and files add up to.
-func (r *cgroupReader) memory(cgroup string) (m cgroupMemory) {
+func (r *cgroupReader) memory(cgroup string) cgroupMemory {
+	m := r.memoryUsage(cgroup)
+	if cgroup != "/" || !r.v2 {
+		m.limit = r.number("memory", cgroup, r.memoryNames().limit)
+	}
+	return m
+}
+
+// memoryUsage is memory without the limit.
+func (r *cgroupReader) memoryUsage(cgroup string) (m cgroupMemory) {
 	if b, err := readFile(r.file("memory", cgroup, "memory.stat"), &r.buf); err == nil {
 		m.memoryStat = parseMemoryStat(b)
 	}
-	names := r.memoryNames()
-	m.usage = r.number("memory", cgroup, names.usage)
 	if cgroup == "/" && r.v2 {
 		m.usage = m.anon.plus(m.file)
-		return m
+	} else {
+		m.usage = r.number("memory", cgroup, r.memoryNames().usage)
 	}
-	m.limit = r.number("memory", cgroup, names.limit)
 	return m
 }
 

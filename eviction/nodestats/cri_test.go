@@ -41,16 +41,19 @@ func labels(uid types.UID) map[string]string {
 	return map[string]string{"io.kubernetes.pod.uid": string(uid)}
 }
 
+// used is what a container uses: processor time in nanoseconds, and bytes.
+type used struct{ cpu, memory, layer uint64 }
+
 // container is what a runtime says of one that runs.
-func container(uid types.UID, name string, attempt uint32, at time.Time, cpu, memory, layer uint64) *runtimeapi.ContainerStats {
+func container(uid types.UID, name string, attempt uint32, at time.Time, use used) *runtimeapi.ContainerStats {
 	return &runtimeapi.ContainerStats{
 		Attributes: &runtimeapi.ContainerAttributes{
 			Id: name + string(rune('0'+attempt)), Labels: labels(uid),
 			Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
 		},
-		Cpu:           &runtimeapi.CpuUsage{Timestamp: at.UnixNano(), UsageCoreNanoSeconds: n64(cpu)},
-		Memory:        &runtimeapi.MemoryUsage{Timestamp: at.UnixNano(), WorkingSetBytes: n64(memory)},
-		WritableLayer: &runtimeapi.FilesystemUsage{Timestamp: at.UnixNano(), UsedBytes: n64(layer), InodesUsed: n64(layer / 1000)},
+		Cpu:           &runtimeapi.CpuUsage{Timestamp: at.UnixNano(), UsageCoreNanoSeconds: n64(use.cpu)},
+		Memory:        &runtimeapi.MemoryUsage{Timestamp: at.UnixNano(), WorkingSetBytes: n64(use.memory)},
+		WritableLayer: &runtimeapi.FilesystemUsage{Timestamp: at.UnixNano(), UsedBytes: n64(use.layer), InodesUsed: n64(use.layer / 1000)},
 	}
 }
 
@@ -58,13 +61,13 @@ func TestContainersAreWhatTheRuntimeSays(t *testing.T) {
 	t.Parallel()
 	cfg := tree(t, "v2-systemd")
 	then := epoch().Add(-5 * time.Second)
-	dead := container(burstable, "app", 0, then, 0, 0, 7000)
+	dead := container(burstable, "app", 0, then, used{0, 0, 7000})
 	dead.Cpu, dead.Memory = nil, nil
 	runtime := &criStats{containers: []*runtimeapi.ContainerStats{
-		dead, container(burstable, "app", 1, then, 1e9, 100, 3000), container(burstable, "side", 0, then, 1e9, 50, 1000),
-		container("aaaaaaaa-0000-0000-0000-000000000000", "fresh", 0, then, 1, 77, 1),
-		container("aaaaaaaa-0000-0000-0000-000000000000", "second", 0, then.Add(-time.Second), 1, 23, 1),
-		container("somebody-elses", "x", 0, then, 1, 1, 1),
+		dead, container(burstable, "app", 1, then, used{1_000_000_000, 100, 3000}), container(burstable, "side", 0, then, used{1_000_000_000, 50, 1000}),
+		container("aaaaaaaa-0000-0000-0000-000000000000", "fresh", 0, then, used{1, 77, 1}),
+		container("aaaaaaaa-0000-0000-0000-000000000000", "second", 0, then.Add(-time.Second), used{1, 23, 1}),
+		container("somebody-elses", "x", 0, then, used{1, 1, 1}),
 	}}
 	cfg.Runtime = runtime
 	p := newProvider(t, cfg)
@@ -153,26 +156,26 @@ func TestRatesTakeTwoSamples(t *testing.T) {
 	cfg.Runtime = runtime
 	p := newProvider(t, cfg)
 	sample := func(attempt uint32, nanoseconds uint64) {
-		runtime.containers = []*runtimeapi.ContainerStats{container(burstable, "app", attempt, clock.Now(), nanoseconds, 1, 1)}
+		runtime.containers = []*runtimeapi.ContainerStats{container(burstable, "app", attempt, clock.Now(), used{nanoseconds, 1, 1})}
 	}
 	sample(0, 1e9)
 	s, c := summaryOf(t, p, "app")
 	require.Nil(t, c.CPU.UsageNanoCores, "one sample is no rate")
 	require.Nil(t, s.Node.CPU.UsageNanoCores)
-	require.EqualValues(t, 1e9, *c.CPU.UsageCoreNanoSeconds)
+	require.EqualValues(t, 1_000_000_000, *c.CPU.UsageCoreNanoSeconds)
 
 	clock.Step(10 * time.Second)
 	sample(0, 6e9)
 	write(t, "usage_usec 25000000\n", cfg.CgroupRoot, "cpu.stat")
 	s, c = summaryOf(t, p, "app")
-	require.EqualValues(t, 5e8, *c.CPU.UsageNanoCores, "5 s in 10 s: half a processor")
-	require.EqualValues(t, 2e9, *s.Node.CPU.UsageNanoCores)
+	require.EqualValues(t, 500_000_000, *c.CPU.UsageNanoCores, "5 s in 10 s: half a processor")
+	require.EqualValues(t, 2_000_000_000, *s.Node.CPU.UsageNanoCores)
 	require.Zero(t, *s.Pods[0].CPU.UsageNanoCores)
 
 	clock.Step(10 * time.Millisecond)
 	sample(0, 7e9)
 	_, c = summaryOf(t, p, "app")
-	require.EqualValues(t, 5e8, *c.CPU.UsageNanoCores, "too soon: as before")
+	require.EqualValues(t, 500_000_000, *c.CPU.UsageNanoCores, "too soon: as before")
 
 	clock.Step(10 * time.Second)
 	sample(0, 1e9)
@@ -212,7 +215,7 @@ func TestSummaryOfAPodWithEverything(t *testing.T) {
 	}
 	unseen := pod("unseen", "bbbbbbbb-0000-0000-0000-000000000000")
 	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{described, unseen} }
-	running := container(burstable, "app", 3, epoch(), 1e9, 500, 3000)
+	running := container(burstable, "app", 3, epoch(), used{1_000_000_000, 500, 3000})
 	running.Swap = &runtimeapi.SwapUsage{Timestamp: epoch().UnixNano(), SwapUsageBytes: n64(9)}
 	running.Io = &runtimeapi.IoUsage{Timestamp: epoch().UnixNano(), Psi: &runtimeapi.PsiStats{Some: &runtimeapi.PsiData{Total: 5, Avg10: 1}}}
 	sandbox := &runtimeapi.LinuxPodSandboxStats{
@@ -226,7 +229,7 @@ func TestSummaryOfAPodWithEverything(t *testing.T) {
 		Memory:  &runtimeapi.MemoryUsage{Timestamp: epoch().UnixNano(), WorkingSetBytes: n64(66)},
 	}
 	cfg.Runtime = &criStats{
-		containers: []*runtimeapi.ContainerStats{container(burstable, "app", 2, epoch(), 9, 9, 4000), running},
+		containers: []*runtimeapi.ContainerStats{container(burstable, "app", 2, epoch(), used{9, 9, 4000}), running},
 		sandboxes: []*runtimeapi.PodSandboxStats{
 			{Attributes: &runtimeapi.PodSandboxAttributes{Labels: labels(burstable)}, Linux: sandbox},
 			{Attributes: &runtimeapi.PodSandboxAttributes{Metadata: &runtimeapi.PodSandboxMetadata{Uid: string(unseen.UID)}}, Linux: sandbox},

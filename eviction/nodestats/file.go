@@ -54,13 +54,6 @@ func (f *kernelFile) close() {
 	}
 }
 
-// readFile returns what is in a file that is not worth keeping open.
-func readFile(path string, buf *[]byte) ([]byte, error) {
-	f := kernelFile{path: path}
-	defer f.close()
-	return f.read(buf)
-}
-
 // readAll reads from the beginning, whatever was read before.
 func readAll(file *os.File, buf *[]byte) ([]byte, error) {
 	if len(*buf) == 0 {

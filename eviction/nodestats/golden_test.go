@@ -36,10 +36,10 @@ func pod(name string, uid types.UID) *corev1.Pod {
 }
 
 // tree is a config for one of the trees in testdata, with no disks.
-func tree(t testing.TB, root string) nodestats.Config {
-	t.Helper()
+func tree(tb testing.TB, root string) nodestats.Config {
+	tb.Helper()
 	at, err := filepath.Abs("testdata")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return nodestats.Config{
 		Pods: func() []*corev1.Pod {
 			return []*corev1.Pod{
@@ -55,11 +55,11 @@ func tree(t testing.TB, root string) nodestats.Config {
 	}
 }
 
-func newProvider(t testing.TB, cfg nodestats.Config) *nodestats.Provider {
-	t.Helper()
+func newProvider(tb testing.TB, cfg nodestats.Config) *nodestats.Provider {
+	tb.Helper()
 	p, err := nodestats.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, p.Close()) })
 	return p
 }
 

@@ -23,26 +23,26 @@ import (
 
 // live is a config for a copy of a tree that a test may change, with folders for
 // the agent and for logs.
-func live(t testing.TB, root string) nodestats.Config {
-	t.Helper()
-	cfg := tree(t, root)
-	dir := t.TempDir()
+func live(tb testing.TB, root string) nodestats.Config {
+	tb.Helper()
+	cfg := tree(tb, root)
+	dir := tb.TempDir()
 	for from, to := range map[*string]string{&cfg.ProcRoot: "proc", &cfg.CgroupRoot: "cgroup"} {
 		at := filepath.Join(dir, to)
-		require.NoError(t, os.CopyFS(at, os.DirFS(*from)))
+		require.NoError(tb, os.CopyFS(at, os.DirFS(*from)))
 		*from = at
 	}
 	cfg.NodePath, cfg.LogPath = filepath.Join(dir, "kubelet"), filepath.Join(dir, "logs")
-	require.NoError(t, os.Mkdir(cfg.NodePath, 0o755))
-	require.NoError(t, os.Mkdir(cfg.LogPath, 0o755))
+	require.NoError(tb, os.Mkdir(cfg.NodePath, 0o755))
+	require.NoError(tb, os.Mkdir(cfg.LogPath, 0o755))
 	return cfg
 }
 
-func write(t testing.TB, text string, path ...string) {
-	t.Helper()
+func write(tb testing.TB, text string, path ...string) {
+	tb.Helper()
 	at := filepath.Join(path...)
-	require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o755))
-	require.NoError(t, os.WriteFile(at, []byte(text), 0o644))
+	require.NoError(tb, os.MkdirAll(filepath.Dir(at), 0o755))
+	require.NoError(tb, os.WriteFile(at, []byte(text), 0o644))
 }
 
 func signals(node eviction.NodeStats) (all []eviction.Signal) {
@@ -52,14 +52,14 @@ func signals(node eviction.NodeStats) (all []eviction.Signal) {
 	return all
 }
 
-func available(t testing.TB, node eviction.NodeStats, signal eviction.Signal) int64 {
-	t.Helper()
+func available(tb testing.TB, node eviction.NodeStats, signal eviction.Signal) int64 {
+	tb.Helper()
 	for _, o := range node.Observations {
 		if o.Signal == signal {
 			return o.Available
 		}
 	}
-	require.Fail(t, "no signal", signal)
+	require.Fail(tb, "no signal", signal)
 	return 0
 }
 

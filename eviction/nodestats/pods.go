@@ -89,7 +89,7 @@ func (p *Provider) pod(uid types.UID) eviction.PodStats {
 	s := eviction.PodStats{UID: uid}
 	if cgroup := p.pods.cgroup(uid); cgroup != "" {
 		at := p.cfg.Clock.Now()
-		s.Memory = usage(p.pods.memory(cgroup).workingSet(), at)
+		s.Memory = usage(p.pods.memoryUsage(cgroup).workingSet(), at)
 		s.Processes = usage(p.pods.processes(cgroup), at)
 	}
 	if !s.Memory.Known() {

@@ -41,8 +41,10 @@ func TestUsageLevel(t *testing.T) {
 func TestFirstThreshold(t *testing.T) {
 	t.Parallel()
 	levels := []eviction.Level{
-		{Signal: eviction.MemoryAvailable, Available: 100}, {Signal: eviction.NodeFSAvailable, Available: 900},
-		{Signal: eviction.MemoryAvailable, Available: 300}, {Signal: eviction.MemoryAvailable, Available: 200},
+		{Signal: eviction.MemoryAvailable, Available: 100},
+		{Signal: eviction.NodeFSAvailable, Available: 900},
+		{Signal: eviction.MemoryAvailable, Available: 300},
+		{Signal: eviction.MemoryAvailable, Available: 200},
 	}
 	threshold, ok := first(levels, eviction.MemoryAvailable)
 	require.True(t, ok)
