@@ -74,9 +74,9 @@
 // # Wake-ups
 //
 // The kernel looks at a trigger ten times per window and tells once per window at
-// most. Without CAP_SYS_RESOURCE it takes only windows of a multiple of 2 s (Linux
-// 6.5; none before): if it refuses the one configured, the next such one with the same
-// share is tried. A wake-up is a reason to look, and no more.
+// most. Without CAP_SYS_RESOURCE it takes only windows of a multiple of 2 s (from Linux
+// 6.4 on; none before): if it refuses the one configured, the next such one with the
+// same share is tried. A wake-up is a reason to look, and no more.
 //
 // # Differences from the kubelet
 //

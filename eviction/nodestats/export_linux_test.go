@@ -16,6 +16,15 @@ func Blocks(path string) (int64, error) {
 	return s.Blocks * 512, err
 }
 
+// TryTrigger asks for exactly this trigger, and lets go of it.
+func TryTrigger(path string, stall, window time.Duration) error {
+	fd, err := tryTrigger(path, pressureTrigger{stall, window})
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
 // OpenTrigger asks for a trigger that Config does not allow, and lets go of it.
 func OpenTrigger(path string, stall, window time.Duration) error {
 	fd, err := openTrigger(path, pressureTrigger{stall, window})

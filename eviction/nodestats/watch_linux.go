@@ -17,10 +17,12 @@ import (
 // Watch implements [eviction.Waker] with what the kernel offers: pressure triggers
 // for the node and for all pods together, on cgroup version 2 the events of the
 // pods' cgroup, and on version 1, if UsageEvents asks for it, its thresholds. It
-// waits in one poll on the caller's goroutine. It returns nil when ctx is done, and an error when there is
-// nothing to watch or the pods' cgroup is gone, which is not pressure although it
-// polls like it; the caller calls again. What came up meanwhile is watched from
-// 10 s later on at most.
+// waits in one poll on the caller's goroutine. Levels may be nil; it is called every
+// 10 s for the thresholds.
+//
+// Watch returns nil when ctx is done, and an error when there is nothing to watch or
+// the pods' cgroup is gone, which is not pressure although it polls like it; the
+// caller calls again. What comes up meanwhile is watched 10 s later at most.
 func (p *Provider) Watch(ctx context.Context, levels func() []eviction.Level, wake func(reason string)) (err error) {
 	w := &watch{p: p, levels: levels}
 	defer w.close()
@@ -152,6 +154,9 @@ func (w *watch) armUsage(h hierarchy, pods string) error {
 		kept = append(kept, s)
 	}
 	w.sources = kept
+	if w.levels == nil {
+		return nil
+	}
 	node, _ := w.p.node.measure(nil) // what is not there is not armed
 	levels := w.levels()
 	var errs []error

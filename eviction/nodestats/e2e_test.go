@@ -8,13 +8,48 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/eviction/nodestats"
 )
+
+// TestE2ETriggersWithoutPrivileges gives up CAP_SYS_RESOURCE on a thread, which ends
+// with its goroutine. It needs Linux 6.4 with pressure stall information.
+func TestE2ETriggersWithoutPrivileges(t *testing.T) {
+	const file = "/proc/pressure/memory"
+	require.FileExists(t, file)
+	type result struct {
+		given, tried, fallback, widest, long error
+	}
+	results := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		var r result
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		if r.given = unix.Capget(&header, &data[0]); r.given == nil {
+			data[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
+			r.given = unix.Capset(&header, &data[0])
+		}
+		r.tried = nodestats.TryTrigger(file, 150*time.Millisecond, time.Second)
+		r.fallback = nodestats.OpenTrigger(file, 150*time.Millisecond, time.Second)
+		r.widest = nodestats.OpenTrigger(file, 900*time.Millisecond, 9*time.Second)
+		r.long = nodestats.OpenTrigger(file, time.Second, 12*time.Second)
+		results <- r
+	}()
+	r := <-results
+	require.NoError(t, r.given)
+	require.ErrorIs(t, r.tried, unix.EINVAL)
+	require.NoError(t, r.fallback, "2 s instead")
+	require.NoError(t, r.widest, "10 s instead")
+	require.ErrorContains(t, r.long, "without CAP_SYS_RESOURCE of a multiple of 2s")
+}
 
 // TestE2EUsageEventsOfVersion1 is for a machine with cgroup version 1 and for root. It
 // makes a cgroup of its own, limits it, and has a process in it pass the threshold
