@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeparts/kubeparts/eviction/nodestats"
 )
@@ -84,6 +86,8 @@ func BenchmarkSummary(b *testing.B) {
 // BenchmarkRefresh walks over a volume of 10,000 files.
 func BenchmarkRefresh(b *testing.B) {
 	cfg := live(b, "v2-cgroupfs")
+	clock := testingclock.NewFakeClock(epoch())
+	cfg.Clock = clock
 	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
 	for i := range 10_000 {
 		write(b, "", cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~empty-dir", "data",
@@ -93,6 +97,7 @@ func BenchmarkRefresh(b *testing.B) {
 	b.Run("files=10000", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
+			clock.Step(time.Minute)
 			_, _ = p.Refresh(b.Context())
 		}
 	})

@@ -64,6 +64,9 @@ type Config struct {
 	// Period is the time between the end of a refresh and the beginning of the
 	// next one in Run. Default 10s.
 	Period time.Duration
+	// WalkPeriod is how old the disk usage of a pod becomes before it is measured
+	// again, unless the filesystem has grown meanwhile. Default 1m.
+	WalkPeriod time.Duration
 	// WalkEntries is how many files one refresh looks at, at most, to find out
 	// what volumes and logs take: 50,000 files take about 0.1 s. What is not
 	// finished goes on in the next one. Default 50000.
@@ -124,6 +127,9 @@ func (c Config) Validate() error {
 	if c.Period < 0 {
 		errs = append(errs, fmt.Errorf("field Period: %v is negative", c.Period))
 	}
+	if c.WalkPeriod < 0 {
+		errs = append(errs, fmt.Errorf("field WalkPeriod: %v is negative", c.WalkPeriod))
+	}
 	if c.WalkEntries < 0 {
 		errs = append(errs, fmt.Errorf("field WalkEntries: %d is negative", c.WalkEntries))
 	}
@@ -149,6 +155,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.ContainerPath, c.NodePath)
 	orDefault(&c.Estimator, MemAvailable)
 	orDefault(&c.Period, 10*time.Second)
+	orDefault(&c.WalkPeriod, time.Minute)
 	orDefault(&c.WalkEntries, 50_000)
 	orDefault(&c.Stall, 150*time.Millisecond)
 	orDefault(&c.StallWindow, time.Second)

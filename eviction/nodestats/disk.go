@@ -46,6 +46,7 @@ type diskFigure struct {
 // podDisk is what was found out about a pod. It is not modified any more.
 type podDisk struct {
 	figures []diskFigure
+	at      time.Time // when all of it was known last; zero: not yet
 }
 
 // A podWalk measures the targets of one pod, one after the other.
@@ -199,9 +200,9 @@ func (w *podWalk) figures(before podDisk, now time.Time) podDisk {
 	all := slices.Clone(w.done)
 	for i, target := range w.targets[len(w.done):] {
 		figure := diskFigure{diskTarget: target}
-		at := slices.IndexFunc(before.figures, func(f diskFigure) bool { return f.diskTarget == target })
-		if at >= 0 {
-			figure.DiskUsage = before.figures[at].DiskUsage
+		found := slices.IndexFunc(before.figures, func(f diskFigure) bool { return f.diskTarget == target })
+		if found >= 0 {
+			figure.DiskUsage = before.figures[found].DiskUsage
 		}
 		if i == 0 && w.current != nil {
 			soFar := usageOf(w.current, now)
@@ -210,7 +211,11 @@ func (w *podWalk) figures(before podDisk, now time.Time) podDisk {
 		}
 		all = append(all, figure)
 	}
-	return podDisk{all}
+	at := before.at
+	if len(w.done) == len(w.targets) {
+		at = now
+	}
+	return podDisk{all, at}
 }
 
 func larger(before, soFar eviction.Usage) eviction.Usage {
@@ -220,11 +225,49 @@ func larger(before, soFar eviction.Usage) eviction.Usage {
 	return soFar
 }
 
-// refreshDisk measures what pods take, in turns, until the budget is used up or
+// diskGrowth is how much a filesystem grows, in bytes or inodes, before it is worth
+// to find out who it was.
+const (
+	diskGrowthBytes  = 16 << 20
+	diskGrowthInodes = 1000
+)
+
+// A diskLevel is how full the filesystems of volumes and logs were at their emptiest
+// since they were last found to have grown.
+type diskLevel struct{ bytes, inodes value }
+
+// grown says whether they have grown.
+func (l *diskLevel) grown(bytes, inodes value) bool {
+	if l.bytes.plus(known(diskGrowthBytes)).n <= bytes.n && l.bytes.ok && bytes.ok ||
+		l.inodes.plus(known(diskGrowthInodes)).n <= inodes.n && l.inodes.ok && inodes.ok {
+		*l = diskLevel{bytes, inodes}
+		return true
+	}
+	*l = diskLevel{bytes.least(l.bytes), inodes.least(l.inodes)}
+	return false
+}
+
+// diskGrown looks whether the filesystems have grown. What can't be measured has not.
+func (p *Provider) diskGrown() bool {
+	volumes, _ := statfs(p.cfg.NodePath)
+	logs, _ := statfs(p.cfg.LogPath)
+	zero := known(0)
+	return p.level.grown(
+		volumes.used.or(zero).plus(logs.used.or(zero)),
+		volumes.inodes.minus(volumes.inodesFree).or(zero).plus(logs.inodes.minus(logs.inodesFree).or(zero)),
+	)
+}
+
+// refreshDisk measures what pods take whose turn it is, until the budget is used up or
 // each has been measured once.
 func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
-	p.queue = enqueue(p.queue, p.cfg.Pods())
-	p.forgetDisks()
+	pods := map[types.UID]*corev1.Pod{}
+	for _, pod := range p.cfg.Pods() {
+		if pod != nil {
+			pods[pod.UID] = pod
+		}
+	}
+	p.queue = enqueue(p.queue, pods, p.dueDisks(pods))
 	turn := min(walkTurn, p.cfg.WalkEntries/4+1)
 	var errs []error
 	for len(p.queue) > 0 && r.Entries < p.cfg.WalkEntries && ctx.Err() == nil {
@@ -247,38 +290,39 @@ func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
 	return errors.Join(errs...)
 }
 
-// enqueue returns the queue without pods that are gone, and with those that are
-// not in it.
-func enqueue(queue []*podWalk, pods []*corev1.Pod) []*podWalk {
-	present := make(map[types.UID]*corev1.Pod, len(pods))
-	for _, pod := range pods {
-		if pod != nil {
-			present[pod.UID] = pod
+// dueDisks returns the pods, in order, whose figures are missing or too old, or all
+// if the disk has grown; it forgets what it knows of others than these pods.
+func (p *Provider) dueDisks(pods map[types.UID]*corev1.Pod) (due []types.UID) {
+	grown := p.diskGrown()
+	now := p.cfg.Clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.disk, func(uid types.UID, _ podDisk) bool { return pods[uid] == nil })
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		if grown || now.Sub(p.disk[uid].at) >= p.cfg.WalkPeriod {
+			due = append(due, uid)
 		}
 	}
-	kept := make([]*podWalk, 0, len(present))
+	return due
+}
+
+// enqueue returns the queue without pods that are gone, and with those that are due
+// and not in it.
+func enqueue(queue []*podWalk, pods map[types.UID]*corev1.Pod, due []types.UID) []*podWalk {
+	kept := make([]*podWalk, 0, len(queue)+len(due))
+	queued := make(map[types.UID]bool, len(queue))
 	for _, w := range queue {
-		if present[w.uid] == nil {
+		if pods[w.uid] == nil {
 			w.close()
 			continue
 		}
 		kept = append(kept, w)
-		delete(present, w.uid)
-	}
-	for _, uid := range slices.Sorted(maps.Keys(present)) {
-		pod := present[uid]
-		kept = append(kept, &podWalk{uid: uid, name: strings.Join([]string{pod.Namespace, pod.Name, string(uid)}, "_")})
-	}
-	return kept
-}
-
-// forgetDisks forgets pods that are gone: those that are there are all queued.
-func (p *Provider) forgetDisks() {
-	queued := make(map[types.UID]bool, len(p.queue))
-	for _, w := range p.queue {
 		queued[w.uid] = true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	maps.DeleteFunc(p.disk, func(uid types.UID, _ podDisk) bool { return !queued[uid] })
+	for _, uid := range due {
+		if pod := pods[uid]; !queued[uid] {
+			kept = append(kept, &podWalk{uid: uid, name: strings.Join([]string{pod.Namespace, pod.Name, string(uid)}, "_")})
+		}
+	}
+	return kept
 }

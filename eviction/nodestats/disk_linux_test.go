@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -105,11 +106,12 @@ func TestDiskUsageIsMeasuredAnew(t *testing.T) {
 	p := newProvider(t, cfg)
 	require.EqualValues(t, 2, measured(t, p)[burstable].Volumes[0].Inodes.Value)
 	write(t, "x", volume(cfg, burstable, "data"), "2")
-	clock.Step(cfg.Period + 1)
+	clock.Step(time.Minute)
 	again := measured(t, p)[burstable].Volumes[0]
 	require.EqualValues(t, 3, again.Inodes.Value)
 	require.Equal(t, clock.Now(), again.Inodes.Time)
 	require.NoError(t, os.RemoveAll(volume(cfg, burstable, "data")))
+	clock.Step(time.Minute)
 	require.Empty(t, measured(t, p)[burstable].Volumes)
 
 	pods = pods[:1]

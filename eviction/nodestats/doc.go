@@ -65,7 +65,9 @@
 // # Disk
 //
 // What volumes and logs take is found out by walking over them: blocks, as du
-// counts. Files with several names count once. Project quotas, which know without
+// counts. Files with several names count once. A pod is measured again when its figures
+// are a minute old, or at once when the filesystem has grown by 16 MiB or 1,000 files:
+// an idle node costs next to nothing, and who fills a disk is found in ten seconds. Project quotas, which know without
 // looking, are not used: assigning them is up to whoever makes the volumes. Only
 // volumes whose contents are on the node itself are looked at; a share that does not
 // answer can't hold anybody up. Writable layers are the runtime's figures, those of
@@ -86,8 +88,8 @@
 //   - The layout of filesystems is looked at again with each refresh, and a limit on
 //     the number of processes of all pods together counts if it is closer than the node's.
 //   - A filesystem without a limit on inodes has no inode signals.
-//   - Volumes and logs are measured every ten seconds within a budget, not every one
-//     to two minutes without; logs of containers that have ended count.
+//   - Volumes and logs are measured when the filesystem grows, and within a budget, not
+//     every one to two minutes without one; logs of containers that have ended count.
 //   - hostPath volumes are not measured: evicting their pod frees none of it.
 //   - Pressure totals are in nanoseconds, as their type says.
 //   - There are wake-ups on cgroup v2, and by pressure on both.

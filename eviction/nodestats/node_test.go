@@ -86,12 +86,12 @@ func (i *images) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, 
 func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := nodestats.New(nodestats.Config{
-		Estimator: "guess", ProcRoot: "proc", Period: -1, WalkEntries: -1,
+		Estimator: "guess", ProcRoot: "proc", Period: -1, WalkPeriod: -1, WalkEntries: -1,
 		StallWindow: time.Minute, Stall: time.Hour, Images: &images{}, ImagePath: "/x",
 	})
 	for _, problem := range []string{
 		`field Estimator: "guess" is none of MemAvailable, WorkingSet, KubeletWorkingSet`,
-		`field ProcRoot: "proc" is not absolute`, "field Period: -1ns is negative", "field WalkEntries: -1 is negative",
+		`field ProcRoot: "proc" is not absolute`, "field Period: -1ns is negative", "field WalkPeriod: -1ns is negative", "field WalkEntries: -1 is negative",
 		"field StallWindow: the kernel takes 500ms to 10s, not 1m0s", "field Stall: 1h0m0s is not within the window of 1m0s",
 		"fields ImagePath and ContainerPath have no effect beside Images",
 	} {

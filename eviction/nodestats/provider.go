@@ -23,8 +23,9 @@ type Provider struct {
 	loop  *loop.Loop
 	since time.Time
 
-	refreshing chan struct{} // capacity 1: holds the right to refresh, and the queue
+	refreshing chan struct{} // capacity 1: the right to refresh, with which go queue and level
 	queue      []*podWalk
+	level      diskLevel
 
 	node nodeProbe
 
