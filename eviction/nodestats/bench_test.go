@@ -57,7 +57,7 @@ func manyPods(b *testing.B, n int) nodestats.Config {
 }
 
 // BenchmarkPods measures memory and processes of all pods, as is done when a victim
-// has to be found: four files are opened, read and closed for each.
+// has to be found: three files are opened, read and closed for each.
 func BenchmarkPods(b *testing.B) {
 	for _, n := range []int{100, 500} {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
