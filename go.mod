@@ -17,6 +17,7 @@ require (
 	k8s.io/component-helpers v0.36.0
 	k8s.io/cri-api v0.36.1
 	k8s.io/cri-streaming v0.36.1
+	k8s.io/kubelet v0.36.0
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
 	sigs.k8s.io/yaml v1.6.0
 )

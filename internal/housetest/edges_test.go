@@ -13,7 +13,7 @@ func edges() map[string][]string {
 	return map[string][]string{
 		"podcache":                      {},
 		"pleg":                          {"podcache"},
-		"pleg/wirelist":                 {},
+		"pleg/wirelist":                 {"pleg", "podcache"},
 		"podmanager":                    {"lifecycle/podspec"},
 		"podmanager/podsource":          {},
 		"lifecycle":                     {"lifecycle/podspec"},
@@ -27,7 +27,7 @@ func edges() map[string][]string {
 		"prober/grpcprobe":              {"prober"},
 		"status":                        {"podcache", "lifecycle/podspec"},
 		"eviction":                      {"lifecycle", "lifecycle/podspec"},
-		"eviction/nodestats":            {},
+		"eviction/nodestats":            {"eviction"},
 		"imagegc":                       {},
 		"containergc":                   {},
 		"oomwatch":                      {},

@@ -1,0 +1,215 @@
+package nodestats_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/eviction/nodestats"
+)
+
+// volume is the folder of an emptyDir of the pod.
+func volume(cfg nodestats.Config, uid types.UID, name string) string {
+	return filepath.Join(cfg.NodePath, "pods", string(uid), "volumes", "kubernetes.io~empty-dir", name)
+}
+
+func logs(cfg nodestats.Config, name string, uid types.UID, container string) string {
+	return filepath.Join(cfg.LogPath, strings.Join([]string{"ns", name, string(uid)}, "_"), container)
+}
+
+// measured refreshes until all is measured, and returns the pods.
+func measured(t *testing.T, p *nodestats.Provider) map[types.UID]eviction.PodStats {
+	t.Helper()
+	for {
+		r, err := p.Refresh(t.Context())
+		require.NoError(t, err)
+		if r.Waiting == 0 {
+			break
+		}
+	}
+	return podsOf(t, p)
+}
+
+func podsOf(t *testing.T, p *nodestats.Provider) map[types.UID]eviction.PodStats {
+	t.Helper()
+	pods, err := p.Pods(t.Context())
+	require.NoError(t, err)
+	byUID := map[types.UID]eviction.PodStats{}
+	for _, s := range pods {
+		byUID[s.UID] = s
+	}
+	return byUID
+}
+
+// blocks is what a file or folder takes, as du says.
+func blocks(t *testing.T, paths ...string) (bytes int64) {
+	t.Helper()
+	for _, path := range paths {
+		n, err := nodestats.Blocks(path)
+		require.NoError(t, err)
+		bytes += n
+	}
+	return bytes
+}
+
+func TestDiskUsageOfAPod(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	data := volume(cfg, burstable, "data")
+	write(t, strings.Repeat("x", 100_000), data, "deep", "er", "file")
+	write(t, "", data, "empty")
+	require.NoError(t, os.Link(filepath.Join(data, "deep", "er", "file"), filepath.Join(data, "again")))
+	require.NoError(t, os.Symlink("/usr", filepath.Join(data, "away")))
+	require.NoError(t, os.WriteFile(filepath.Join(data, "sparse"), nil, 0o600))
+	require.NoError(t, os.Truncate(filepath.Join(data, "sparse"), 1<<40))
+	write(t, "127.0.0.1 localhost\n", cfg.NodePath, "pods", string(burstable), "etc-hosts")
+	write(t, "not counted twice", cfg.NodePath, "pods", string(burstable), "volume-subpaths", "data", "file")
+	write(t, "far away", cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~nfs", "share", "file")
+	write(t, strings.Repeat("log\n", 5000), logs(cfg, "burstable", burstable, "app"), "0.log")
+	write(t, strings.Repeat("log\n", 5000), logs(cfg, "burstable", burstable, "app"), "1.log")
+	write(t, "pod's own", logs(cfg, "burstable", burstable, ""), "events.log")
+
+	s := measured(t, newProvider(t, cfg))[burstable]
+	require.Len(t, s.Volumes, 1, "a share may take for ever to answer")
+	v := s.Volumes[0]
+	require.Equal(t, "data", v.Name)
+	require.EqualValues(t, 7, v.Inodes.Value, "itself, 2 folders, 3 files, one of them under two names, and a link")
+	require.Equal(t, epoch(), v.Bytes.Time)
+	require.Equal(t, blocks(t, data, data+"/deep", data+"/deep/er", data+"/deep/er/file", data+"/empty", data+"/away", data+"/sparse"), v.Bytes.Value)
+	require.Less(t, v.Bytes.Value, int64(1<<20), "blocks, not sizes")
+	require.Len(t, s.Containers, 1)
+	require.Equal(t, "app", s.Containers[0].Name)
+	require.EqualValues(t, 3, s.Containers[0].Logs.Inodes.Value)
+	require.GreaterOrEqual(t, s.Containers[0].Logs.Bytes.Value, int64(40_000))
+	require.EqualValues(t, 2, s.Other.Inodes.Value, "etc-hosts and the log beside the containers'")
+}
+
+func TestDiskUsageIsMeasuredAnew(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	clock := testingclock.NewFakeClock(epoch())
+	cfg.Clock = clock
+	pods := []*corev1.Pod{pod("a", burstable), pod("b", bestEffort)}
+	cfg.Pods = func() []*corev1.Pod { return pods }
+	write(t, "x", volume(cfg, burstable, "data"), "1")
+	write(t, "x", volume(cfg, bestEffort, "data"), "1")
+	p := newProvider(t, cfg)
+	require.EqualValues(t, 2, measured(t, p)[burstable].Volumes[0].Inodes.Value)
+	write(t, "x", volume(cfg, burstable, "data"), "2")
+	clock.Step(time.Minute)
+	again := measured(t, p)[burstable].Volumes[0]
+	require.EqualValues(t, 3, again.Inodes.Value)
+	require.Equal(t, clock.Now(), again.Inodes.Time)
+	require.NoError(t, os.RemoveAll(volume(cfg, burstable, "data")))
+	clock.Step(time.Minute)
+	require.Empty(t, measured(t, p)[burstable].Volumes)
+
+	pods = pods[:1]
+	measured(t, p)
+	pods = append(pods, pod("b", bestEffort))
+	require.Empty(t, podsOf(t, p)[bestEffort].Volumes, "what is gone is forgotten")
+}
+
+// TestHugeVolumeKeepsNobodyWaiting gives one pod more files than many refreshes look
+// at: the other is measured in the first one, and of the huge one it is told how
+// many there are at least.
+func TestHugeVolumeKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("huge", burstable), pod("small", bestEffort)} }
+	cfg.WalkEntries = 2500
+	for dir := range 10 {
+		for file := range 500 {
+			if file == 0 {
+				write(t, "", volume(cfg, burstable, "data"), fmt.Sprint(dir), "0")
+				continue
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(volume(cfg, burstable, "data"), fmt.Sprint(dir), fmt.Sprint(file)), nil, 0o600))
+		}
+	}
+	write(t, "x", volume(cfg, bestEffort, "data"), "1")
+	p := newProvider(t, cfg)
+	r, err := p.Refresh(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, nodestats.Refreshed{Entries: r.Entries, Pods: 1, Waiting: 1}, r)
+	require.InDelta(t, 2500, r.Entries, 256)
+	pods := podsOf(t, p)
+	require.EqualValues(t, 2, pods[bestEffort].Volumes[0].Inodes.Value)
+	soFar := pods[burstable].Volumes[0].Inodes.Value
+	require.InDelta(t, 2500, soFar, 300, "a lower bound")
+
+	for refreshes := 1; ; refreshes++ {
+		require.Less(t, refreshes, 10)
+		r, err = p.Refresh(t.Context())
+		require.NoError(t, err)
+		now := podsOf(t, p)[burstable].Volumes[0].Inodes.Value
+		require.GreaterOrEqual(t, now, soFar, "it never shrinks for being counted again")
+		if soFar = now; r.Waiting == 0 {
+			break
+		}
+	}
+	require.EqualValues(t, 5011, soFar)
+}
+
+func TestWalkEndsWithItsContextAndItsPod(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	pods := []*corev1.Pod{pod("a", burstable)}
+	cfg.Pods = func() []*corev1.Pod { return pods }
+	cfg.WalkEntries = 2
+	for i := range 20 {
+		write(t, "x", volume(cfg, burstable, "data"), fmt.Sprint(i), "file")
+	}
+	p := newProvider(t, cfg)
+	r, err := p.Refresh(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Waiting)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r, _ = p.Refresh(ctx) // whether it is its turn or its end comes first is chance
+	require.Zero(t, r.Entries)
+	pods = nil
+	r, err = p.Refresh(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, r)
+}
+
+func TestUnreadableFoldersAreTold(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
+	write(t, "a file where a folder should be", cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~empty-dir")
+	p := newProvider(t, cfg)
+	r, err := p.Refresh(t.Context())
+	require.ErrorContains(t, err, "kubernetes.io~empty-dir")
+	require.Equal(t, 1, r.Pods, "it is not tried again and again")
+	require.Empty(t, podsOf(t, p)[burstable].Volumes)
+}
+
+// TestVolumeInMemory has a volume on a file system in memory, if the machine has
+// one: it knows what it holds, and is not walked over.
+func TestVolumeInMemory(t *testing.T) {
+	t.Parallel()
+	const memory = "/dev/shm"
+	if !nodestats.IsMemory(memory) {
+		return
+	}
+	cfg := live(t, "v2-systemd")
+	dir := volume(cfg, burstable, "tmp")
+	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o755))
+	require.NoError(t, os.Symlink(memory, dir)) // in place of a mount
+	s := measured(t, newProvider(t, cfg))[burstable]
+	require.Len(t, s.Volumes, 1)
+	require.True(t, s.Volumes[0].Bytes.Known())
+	require.Positive(t, s.Volumes[0].Inodes.Value)
+}

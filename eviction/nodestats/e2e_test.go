@@ -1,0 +1,91 @@
+//go:build linux && e2e
+
+package nodestats_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/eviction/nodestats"
+)
+
+// TestE2ETriggersWithoutPrivileges gives up CAP_SYS_RESOURCE on a thread, which ends
+// with its goroutine. It needs Linux 6.4 with pressure stall information.
+func TestE2ETriggersWithoutPrivileges(t *testing.T) {
+	const file = "/proc/pressure/memory"
+	require.FileExists(t, file)
+	type result struct {
+		given, tried, fallback, widest, long error
+	}
+	results := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		var r result
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		if r.given = unix.Capget(&header, &data[0]); r.given == nil {
+			data[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
+			r.given = unix.Capset(&header, &data[0])
+		}
+		r.tried = nodestats.TryTrigger(file, 150*time.Millisecond, time.Second)
+		r.fallback = nodestats.OpenTrigger(file, 150*time.Millisecond, time.Second)
+		r.widest = nodestats.OpenTrigger(file, 900*time.Millisecond, 9*time.Second)
+		r.long = nodestats.OpenTrigger(file, time.Second, 12*time.Second)
+		results <- r
+	}()
+	r := <-results
+	require.NoError(t, r.given)
+	require.ErrorIs(t, r.tried, unix.EINVAL)
+	require.NoError(t, r.fallback, "2 s instead")
+	require.NoError(t, r.widest, "10 s instead")
+	require.ErrorContains(t, r.long, "without CAP_SYS_RESOURCE of a multiple of 2s")
+}
+
+// TestE2EUsageEventsOfVersion1 is for a machine with cgroup version 1 and for root. It
+// makes a cgroup of its own, limits it, and has a process in it pass the threshold
+// of all pods, far below the limit.
+func TestE2EUsageEventsOfVersion1(t *testing.T) {
+	const (
+		root = "/sys/fs/cgroup"
+		mebi = int64(1 << 20)
+	)
+	require.Zero(t, os.Geteuid(), "this test makes cgroups: run it as root")
+	require.FileExists(t, root+"/memory/cgroup.event_control", "this test needs cgroup version 1")
+	name := fmt.Sprintf("/kp-nodestats-%d", os.Getpid())
+	dir := filepath.Join(root, "memory", name)
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	t.Cleanup(func() { require.NoError(t, os.Remove(dir)) })
+	require.NoError(t, os.WriteFile(dir+"/memory.limit_in_bytes", []byte(fmt.Sprint(256*mebi)), 0))
+
+	cfg := live(t, "v1-cgroupfs") // for its /proc without pressure
+	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
+	cfg.CgroupRoot, cfg.PodsCgroup, cfg.UsageEvents = root, name, true
+	w := startWatch(t, cfg, eviction.Level{Signal: eviction.AllocatableMemoryAvailable, Available: 200 * mebi})
+	require.Equal(t, []string{dir + "/memory.usage_in_bytes"}, <-w.sources)
+	select {
+	case reason := <-w.reasons:
+		require.Fail(t, "woken by nothing", reason)
+	case <-time.After(500 * time.Millisecond):
+	}
+
+	// 120 MiB of the 256: 136 are left, and 200 should be.
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	hog := exec.CommandContext(ctx, "sh", "-c", `echo $$ >"$0/cgroup.procs" && exec head -c 120M /dev/zero | tail -n 1 | { sleep 2; cat; } >/dev/null`, dir)
+	began := time.Now()
+	require.NoError(t, hog.Start())
+	require.Equal(t, "allocatableMemory.available passes its threshold", w.next(20*time.Second))
+	t.Logf("woken %v after the hog began", time.Since(began).Round(time.Millisecond))
+	w.stop()
+	require.NoError(t, hog.Wait())
+}

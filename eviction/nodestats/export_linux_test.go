@@ -1,0 +1,35 @@
+package nodestats
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// IsMemory says whether a path is on a file system in memory.
+func IsMemory(path string) bool { return isMemory(path) }
+
+// Blocks returns what a file or folder takes without what is in it.
+func Blocks(path string) (int64, error) {
+	var s unix.Stat_t
+	err := unix.Lstat(path, &s)
+	return s.Blocks * 512, err
+}
+
+// TryTrigger asks for exactly this trigger, and lets go of it.
+func TryTrigger(path string, stall, window time.Duration) error {
+	fd, err := tryTrigger(path, pressureTrigger{stall, window})
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// OpenTrigger asks for a trigger that Config does not allow, and lets go of it.
+func OpenTrigger(path string, stall, window time.Duration) error {
+	fd, err := openTrigger(path, pressureTrigger{stall, window})
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
