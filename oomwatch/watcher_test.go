@@ -527,7 +527,7 @@ func TestKillsHaveTheirPod(t *testing.T) {
 	const uid, container = "8dd2e6c1-40d5-4b02-9a8f-4c3f2d7f9c11", "f20ebb44f6702de441b027aacb40bca460723ed11ddceaf371f719ce09f32cef"
 	bubble(t, func(n *node) {
 		n.log.print(dump("/kubepods/pod"+uid+"/"+container, 7)...)
-		n.log.print("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/kubepods/pod" + uid + ",task_memcg=/elsewhere,task=exe,pid=8,uid=0", dump("/b", 8)[3])
+		n.log.print("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/kubepods/pod"+uid+",task_memcg=/elsewhere,task=exe,pid=8,uid=0", dump("/b", 8)[3])
 		n.pass(time.Second)
 		require.Equal(n, types.UID(uid), n.told()[0].PodUID)
 		require.Equal(n, container, n.told()[0].ContainerID)
