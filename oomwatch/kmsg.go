@@ -48,7 +48,8 @@ type KmsgConfig struct {
 	// Monotonic is the clock of the log's records. Default CLOCK_MONOTONIC, which
 	// like the kernel's printk stands still while the machine is suspended.
 	Monotonic func() time.Duration
-	// NobodyKilled is called when the kernel found nobody to kill. Optional.
+	// NobodyKilled is called when the kernel found nobody to kill, or had chosen a
+	// process that was ending by itself. Optional.
 	NobodyKilled func()
 }
 

@@ -316,16 +316,6 @@ func TestAGroupKillIsOneAndItsFourCountsAreThreeDead(t *testing.T) {
 	})
 }
 
-func TestALookAlikeIsNotAKill(t *testing.T) {
-	bubble(t, func(n *node) {
-		for _, line := range dump("/a", 1) {
-			n.log.write(11, line)
-		}
-		n.pass(time.Minute)
-		require.Empty(n, n.told())
-	})
-}
-
 func TestASlowHandlerLosesNothingButWhatIsCounted(t *testing.T) {
 	dropped := 0
 	bubble(t, func(n *node) {
