@@ -51,8 +51,10 @@ cover: ## statement coverage per package; below MIN_COVER (85) percent fails, ex
 		{ printf "%6s%%  %s%s\n", $$1, $$2, note; note = "" } \
 		END { exit bad }'
 
-e2e: ## real pods on a real containerd that it installs and starts: root on Debian
+e2e: ## real pods on a real containerd that it starts, and packages on this kernel: root on Debian
 	$(GO) test -tags e2e -count=1 -timeout 15m -parallel 4 -v ./test/e2e
+	@grep -rlE --include='*_test.go' '^//go:build.*\be2e\b' . | xargs -r -n1 dirname | grep -vx ./test/e2e | sort -u | \
+	xargs -r $(GO) test -p 1 -tags e2e -count=1 -v -run '^TestE2E'
 
 test-cgroup2: ## the tests that need cgroup v2, PSI or a machine to kill, in QEMU: root on Debian
 	@grep -rl --include='*_test.go' '^//go:build.*cgroup2' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \

@@ -218,5 +218,5 @@ func TestCgroup2CountersAlone(t *testing.T) {
 	require.Empty(t, look(counters))
 	k.run(container, 0, hog)
 	k.next()
-	require.Equal(t, []string{"/kubepods/pod" + podUID + "/" + containerID + " cgroup 1"}, look(counters))
+	require.Equal(t, []string{"/kubepods/pod" + podUID + "/" + containerID + " 1"}, look(counters))
 }

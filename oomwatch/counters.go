@@ -59,8 +59,9 @@ type Counters struct {
 	cfg CountersConfig
 	// told is what has been told of each cgroup, by its path; nil before the
 	// first look, which tells nothing.
-	told map[string]tally
-	seen uint64 // the kernel's count at the last look
+	told  map[string]tally
+	seen  uint64    // the kernel's count at the last look
+	since time.Time // all counters told by then
 }
 
 // tally counts kills in a cgroup itself and in all that is below it.
@@ -98,13 +99,14 @@ func (c *Counters) Watch(ctx context.Context, emit func(Sighting)) error {
 	for again := true; ctx.Err() == nil; {
 		// The kernel counts in this file first, so a look may come too early for
 		// one that it counts in just now: hence another look after each rise.
+		now := c.cfg.Clock.Now()
 		kills, counted := c.kills()
 		rose := !counted || kills != c.seen
 		if rose || again || c.told == nil {
 			c.Look(emit)
 			emit(Sighting{}) // it can see
 		}
-		c.seen, again = kills, rose
+		c.seen, again, c.since = kills, rose, now
 		timer := c.cfg.Clock.NewTimer(c.cfg.Period)
 		select {
 		case <-ctx.Done():
@@ -130,9 +132,12 @@ func (c *Counters) kills() (n uint64, ok bool) {
 // the single step of Watch, for those who decide themselves when to look.
 func (c *Counters) Look(emit func(Sighting)) {
 	v2 := exists(filepath.Join(c.cfg.Mount, "cgroup.controllers"))
-	l := look{mount: c.cfg.Mount, v2: v2, told: map[string]tally{}, before: c.told, emit: emit, now: c.cfg.Clock.Now()}
+	l := look{
+		mount: c.cfg.Mount, v2: v2, told: map[string]tally{}, before: c.told,
+		emit: emit, now: c.cfg.Clock.Now(), since: c.since,
+	}
 	l.visit(path.Clean(c.cfg.Parent))
-	c.told = l.told
+	c.told, c.since = l.told, l.now
 }
 
 type look struct {
@@ -140,7 +145,7 @@ type look struct {
 	v2           bool
 	told, before map[string]tally
 	emit         func(Sighting)
-	now          time.Time
+	now, since   time.Time
 }
 
 // visit looks at a cgroup and all below it and returns how many kills it told.
@@ -168,7 +173,7 @@ func (l *look) visit(cgroup string) (told uint64) {
 		t = tally{} // another cgroup of the same name
 	}
 	if n := own - t.own; n > 0 {
-		l.tell(cgroup, n, groups > t.groups)
+		l.tell(cgroup, n, groups-min(groups, t.groups))
 		told += n
 	}
 	for _, entry := range entries {
@@ -178,7 +183,7 @@ func (l *look) visit(cgroup string) (told uint64) {
 	}
 	subtree := t.subtree + told
 	if total > subtree {
-		l.tell(cgroup, total-subtree, false)
+		l.tell(cgroup, total-subtree, 0)
 		told += total - subtree
 		subtree = total
 	}
@@ -186,12 +191,14 @@ func (l *look) visit(cgroup string) (told uint64) {
 	return told
 }
 
-func (l *look) tell(cgroup string, n uint64, group bool) {
-	kind := Cgroup
-	if group {
-		kind = Group
+// tell emits that a counter rose by n. In each group kill it counts the process twice
+// that the kernel chose: it is killed alone first and then with all others.
+func (l *look) tell(cgroup string, n, groups uint64) {
+	kill := Kill{Time: l.now, VictimCgroup: cgroup, Kills: int(n), counted: int(n)}
+	if groups > 0 {
+		kill.Kind, kill.Kills = Group, int(n-min(groups, n-1))
 	}
-	l.emit(Sighting{Counter: true, Kill: Kill{Kind: kind, Time: l.now, VictimCgroup: cgroup, Kills: int(n)}})
+	l.emit(Sighting{Counter: true, Since: l.since, Kill: kill})
 }
 
 // counters reads oom_kill and oom_group_kill; zero is what a file without them, or

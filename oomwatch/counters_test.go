@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,10 +41,10 @@ func (f tree) v1(cgroup string, own int) {
 	f.write(cgroup, "memory.oom_control", fmt.Sprintf("oom_kill_disable 0\nunder_oom 0\noom_kill %d\n", own))
 }
 
-// look returns what a look tells, as "cgroup kind n".
+// look returns what a look tells, as "cgroup n", or "cgroup group n".
 func look(c *oomwatch.Counters) (told []string) {
 	c.Look(func(s oomwatch.Sighting) {
-		told = append(told, fmt.Sprintf("%s %s %d", s.Kill.VictimCgroup, s.Kill.Kind, s.Kill.Kills))
+		told = append(told, strings.Join(strings.Fields(fmt.Sprintf("%s %s %d", s.Kill.VictimCgroup, s.Kill.Kind, s.Kill.Kills)), " "))
 	})
 	return told
 }
@@ -67,7 +68,7 @@ func TestTheFirstLookTellsNothingAndLaterOnesWhatRose(t *testing.T) {
 	f.v2("kubepods", 0, 5)
 	f.v2("kubepods/a", 1, 5)
 	f.v2("kubepods/a/x", 4, 4)
-	require.Equal(t, []string{"/kubepods/a/x cgroup 2"}, look(c))
+	require.Equal(t, []string{"/kubepods/a/x 2"}, look(c))
 	require.Empty(t, look(c))
 }
 
@@ -76,7 +77,7 @@ func TestANewCgroupBeginsAtZero(t *testing.T) {
 	require.Empty(t, look(c), "no pods yet")
 	f.v2("kubepods", 0, 1)
 	f.v2("kubepods/a", 1, 1)
-	require.Equal(t, []string{"/kubepods/a cgroup 1"}, look(c))
+	require.Equal(t, []string{"/kubepods/a 1"}, look(c))
 }
 
 func TestTheKillsOfACgroupThatIsGoneAreItsParents(t *testing.T) {
@@ -88,11 +89,11 @@ func TestTheKillsOfACgroupThatIsGoneAreItsParents(t *testing.T) {
 	f.v2("kubepods", 0, 2)
 	f.v2("kubepods/a", 0, 2)
 	require.NoError(t, os.RemoveAll(filepath.Join(f.mount, "kubepods/a/x")))
-	require.Equal(t, []string{"/kubepods/a cgroup 2"}, look(c))
+	require.Equal(t, []string{"/kubepods/a 2"}, look(c))
 	require.NoError(t, os.RemoveAll(filepath.Join(f.mount, "kubepods/a")))
 	require.Empty(t, look(c), "they were told")
 	f.v2("kubepods", 0, 3)
-	require.Equal(t, []string{"/kubepods cgroup 1"}, look(c))
+	require.Equal(t, []string{"/kubepods 1"}, look(c))
 }
 
 // A kill between the reading of the parent and of the child.
@@ -102,7 +103,7 @@ func TestAParentThatIsBehindItsChildTellsNothingTwice(t *testing.T) {
 	f.v2("kubepods/a", 0, 0)
 	require.Empty(t, look(c))
 	f.v2("kubepods/a", 1, 1)
-	require.Equal(t, []string{"/kubepods/a cgroup 1"}, look(c))
+	require.Equal(t, []string{"/kubepods/a 1"}, look(c))
 	f.v2("kubepods", 0, 1)
 	require.Empty(t, look(c))
 }
@@ -112,7 +113,7 @@ func TestAGroupKillIsToldAsOne(t *testing.T) {
 	f.v2("kubepods/a", 0, 0)
 	require.Empty(t, look(c))
 	f.write("kubepods/a", "memory.events.local", "oom 1\noom_kill 4\noom_group_kill 1\n")
-	require.Equal(t, []string{"/kubepods/a group 4"}, look(c))
+	require.Equal(t, []string{"/kubepods/a group 3"}, look(c))
 }
 
 func TestAnotherCgroupOfTheSameNameIsNotTheOldOne(t *testing.T) {
@@ -120,7 +121,7 @@ func TestAnotherCgroupOfTheSameNameIsNotTheOldOne(t *testing.T) {
 	f.v2("kubepods/a", 5, 5)
 	require.Empty(t, look(c))
 	f.v2("kubepods/a", 1, 1)
-	require.Equal(t, []string{"/kubepods/a cgroup 1"}, look(c))
+	require.Equal(t, []string{"/kubepods/a 1"}, look(c))
 }
 
 func TestVersion1AndFilesThatSayNothing(t *testing.T) {
@@ -132,7 +133,7 @@ func TestVersion1AndFilesThatSayNothing(t *testing.T) {
 	f.write("kubepods/c", "memory.oom_control", "oom_kill\noom_kill x\n\x00")
 	require.Empty(t, look(c))
 	f.v1("kubepods/a", 2)
-	require.Equal(t, []string{"/kubepods/a cgroup 2"}, look(c))
+	require.Equal(t, []string{"/kubepods/a 2"}, look(c))
 }
 
 func TestWatchingNeedsAMemoryController(t *testing.T) {

@@ -27,20 +27,23 @@
 //
 // # What it guarantees
 //
-//  1. A kill is told once, whoever sees it, in whatever order. The exception: where the
-//     log was overwritten in the middle of a dump, what its rest says is joined with a
-//     counter that rose at that time, which may be another kill's.
-//  2. One whose line in the log is complete is told after [KmsgConfig.Hold], in which
-//     others of its group may follow, or at once when the next kill begins. What one
-//     source alone tells of is told after [Config.Window].
+//  1. A kill is told once, whoever sees it, in whatever order. Where the kernel left out
+//     the dump, as it does of all but ten in five seconds, or part of it was overwritten,
+//     the process is known and its cgroup is not: that is then the cgroup of a counter
+//     that rose at the time and that nothing else explains. Where several did it may be
+//     another kill's.
+//  2. One whose line in the log is complete is told after [KmsgConfig.Hold] and a moment,
+//     in which others of its group may follow, or at once when the next kill begins.
+//     What one source alone tells of is told after [Config.Window].
 //  3. Nothing is lost silently: overwritten records and kills that found the queue full
 //     are counted, in the next kill and in the Observer.
 //  4. A damaged record costs no more than itself. Lines that a process wrote into the
 //     log are no kills, whatever they say.
 //  5. A source that fails is tried again for ever, and goes on where it was.
 //  6. What was in the log, and in the counters, before the first start is not told; after
-//     a restart with a Position all since then is. A kill that the handler was busy
-//     with when the watcher stopped is told again.
+//     a restart with a Position all that the log has since then is. A kill that the
+//     handler was busy with when the watcher stopped is told again.
+//  7. A container that makes cgroups can't name them so that another pod seems to be hit.
 //
 // # Goroutines and locking
 //
@@ -63,10 +66,13 @@
 //     only kills of the whole machine.
 //   - A pod has its own event, a few at once and then one a minute; so far the kubelet
 //     has none for fear of too many (kubernetes#69676).
-//   - Times are right to the millisecond and after a suspend, not to the second.
+//   - Times are right to the millisecond, also after a suspend, of what is read as it is
+//     logged; those of an older log are as right as the kernel's clock for it, which drifts.
+//     The kubelet's are right to the second, until the first suspend.
 //
-// Counters have no wake-up: the kernel counts all its kills in one file, which is read
-// each second, and only when that number rises is there anything to look for. inotify
+// Counters have no wake-up: the kernel counts all its kills, those at the limits of
+// cgroups too, in one file, which is read each second, and only when that number rises
+// is there anything to look for. inotify
 // on version 2 would tell a second earlier, which the log does anyway; the eventfd of
 // version 1's memory.oom_control is signalled to all cgroups below the one that ran out.
 //

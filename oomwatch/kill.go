@@ -48,7 +48,8 @@ type Victim struct {
 
 // Kill is one decision of the kernel to kill. What nobody said is zero.
 type Kill struct {
-	// Kind says whose memory had run out.
+	// Kind says whose memory had run out. It is empty where only counters tell of
+	// the kill, unless of a group.
 	Kind Kind
 	// Time is when the kernel logged it; that of the look at the counters, if
 	// only those tell of it.
@@ -77,6 +78,10 @@ type Kill struct {
 	Sequence uint64
 	// Lost is what is missing between the kill before this one and this one.
 	Lost Lost
+
+	// counted is by how much the kernel's counters rise: in a group kill the process
+	// that was chosen may count twice. Zero is as much as Kills.
+	counted int
 }
 
 // Lost counts what could not be told.
@@ -91,7 +96,10 @@ type Lost struct {
 // String describes the kill in one line.
 func (k *Kill) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s kill of %d", k.Kind, k.Kills)
+	if k.Kind != "" {
+		b.WriteString(string(k.Kind) + " ")
+	}
+	fmt.Fprintf(&b, "kill of %d", k.Kills)
 	if k.Process != "" || k.PID != 0 {
 		fmt.Fprintf(&b, ": %q (%d)", k.Process, k.PID)
 	}
@@ -108,7 +116,16 @@ func (k *Kill) String() string {
 	return b.String()
 }
 
-// killed says whether the process is among the victims.
-func (k *Kill) killed(pid int) bool {
-	return k.PID == pid || slices.ContainsFunc(k.Victims, func(v Victim) bool { return v.PID == pid })
+// add adds a victim to a group kill. The kernel kills, and logs, the one it chose once
+// more; that one may have been told before it was known that there is a group.
+func (k *Kill) add(v Victim, told int) {
+	k.counted++
+	if v.PID == told || slices.ContainsFunc(k.Victims, func(other Victim) bool { return other.PID == v.PID }) {
+		return
+	}
+	k.Victims = append(k.Victims, v)
+	k.Kills = len(k.Victims)
+	if k.PID == 0 {
+		k.Victim = v
+	}
 }

@@ -48,7 +48,8 @@ type KmsgConfig struct {
 	// Monotonic is the clock of the log's records. Default CLOCK_MONOTONIC, which
 	// like the kernel's printk stands still while the machine is suspended.
 	Monotonic func() time.Duration
-	// NobodyKilled is called when the kernel found nobody to kill. Optional.
+	// NobodyKilled is called when the kernel found nobody to kill, or had chosen a
+	// process that was ending by itself. Optional.
 	NobodyKilled func()
 }
 
@@ -56,7 +57,8 @@ type KmsgConfig struct {
 // /dev/kmsg: with kernel.dmesg_restrict that is CAP_SYSLOG, and in a container the
 // device.
 type Kmsg struct {
-	cfg KmsgConfig
+	cfg    KmsgConfig
+	reader reader
 
 	mu       sync.Mutex
 	position Position
@@ -87,7 +89,9 @@ func NewKmsg(cfg KmsgConfig) (*Kmsg, error) {
 	if cfg.NobodyKilled == nil {
 		cfg.NobodyKilled = func() {}
 	}
-	return &Kmsg{cfg: cfg, position: cfg.Resume}, nil
+	k := &Kmsg{cfg: cfg, position: cfg.Resume}
+	k.reader = reader{cfg: &k.cfg, reached: k.setPosition, position: cfg.Resume}
+	return k, nil
 }
 
 // Name returns "kmsg".
@@ -108,8 +112,8 @@ func (k *Kmsg) Watch(ctx context.Context, emit func(Sighting)) error {
 	if err != nil {
 		return fmt.Errorf("find the place in the kernel's log: %w", err)
 	}
-	// What had begun when reading failed is read again from its beginning.
-	r := reader{log: log, cfg: &k.cfg, emit: emit, reached: k.setPosition, position: k.Position()}
+	r := &k.reader
+	r.log, r.emit = log, emit
 	err = r.run(boot)
 	if ctx.Err() != nil {
 		return nil
@@ -131,7 +135,7 @@ func (k *Kmsg) setPosition(p Position) {
 	k.position = p
 }
 
-// reader reads an open log.
+// reader reads a log, and goes on in it when that had to be opened again.
 type reader struct {
 	log      KmsgLog
 	cfg      *KmsgConfig
@@ -141,12 +145,21 @@ type reader struct {
 	parser   Parser
 	drift    drift
 	lost     uint64 // records that were overwritten, of which no sighting has told
+	quiet    bool   // the deadline is over; what is there already is still read
 	buf      [recordSize]byte
 }
 
-// recordSize is more than any record. The kernel refuses with EINVAL to cut one; it
-// has at most 8 KiB with all escapes.
-const recordSize = 16 << 10
+const (
+	// recordSize is more than any record. The kernel refuses with EINVAL to cut one; it
+	// has at most 8 KiB with all escapes.
+	recordSize = 16 << 10
+	// confirm is how long a log that seems to be quiet has to show that it is not: it
+	// may be the reader that was held up.
+	confirm = 20 * time.Millisecond
+	// patience is how long a choice waits for its death, between which the kernel may
+	// be writing to a slow console.
+	patience = 5 * time.Second
+)
 
 // run reads until that fails for good.
 func (r *reader) run(boot string) error {
@@ -154,24 +167,64 @@ func (r *reader) run(boot string) error {
 		return err
 	}
 	if r.position.BootID != boot {
-		r.position = Position{BootID: boot}
+		r.position, r.parser = Position{BootID: boot}, Parser{}
 		if err := r.history(); err != nil {
 			return err
 		}
 	}
 	r.emit(Sighting{})
-	for {
-		record, err := r.next()
+	err := r.wait()
+	for err == nil {
+		var record Record
+		record, err = r.next()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			r.flush()
-			err = r.log.SetReadDeadline(time.Time{})
+			err = r.late()
 		case err == nil:
 			err = r.take(record)
 		}
-		if err != nil {
-			return err
+	}
+	return err
+}
+
+// late takes it that nothing has come for long enough.
+func (r *reader) late() error {
+	if !r.quiet {
+		r.quiet = true
+		return r.log.SetReadDeadline(r.cfg.Clock.Now().Add(confirm))
+	}
+	if r.parser.last != nil {
+		if kill, ok := r.parser.Quiet(); ok {
+			r.emit(Sighting{Kill: kill})
 		}
+	} else {
+		r.feed(r.parser.Flush)
+	}
+	r.publish()
+	return r.wait()
+}
+
+// wait sets the time in which something has to come that belongs to what has begun.
+func (r *reader) wait() error {
+	r.quiet = false
+	switch {
+	case r.parser.last != nil:
+		return r.log.SetReadDeadline(r.cfg.Clock.Now().Add(r.cfg.Hold))
+	case r.parser.Open():
+		return r.log.SetReadDeadline(r.cfg.Clock.Now().Add(patience))
+	default:
+		return r.log.SetReadDeadline(time.Time{})
+	}
+}
+
+// feed emits the kills that a step of the parser returns.
+func (r *reader) feed(step func() []Kill) {
+	before := r.parser.NobodyKilled
+	for _, kill := range step() {
+		r.emit(Sighting{Kill: kill})
+	}
+	for range r.parser.NobodyKilled - before {
+		r.cfg.NobodyKilled()
 	}
 }
 
@@ -204,7 +257,7 @@ func (r *reader) history() error {
 	}
 	r.lost = 0 // nobody was to read it
 	r.publish()
-	return r.log.SetReadDeadline(time.Time{})
+	return nil
 }
 
 // next returns the next record that was not read before. One that is damaged is
@@ -238,27 +291,17 @@ func (r *reader) take(record Record) error {
 		r.emit(Sighting{LostRecords: r.lost})
 		r.lost = 0
 	}
-	if !record.Kernel {
+	before := r.parser.relevant
+	r.feed(func() []Kill {
+		if kill, ok := r.parser.Feed(record, r.wall(record)); ok {
+			return []Kill{kill}
+		}
 		return nil
-	}
-	nobody, before := r.parser.NobodyKilled, r.parser.relevant
-	if kill, ok := r.parser.Feed(record, r.wall(record)); ok {
-		r.emit(Sighting{Kill: kill})
-	}
-	if r.parser.NobodyKilled > nobody {
-		r.cfg.NobodyKilled()
-	}
-	if r.parser.relevant > before && r.parser.Open() {
-		return r.log.SetReadDeadline(r.cfg.Clock.Now().Add(r.cfg.Hold))
+	})
+	if r.parser.relevant > before {
+		return r.wait()
 	}
 	return nil
-}
-
-func (r *reader) flush() {
-	for _, kill := range r.parser.Flush() {
-		r.emit(Sighting{Kill: kill})
-	}
-	r.publish()
 }
 
 // publish says how far the log has been read, but for what is not told yet.
@@ -279,19 +322,23 @@ func (r *reader) wall(record Record) time.Time {
 // servers correct and the log's nobody.
 type drift struct {
 	least time.Duration
+	at    time.Duration // by the monotonic clock
 	known bool
 }
 
 // mostDrift is one in 2,000, the most that the kernel lets a time server correct.
 const mostDrift = 2000
 
-// age is how old a record is. The least age ever seen is that of one that was read as
-// soon as it was written: it is drift, if it is no more than there can be.
+// age is how old a record is. The least age seen is that of one that was read as soon
+// as it was written: it is drift, if it is no more than there can be. It may have grown
+// since.
 func (d *drift) age(sinceBoot, monotonic time.Duration) time.Duration {
 	age := monotonic - sinceBoot
+	d.least += (monotonic - d.at) / mostDrift
 	if !d.known || age < d.least {
 		d.least, d.known = age, true
 	}
+	d.at = monotonic
 	if d.least.Abs() <= monotonic/mostDrift {
 		age -= d.least
 	}

@@ -11,7 +11,9 @@ const (
 	anyLine     = "ill"
 	invokedLine = " invoked oom-killer:"
 	summaryLine = "oom-kill:constraint="
+	choiceLine  = ": Kill process "
 	killedLine  = "Killed process "
+	endingLine  = ": OOM victim "
 	groupLine   = " are going to be killed due to memory.oom.group set"
 	legacyLine  = " killed as a result of limit of "
 	nobodyLine  = "Out of memory and no killable processes"
@@ -48,18 +50,52 @@ func summary(text []byte) (Kill, bool) {
 	}
 	user, _ := decimal(uid)
 	k.UID, k.Process = int64(user), unescape(name)
-	head, victim, _ := bytes.Cut(head, []byte(",task_memcg="))
-	_, limit, limited := bytes.Cut(head, []byte(",oom_memcg="))
-	k.VictimCgroup = string(victim)
+	limit, victim, limited := cgroups(head)
+	k.VictimCgroup = unescape(victim)
 	switch {
 	case !limited:
 		k.Kind, k.LimitCgroup = System, "/"
 	case bytes.Equal(limit, victim):
 		k.LimitCgroup = k.VictimCgroup
 	default:
-		k.LimitCgroup = string(limit)
+		k.LimitCgroup = unescape(limit)
 	}
 	return k, true
+}
+
+// cgroups returns the two paths of a summary. A container that may make cgroups
+// chooses their names, and with them whatever the line says after its own path. But
+// a victim is always below the limit, and no name has a slash in it.
+func cgroups(head []byte) (limit, victim []byte, limited bool) {
+	const ofLimit, ofVictim = ",oom_memcg=/", ",task_memcg=/"
+	_, rest, limited := bytes.Cut(head, []byte(ofLimit))
+	if !limited {
+		if at := bytes.Index(head, []byte(ofVictim)); at >= 0 {
+			victim = head[at+len(ofVictim)-1:]
+		}
+		return nil, victim, false
+	}
+	rest = head[len(head)-len(rest)-1:]
+	for at := 0; ; {
+		next := bytes.Index(rest[at:], []byte(ofVictim))
+		if next < 0 {
+			break
+		}
+		at += next + len(ofVictim) - 1
+		limit, victim = rest[:at-len(ofVictim)+1], rest[at:]
+		if within(victim, limit) {
+			return limit, victim, true
+		}
+	}
+	// The victim was cut off, or is being moved elsewhere.
+	limit, victim, _ = bytes.Cut(rest, []byte(ofVictim[:len(ofVictim)-1]))
+	return limit, victim, true
+}
+
+// within says whether cgroup is parent or below it.
+func within(cgroup, parent []byte) bool {
+	rest, ok := bytes.CutPrefix(cgroup, parent)
+	return ok && (len(rest) == 0 || rest[0] == '/' || len(parent) == 1)
 }
 
 // constraintName returns the constant where there is one, which costs nothing.
@@ -78,11 +114,14 @@ func constraintName(b []byte) string {
 //	Memory cgroup out of memory: Killed process 97 (exe) total-vm:...
 //	Killed process 97 (exe), UID 1000, total-vm:...
 //
-// Memory says whose: System or Cgroup, empty before 5.3, which have it in a line of
-// their own. The victim's name comes as it is in the line.
+// Memory says whose: System or Cgroup, empty before 5.3, which have it in the line
+// before. The victim's name comes as it is in the line.
 func killed(text []byte) (v Victim, name []byte, memory Kind, ok bool) {
 	before, text, ok := bytes.Cut(text, []byte(killedLine))
 	if !ok {
+		return v, nil, "", false
+	}
+	if memory = memoryOf(before); memory == "" && len(before) > 0 {
 		return v, nil, "", false
 	}
 	pid, text, ok := bytes.Cut(text, []byte(" ("))
@@ -96,23 +135,54 @@ func killed(text []byte) (v Victim, name []byte, memory Kind, ok bool) {
 	if !found {
 		name, figures = text, nil // cut short
 	}
+	var user []byte
 	if end := bytes.LastIndexByte(name, ')'); end >= 0 {
-		name = name[:end]
+		name, user = name[:end], name[end:]
 	}
 	v.TotalVMBytes = kilobytes(figures, "")
 	v.AnonRSSBytes = kilobytes(figures, "anon-rss:")
 	v.FileRSSBytes = kilobytes(figures, "file-rss:")
 	v.ShmemRSSBytes = kilobytes(figures, "shmem-rss:")
 	v.PageTableBytes = kilobytes(figures, "pgtables:")
-	v.UID = int64(max(figure(figures, "UID:"), figure(text, "), UID ")))
+	v.UID = int64(max(figure(figures, "UID:"), figure(user, "), UID ")))
 	v.OOMScoreAdj = figure(figures, "oom_score_adj:")
-	switch {
-	case bytes.HasPrefix(before, []byte("Memory cgroup out of memory")):
-		memory = Cgroup
-	case bytes.HasPrefix(before, []byte("Out of memory")):
-		memory = System
-	}
 	return v, name, memory, true
+}
+
+// memoryOf says what ran out, by how the kernel's lines begin.
+func memoryOf(text []byte) Kind {
+	switch {
+	case bytes.HasPrefix(text, []byte("Memory cgroup out of memory")):
+		return Cgroup
+	case bytes.HasPrefix(text, []byte("Out of memory")):
+		return System
+	default:
+		return ""
+	}
+}
+
+// choice is the line of kernels before 5.3 that has what the line of the death does
+// not say. Before 5.1 the death may be that of a child of the chosen process.
+//
+//	Memory cgroup out of memory: Kill process 4242 (stress) score 1954 or sacrifice child
+func choice(text []byte) (pid int, memory Kind) {
+	if before, after, ok := bytes.Cut(text, []byte(choiceLine)); ok {
+		if memory = memoryOf(before); memory != "" {
+			pid, _ = decimal(after)
+		}
+	}
+	return pid, memory
+}
+
+// ending is the line, since 5.9, of a process that was chosen and is ending by itself:
+//
+//	Memory cgroup out of memory: OOM victim 111 (exe) is already exiting. Skip killing the task
+func ending(text []byte) (pid int, ok bool) {
+	before, after, ok := bytes.Cut(text, []byte(endingLine))
+	if !ok || memoryOf(before) == "" {
+		return 0, false
+	}
+	return decimal(after)
 }
 
 // legacy is the line of kernels before 5.0: "Task in V killed as a result of
@@ -128,7 +198,7 @@ func legacy(text []byte) (Kill, bool) {
 	}
 	return Kill{
 		Kind: Cgroup, Constraint: ConstraintMemcg,
-		VictimCgroup: string(victim), LimitCgroup: string(bytes.TrimSpace(limit)),
+		VictimCgroup: unescape(victim), LimitCgroup: unescape(bytes.TrimSpace(limit)),
 	}, true
 }
 

@@ -21,12 +21,13 @@ type kernelLog struct {
 	capacity int
 	changed  chan struct{} // closed and made anew when something is logged
 	broken   error         // what Read returns if it is set
-	booted   time.Time
+	booted   time.Time     // by the log's clock
+	started  time.Time
 	paused   bool // readers wait
 }
 
 func newKernelLog(capacity int) *kernelLog {
-	return &kernelLog{first: 1, capacity: capacity, changed: make(chan struct{}), booted: time.Now()}
+	return &kernelLog{first: 1, capacity: capacity, changed: make(chan struct{}), booted: time.Now(), started: time.Now()}
 }
 
 // config reads this log.
@@ -34,7 +35,7 @@ func (l *kernelLog) config() oomwatch.KmsgConfig {
 	return oomwatch.KmsgConfig{
 		Open:      l.open,
 		BootID:    func() (string, error) { return "boot", nil },
-		Monotonic: func() time.Duration { return time.Since(l.booted) },
+		Monotonic: func() time.Duration { return time.Since(l.started) },
 	}
 }
 
@@ -58,13 +59,23 @@ func (l *kernelLog) write(priority int, text string) {
 	l.changed = make(chan struct{})
 }
 
-// hold lets readers wait, or go on.
+// hold keeps readers from running, whatever their deadline, or lets them go on.
 func (l *kernelLog) hold(paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.paused = paused
 	close(l.changed)
 	l.changed = make(chan struct{})
+}
+
+// held is closed when readers may go on, nil if they may.
+func (l *kernelLog) held() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.paused {
+		return nil
+	}
+	return l.changed
 }
 
 // fail lets every reader fail, now and later, until err is nil.
@@ -95,6 +106,18 @@ type openLog struct {
 
 func (o *openLog) Read(b []byte) (int, error) {
 	for {
+		if changed := o.log.held(); changed != nil {
+			select {
+			case <-changed:
+				continue
+			case <-o.closed:
+				return 0, os.ErrClosed
+			}
+		}
+		// A file with a deadline that is over is not read, whatever there is.
+		if !o.deadline.IsZero() && !time.Now().Before(o.deadline) {
+			return 0, os.ErrDeadlineExceeded
+		}
 		n, changed, err := o.tryRead(b)
 		if changed == nil {
 			return n, err
@@ -121,10 +144,10 @@ func (o *openLog) tryRead(b []byte) (n int, changed <-chan struct{}, err error) 
 	switch {
 	case l.broken != nil:
 		return 0, nil, l.broken
-	case !l.paused && o.next < l.first:
+	case o.next < l.first:
 		o.next = l.first
 		return 0, nil, &os.PathError{Op: "read", Path: "/dev/kmsg", Err: syscall.EPIPE}
-	case l.paused || o.next >= l.first+uint64(len(l.records)):
+	case o.next >= l.first+uint64(len(l.records)):
 		return 0, l.changed, nil
 	}
 	n = copy(b, l.records[o.next-l.first])
@@ -185,6 +208,6 @@ func (c *counted) Watch(ctx context.Context, emit func(oomwatch.Sighting)) error
 func (c *counted) rise(t *testing.T, cgroup string, kills int) {
 	t.Helper()
 	c.sightings <- oomwatch.Sighting{Counter: true, Kill: oomwatch.Kill{
-		Kind: oomwatch.Cgroup, Time: time.Now(), VictimCgroup: cgroup, Kills: kills,
+		Time: time.Now(), VictimCgroup: cgroup, Kills: kills,
 	}}
 }

@@ -1,6 +1,7 @@
 package oomwatch
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,8 @@ type Sighting struct {
 	Kill Kill
 	// Counter says that it is a counter that rose.
 	Counter bool
+	// Since is when the counter had not risen yet. Zero is any time before.
+	Since time.Time
 	// LostRecords is how many records of the log were overwritten before this one.
 	// There need not be a kill to tell of them.
 	LostRecords uint64
@@ -30,134 +33,187 @@ func (s *Sighting) empty() bool { return s.Kill.Kills == 0 }
 // which a counter that nothing else explains may name.
 type merger struct {
 	window time.Duration
-	held   []heldKill
-	logged []logged // kills in the log that no counter has accounted for yet
-	told   []logged // kills that were told because of a counter alone
+	held   []*heldKill
+	logged []*account // kills in the log that no counter has accounted for yet
+	told   []*account // kills that were told because of a counter alone
 }
 
 type heldKill struct {
 	Sighting
+	account
+
 	until time.Time
 }
 
-// logged is that n processes of a cgroup were killed; it counts until expires.
-type logged struct {
-	cgroup  string
-	n       int
-	expires time.Time
+// account is that processes of a cgroup were killed, n by the kernel's count, at some
+// time between from and to. It counts until expires.
+type account struct {
+	cgroup   string
+	n        int
+	from, to time.Time
+	expires  time.Time
 }
 
 // remember is how many windows a kill in the log waits for its counter, and one that
 // a counter told for its log. Neither may come at all.
 const remember = 20
 
+func accountOf(s Sighting) account {
+	a := account{cgroup: s.Kill.VictimCgroup, n: max(s.Kill.counted, s.Kill.Kills), from: s.Kill.Time, to: s.Kill.Time}
+	if s.Counter {
+		a.from = s.Since
+	}
+	return a
+}
+
 // add takes a sighting and returns the kills that can be told.
 func (m *merger) add(s Sighting, now time.Time) []Kill {
-	if s.Counter {
-		return m.counted(s, now)
-	}
-	k := s.Kill
-	if k.VictimCgroup == "" {
-		m.held = append(m.held, heldKill{s, now.Add(m.window)})
-		return nil
-	}
-	n := counts(k)
-	if left := spend(&m.told, k.VictimCgroup, n); left < n {
-		return nil // told already, without its name
-	}
-	n -= m.spendHeld(k.VictimCgroup, n)
-	if n > 0 {
-		m.logged = append(m.logged, logged{k.VictimCgroup, n, now.Add(remember * m.window)})
-	}
-	return []Kill{k}
-}
-
-// counted takes a counter that rose by s.Kill.Kills.
-func (m *merger) counted(s Sighting, now time.Time) []Kill {
-	s.Kill.Kills = spend(&m.logged, s.Kill.VictimCgroup, s.Kill.Kills)
-	if s.Kill.Kills > 0 {
-		m.held = append(m.held, heldKill{s, now.Add(m.window)})
-	}
-	return nil
-}
-
-// counts is by how much the counters rise for k. In a group kill the process that the
-// kernel chose counts twice, as it is killed alone first and then with all others.
-func counts(k Kill) int {
-	if k.Kind == Group {
-		return k.Kills + 1
-	}
-	return k.Kills
-}
-
-// victims is how many processes died if the counters rose by k.Kills.
-func victims(k Kill) int {
-	if k.Kind == Group {
-		return max(k.Kills-1, 1)
-	}
-	return k.Kills
-}
-
-// spendHeld takes up to n kills off what counters told of the cgroup and is held,
-// and returns how many it took.
-func (m *merger) spendHeld(cgroup string, n int) (spent int) {
-	for i := range m.held {
-		h := &m.held[i]
-		if !h.Counter || !related(cgroup, h.Kill.VictimCgroup) {
-			continue
+	a, k := accountOf(s), s.Kill
+	switch {
+	case s.Counter:
+		a.n = m.spend(a, slices.Values(m.logged))
+	case a.cgroup != "":
+		left := m.spend(a, slices.Values(m.told))
+		if left == 0 {
+			return nil // told already, without its name
 		}
-		take := min(n-spent, h.Kill.Kills)
-		h.Kill.Kills -= take
-		spent += take
+		k.Kills, a.n = min(k.Kills, left), left
+		a.n = m.spend(a, m.holds(true))
+		m.logged = m.note(m.logged, a, now)
+		m.clear()
+		return []Kill{k}
 	}
-	m.held = slices.DeleteFunc(m.held, func(h heldKill) bool { return h.Kill.Kills == 0 })
-	return spent
+	if a.n > 0 {
+		m.held = append(m.held, &heldKill{s, a, now.Add(m.window)})
+	}
+	m.clear()
+	return nil
 }
 
 // due returns the kills whose window is over.
 func (m *merger) due(now time.Time) (tell []Kill) {
-	expired := func(l logged) bool { return !now.Before(l.expires) }
+	expired := func(a *account) bool { return !now.Before(a.expires) }
 	m.logged = slices.DeleteFunc(m.logged, expired)
 	m.told = slices.DeleteFunc(m.told, expired)
 	for {
-		i := slices.IndexFunc(m.held, func(h heldKill) bool { return !now.Before(h.until) })
+		i := slices.IndexFunc(m.held, func(h *heldKill) bool { return !now.Before(h.until) })
 		if i < 0 {
 			return tell
 		}
-		h := m.held[i]
-		m.held = slices.Delete(m.held, i, i+1)
-		if k, ok := m.settle(h, now); ok {
+		if k, ok := m.settle(m.held[i], now); ok {
 			tell = append(tell, k)
 		}
+		m.clear()
 	}
 }
 
 // settle decides what is told of h when nothing more is to be waited for. If what the
 // log and what a counter left over are both there, they are of the same kill: all that
 // fits exactly has been accounted for.
-func (m *merger) settle(h heldKill, now time.Time) (Kill, bool) {
-	k, account := h.Kill, logged{h.Kill.VictimCgroup, h.Kill.Kills, now.Add(remember * m.window)}
-	other := slices.IndexFunc(m.held, func(o heldKill) bool { return o.Counter != h.Counter })
-	switch {
-	case h.Counter && other >= 0:
-		k = m.held[other].Kill
-		k.VictimCgroup = h.Kill.VictimCgroup
-		m.held = slices.Delete(m.held, other, other+1)
-		if h.Kill.Kills -= counts(k); h.Kill.Kills > 0 {
-			m.held = append(m.held, h)
+func (m *merger) settle(h *heldKill, now time.Time) (Kill, bool) {
+	line, counter := h, h
+	for other := range m.holding(!h.Counter) {
+		if m.overlap(&h.account, &other.account) {
+			if h.Counter {
+				line = other
+			} else {
+				counter = other
+			}
+			break
 		}
+	}
+	k := line.Kill
+	switch {
+	case line != counter:
+		k.VictimCgroup = counter.cgroup
+		spent := min(line.n, counter.n)
+		counter.n -= spent
+		line.n = 0
 	case h.Counter:
-		m.told = append(m.told, account)
-		k.Kills = victims(k)
-	case other >= 0:
-		k.VictimCgroup = m.held[other].Kill.VictimCgroup
-		m.spendHeld(k.VictimCgroup, counts(k))
-	case spend(&m.told, "", k.Kills) < k.Kills:
-		return k, false // told already
+		k.Kills = max(h.n-(max(k.counted, k.Kills)-k.Kills), 1)
+		m.told = m.note(m.told, h.account, now)
+		h.n = 0
 	default:
-		m.logged = append(m.logged, account)
+		left := m.spend(h.account, slices.Values(m.told))
+		m.logged = m.note(m.logged, account{n: left, from: h.from, to: h.to}, now)
+		h.n = 0
+		return k, left > 0 // else told already
 	}
 	return k, true
+}
+
+// spend takes what may be the same kills off the accounts, those that fit best first,
+// and returns how many are left of a.
+func (m *merger) spend(a account, accounts iter.Seq[*account]) (left int) {
+	for fit := sameCgroup; fit <= unknownCgroup; fit++ {
+		for other := range accounts {
+			if a.n > 0 && fitOf(a.cgroup, other.cgroup) == fit && m.overlap(&a, other) {
+				n := min(a.n, other.n)
+				a.n -= n
+				other.n -= n
+			}
+		}
+	}
+	return a.n
+}
+
+// note adds a to the accounts, as long as there is anything in it.
+func (m *merger) note(accounts []*account, a account, now time.Time) []*account {
+	if a.n == 0 {
+		return accounts
+	}
+	a.expires = now.Add(remember * m.window)
+	for _, other := range accounts {
+		if other.cgroup == a.cgroup && m.overlap(&a, other) {
+			other.n += a.n
+			other.expires = a.expires
+			if a.to.After(other.to) {
+				other.to = a.to
+			}
+			return accounts
+		}
+	}
+	return append(accounts, &a)
+}
+
+// clear forgets what has been accounted for.
+func (m *merger) clear() {
+	spent := func(a *account) bool { return a.n == 0 }
+	m.logged = slices.DeleteFunc(m.logged, spent)
+	m.told = slices.DeleteFunc(m.told, spent)
+	m.held = slices.DeleteFunc(m.held, func(h *heldKill) bool { return h.n == 0 })
+}
+
+// holding are the kills held that counters told, or the log.
+func (m *merger) holding(counters bool) iter.Seq[*heldKill] {
+	return func(yield func(*heldKill) bool) {
+		for _, h := range m.held {
+			if h.Counter == counters && !yield(h) {
+				return
+			}
+		}
+	}
+}
+
+// holds are the accounts of the kills held that counters told.
+func (m *merger) holds(counters bool) iter.Seq[*account] {
+	return func(yield func(*account) bool) {
+		for h := range m.holding(counters) {
+			if !yield(&h.account) {
+				return
+			}
+		}
+	}
+}
+
+// overlap says whether kills can be the same by when they were. The clocks of the log
+// and of the counters, and the moment at which the kernel writes either, differ by less
+// than the window. A time that is not known may be any.
+func (m *merger) overlap(a, b *account) bool {
+	before := func(a, b *account) bool {
+		return !a.to.IsZero() && !b.from.IsZero() && a.to.Add(m.window).Before(b.from)
+	}
+	return !before(a, b) && !before(b, a)
 }
 
 // next is when due has something to return, zero if nothing is held.
@@ -178,27 +234,32 @@ func (m *merger) sequences() (all []uint64) {
 	return all
 }
 
-// spend takes up to n kills in the cgroup off the accounts and returns what is left of n.
-func spend(accounts *[]logged, cgroup string, n int) (left int) {
-	for i := range *accounts {
-		a := &(*accounts)[i]
-		if n > 0 && related(a.cgroup, cgroup) {
-			take := min(n, a.n)
-			a.n -= take
-			n -= take
-		}
+// How two cgroups may be that of the same kill, best first.
+const (
+	sameCgroup = iota
+	relatedCgroup
+	unknownCgroup
+	otherCgroup
+)
+
+// fitOf compares two cgroups. The log names the cgroup that is killed whole while
+// counters are those of its children, and the counter of a pod tells of containers
+// whose own is gone. One that is not known may be any.
+func fitOf(a, b string) int {
+	switch {
+	case a == "" || b == "":
+		return unknownCgroup
+	case a == b:
+		return sameCgroup
+	case below(a, b) || below(b, a):
+		return relatedCgroup
+	default:
+		return otherCgroup
 	}
-	*accounts = slices.DeleteFunc(*accounts, func(a logged) bool { return a.n == 0 })
-	return n
 }
 
-// related says whether one cgroup is in the other. The log names the cgroup that is
-// killed whole while counters are those of its children, and the counter of a pod
-// tells of containers whose own is gone. One that is not known may be any.
-func related(a, b string) bool { return a == "" || b == "" || below(a, b) || below(b, a) }
-
-// below says whether cgroup is parent or in it.
+// below says whether cgroup is parent or in it. The log names cgroups from the root of
+// the machine, counters from what is mounted, which in a container is further down.
 func below(cgroup, parent string) bool {
-	rest, ok := strings.CutPrefix(cgroup, parent)
-	return ok && (rest == "" || rest[0] == '/')
+	return parent == "/" || strings.Contains(cgroup+"/", parent+"/")
 }

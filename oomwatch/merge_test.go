@@ -19,7 +19,8 @@ import (
 //	count CGROUP N [group]    a counter that rose
 //	wait DURATION
 //
-// The window is 3 s.
+// The log is read as it is written, and counters each second; "from TIME" at the end of
+// a line is when the log was written, or the counter last read. The window is 3 s.
 func TestMerger(t *testing.T) {
 	datadriven.Walk(t, "testdata/merge", func(t *testing.T, path string) {
 		t.Helper()
@@ -45,19 +46,31 @@ type play struct {
 
 func (p *play) line(words []string) {
 	p.Helper()
+	from := p.now
+	if words[0] == "count" {
+		from -= time.Second
+	}
+	if at := len(words) - 2; words[max(at, 0)] == "from" {
+		var err error
+		from, err = time.ParseDuration(words[at+1])
+		require.NoError(p, err)
+		words = words[:at]
+	}
 	switch words[0] {
 	case "log":
-		k := Kill{Kind: Cgroup, VictimCgroup: strings.TrimPrefix(words[1], "-"), Victim: Victim{PID: p.number(words[2])}, Kills: 1}
+		k := Kill{Kind: Cgroup, VictimCgroup: strings.TrimPrefix(words[1], "-"), Victim: Victim{PID: p.number(words[2])}, Kills: 1, Time: time.Unix(0, 0).Add(from)}
 		if len(words) > 3 {
 			k.Kind, k.Kills = Group, p.number(words[4])
+			k.counted = k.Kills + 1
 		}
 		p.show(p.add(Sighting{Kill: k}, p.time()))
 	case "count":
-		k := Kill{Kind: Cgroup, VictimCgroup: words[1], Kills: p.number(words[2])}
+		k := Kill{VictimCgroup: words[1], Kills: p.number(words[2]), Time: p.time()}
 		if len(words) > 3 {
-			k.Kind = Group
+			k.Kind, k.counted = Group, k.Kills
+			k.Kills--
 		}
-		p.show(p.add(Sighting{Kill: k, Counter: true}, p.time()))
+		p.show(p.add(Sighting{Kill: k, Counter: true, Since: time.Unix(0, 0).Add(from)}, p.time()))
 	case "wait":
 		d, err := time.ParseDuration(words[1])
 		require.NoError(p, err)

@@ -6,42 +6,67 @@ import (
 	"time"
 )
 
-// maxOpen bounds what a parser keeps of dumps whose end it has not seen.
-const maxOpen = 64
-
-// Parser puts kills together from the lines of the kernel's log. It is pure: it
-// reads no clock and keeps no line. The zero value is ready; it is not safe for
+// Parser puts kills together from the records of the kernel's log. It is pure: it
+// reads no clock and keeps no record. The zero value is ready; it is not safe for
 // concurrent use.
 //
 // A dump is up to a hundred lines, of which it needs two or three: who was chosen,
 // who was killed and, for a group, that more follow. They are joined by the id of the
 // process, so that dumps may be interleaved, and each is of use without the others.
 type Parser struct {
-	chosen []Kill // what summaries told, by kernels since 5.0, oldest first
-	limits []Kill // what limits were reached, before 5.0, oldest first
-	last   *Kill  // killed, and perhaps a group, whose others come next
-	group  []byte // the cgroup that last is all of
+	chosen    []chosen // what summaries told, by kernels since 5.0, oldest first
+	limits    []Kill   // what limits were reached, before 5.0, oldest first
+	announced Kind     // what ran out, before 5.3, for the next death
+	last      *Kill    // killed, and perhaps a group, whose others come next
+	group     bool     // last is one
+	told      int      // the process of the kill that Quiet took before it was known to be a group
+	begun     []byte   // a summary that goes on in another record
+	next      uint64   // the record that comes next if none is missing
 
 	relevant uint64 // lines that were of use
 
-	// NobodyKilled counts dumps of the kernel that found nobody to kill.
+	// NobodyKilled counts dumps after which nobody was killed: there was nobody, or
+	// the process that was chosen was ending by itself.
 	NobodyKilled uint64
 }
 
-// Feed takes the next record of the kernel, written at the given time, and returns the
+// chosen is a process that was chosen. Torn says that records are missing since then:
+// it may have been killed without a line that says so.
+type chosen struct {
+	Kill
+	torn bool
+}
+
+const (
+	maxOpen  = 64      // choices without a death that a parser keeps
+	maxBegun = 8 << 10 // bytes of a summary in several records
+)
+
+// Feed takes the next record of the log, written at the given time, and returns the
 // kill that it completes, if any. A kill is complete when the next one begins: until
-// then more of its group may come. The record is not retained.
+// then more of its group may come. Records that the kernel did not write are nothing,
+// whatever they say. The record is not retained.
 func (p *Parser) Feed(r Record, at time.Time) (done Kill, ok bool) {
+	if p.next > 0 && r.Sequence != p.next {
+		p.tear()
+	}
+	p.next = r.Sequence + 1
+	if !r.Kernel {
+		return Kill{}, false
+	}
 	text := r.Text
+	if r.Continued && p.begun != nil {
+		p.begun = append(p.begun, text...)
+		text = p.begun
+	}
 	if !bytes.Contains(text, []byte(anyLine)) {
 		return Kill{}, false
 	}
+	before := p.relevant
 	p.relevant++
 	begun := Kill{Time: at, Sequence: r.Sequence}
-	if k, ok := summary(text); ok {
-		k.Time, k.Sequence = at, r.Sequence
-		p.chosen = push(p.chosen, k)
-		return p.take()
+	if bytes.HasPrefix(text, []byte(summaryLine)) {
+		return p.summary(text, begun)
 	}
 	if v, name, memory, ok := killed(text); ok {
 		v.Process = p.name(v.PID, name)
@@ -55,92 +80,155 @@ func (p *Parser) Feed(r Record, at time.Time) (done Kill, ok bool) {
 	if cgroup, ok := group(text); ok {
 		return p.groupBegins(cgroup, begun)
 	}
+	if _, memory := choice(text); memory != "" {
+		p.announced = memory
+		return p.take()
+	}
+	if pid, ok := ending(text); ok {
+		p.ends(pid)
+		return Kill{}, false
+	}
 	switch {
 	case bytes.Contains(text, []byte(invokedLine)):
 		return p.take()
-	case bytes.Contains(text, []byte(nobodyLine)):
+	case bytes.HasPrefix(text, []byte(nobodyLine)):
 		p.NobodyKilled++
 		p.limits = nil // of this dump
 		return p.take()
 	}
+	p.relevant = before
 	return Kill{}, false
 }
 
+// tear notes that records are missing.
+func (p *Parser) tear() {
+	for i := range p.chosen {
+		p.chosen[i].torn = true
+	}
+	p.limits, p.announced, p.begun, p.group = nil, "", nil, false
+}
+
 // Open says whether something has begun and not ended.
-func (p *Parser) Open() bool { return p.last != nil || len(p.chosen) > 0 }
+func (p *Parser) Open() bool { return p.last != nil || len(p.chosen) > 0 || len(p.limits) > 0 }
 
 // from is the first record that something open begins at, zero if nothing is open.
 func (p *Parser) from() (sequence uint64) {
-	open := p.chosen
-	if p.last != nil {
-		open = append(slices.Clip(open), *p.last)
-	}
-	for i, k := range open {
-		if i == 0 || k.Sequence < sequence {
+	earlier := func(k *Kill) {
+		if sequence == 0 || k.Sequence < sequence {
 			sequence = k.Sequence
 		}
+	}
+	if p.last != nil {
+		earlier(p.last)
+	}
+	if len(p.chosen) > 0 {
+		earlier(&p.chosen[0].Kill)
+	}
+	if len(p.limits) > 0 {
+		earlier(&p.limits[0])
 	}
 	return sequence
 }
 
-// Flush returns what is known of the kills that are not complete; call it when the
-// log has been quiet for a moment. One that was chosen counts as killed, for the
-// line that said so was lost.
+// Quiet returns the kill that may have been the first of a group; call it when the
+// log has been quiet for a moment.
+func (p *Parser) Quiet() (done Kill, ok bool) {
+	if p.last != nil && !p.group {
+		p.told = p.last.PID
+	}
+	return p.take()
+}
+
+// Flush returns what is known of all that has begun; call it at the end of a log, or
+// when that has been quiet for long. A process that was chosen counts as killed if
+// records are missing that may have said so, and else as not.
 func (p *Parser) Flush() []Kill {
 	var done []Kill
 	if k, ok := p.take(); ok {
 		done = append(done, k)
 	}
-	for _, k := range p.chosen {
-		k.Kills = 1
-		done = append(done, k)
+	for _, c := range p.chosen {
+		if !c.torn {
+			p.NobodyKilled++
+			continue
+		}
+		c.Kills = 1
+		done = append(done, c.Kill)
 	}
-	p.chosen, p.limits = p.chosen[:0], nil
+	p.chosen, p.limits, p.announced, p.begun = p.chosen[:0], nil, "", nil
 	return done
 }
 
-// killed takes a death: one of the open group, one that was announced, or, if the
+// summary takes a choice. One that is not complete goes on in another record.
+func (p *Parser) summary(text []byte, begun Kill) (Kill, bool) {
+	k, ok := summary(text)
+	if !ok {
+		if p.begun = bytes.Clone(text); len(text) > maxBegun {
+			p.begun = nil
+		}
+		return p.take()
+	}
+	k.Time, k.Sequence, p.begun, p.told = begun.Time, begun.Sequence, nil, 0
+	p.chosen = push(p.chosen, chosen{Kill: k})
+	return p.take()
+}
+
+// killed takes a death: one that was announced, one of the open group or, if the
 // kernel left out the rest of its dump or it was lost, one out of nothing.
 func (p *Parser) killed(v Victim, memory Kind, k Kill) (Kill, bool) {
-	if i := slices.IndexFunc(p.chosen, func(k Kill) bool { return k.PID == v.PID }); i >= 0 {
-		k = p.chosen[i]
+	if memory == "" {
+		memory = p.announced
+	}
+	if i := p.choiceOf(v.PID, memory); i >= 0 {
+		k = p.chosen[i].Kill
 		p.chosen = slices.Delete(p.chosen, i, i+1)
 		if v.UID == 0 {
 			v.UID = k.UID // the line says it since 5.4
 		}
 		return p.begin(k, v)
 	}
-	if p.group != nil {
-		// The kernel kills, and logs, the one it chose once more.
-		if !p.last.killed(v.PID) {
-			p.last.Victims = append(p.last.Victims, v)
-			p.last.Kills = len(p.last.Victims)
-			if p.last.PID == 0 {
-				p.last.Victim = v
-			}
-		}
+	if p.group {
+		p.last.add(v, p.told)
 		return Kill{}, false
 	}
 	k.Kind = memory
 	switch {
-	case memory == Cgroup:
-		k.Constraint = ConstraintMemcg
 	case memory == System:
 		k.LimitCgroup = "/"
 	case len(p.limits) > 0:
 		k = p.limits[0]
 		p.limits = slices.Delete(p.limits, 0, 1)
-	default: // before 5.0, and no limit was named
-		k.Kind, k.LimitCgroup = System, "/"
+	case memory == Cgroup:
+		k.Constraint = ConstraintMemcg
 	}
 	return p.begin(k, v)
 }
 
+// choiceOf finds the choice that a death carries out, -1 if there is none. The process
+// may be another than the chosen one: a child of it before 5.1, and a thread of it,
+// under its own id, if the main one has ended.
+func (p *Parser) choiceOf(pid int, memory Kind) int {
+	if i := slices.IndexFunc(p.chosen, func(c chosen) bool { return c.PID == pid }); i >= 0 {
+		return i
+	}
+	if len(p.chosen) == 1 && !p.chosen[0].torn && !p.group && (memory == "" || memory == p.chosen[0].Kind) {
+		return 0
+	}
+	return -1
+}
+
+// ends takes it that a process was not killed, because it is ending by itself.
+func (p *Parser) ends(pid int) {
+	before := len(p.chosen)
+	p.chosen = slices.DeleteFunc(p.chosen, func(c chosen) bool { return c.PID == pid })
+	p.NobodyKilled += uint64(before - len(p.chosen))
+}
+
 // name is the name of the process, which its summary may have had already.
 func (p *Parser) name(pid int, name []byte) string {
-	for _, k := range p.chosen {
-		if k.PID == pid && k.Process == string(name) {
-			return k.Process
+	for i := range p.chosen {
+		if c := &p.chosen[i]; c.PID == pid && c.Process == string(name) {
+			return c.Process
 		}
 	}
 	return unescape(name)
@@ -149,15 +237,15 @@ func (p *Parser) name(pid int, name []byte) string {
 // begin makes k the last kill and returns the one before it.
 func (p *Parser) begin(k Kill, v Victim) (Kill, bool) {
 	done, ok := p.take()
-	k.Victim, k.Kills = v, 1
-	p.last = &k
+	k.Victim, k.Kills, k.counted = v, 1, 1
+	p.last, p.announced, p.told = &k, "", 0
 	return done, ok
 }
 
 // groupBegins takes the announcement that all of a cgroup will be killed, which
 // follows the death of the one that was chosen.
 func (p *Parser) groupBegins(cgroup []byte, k Kill) (done Kill, ok bool) {
-	if p.last == nil || !inside(p.last.VictimCgroup, cgroup) {
+	if p.last == nil || p.group || !inside(p.last.VictimCgroup, cgroup) {
 		done, ok = p.take()
 		p.last = &k
 		p.last.Constraint = ConstraintMemcg
@@ -165,8 +253,8 @@ func (p *Parser) groupBegins(cgroup []byte, k Kill) (done Kill, ok bool) {
 	if p.last.PID != 0 {
 		p.last.Victims = append(p.last.Victims, p.last.Victim)
 	}
-	p.last.Kind, p.last.VictimCgroup = Group, string(cgroup)
-	p.group = []byte(p.last.VictimCgroup)
+	p.last.Kind, p.last.VictimCgroup = Group, unescape(cgroup)
+	p.group = true
 	return done, ok
 }
 
@@ -178,21 +266,17 @@ func (p *Parser) take() (Kill, bool) {
 	}
 	k := *p.last
 	k.Kills = max(k.Kills, 1)
-	p.last, p.group = nil, nil
+	p.last, p.group = nil, false
 	return k, true
 }
 
 // inside says whether cgroup is group or below it. One that is not known may be.
 func inside(cgroup string, group []byte) bool {
-	if cgroup == "" {
-		return true
-	}
-	rest, ok := bytes.CutPrefix([]byte(cgroup), group)
-	return ok && (len(rest) == 0 || rest[0] == '/' || len(group) == 1)
+	return cgroup == "" || within([]byte(cgroup), []byte(unescape(group)))
 }
 
 // push appends k and forgets the oldest of too many: their deaths were never logged.
-func push(kills []Kill, k Kill) []Kill {
+func push[T any](kills []T, k T) []T {
 	if len(kills) >= maxOpen {
 		kills = slices.Delete(kills, 0, 1)
 	}

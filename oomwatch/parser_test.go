@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestParser feeds the kernel's lines of each case and prints what they tell. A line
-// "flush" is a moment of quiet.
+// "quiet" is a moment without any, "flush" the end.
 func TestParser(t *testing.T) {
 	datadriven.Walk(t, "testdata/parser", func(t *testing.T, path string) {
 		t.Helper()
@@ -33,6 +33,12 @@ func TestParser(t *testing.T) {
 					}
 					continue
 				}
+				if line == "quiet" {
+					if kill, ok := parser.Quiet(); ok {
+						show(&out, kill)
+					}
+					continue
+				}
 				r, err := oomwatch.ParseRecord([]byte(line))
 				if err != nil {
 					fmt.Fprintf(&out, "skipped: %v\n", err)
@@ -40,7 +46,6 @@ func TestParser(t *testing.T) {
 				}
 				if !r.Kernel {
 					fmt.Fprintf(&out, "skipped: record %d is not the kernel's\n", r.Sequence)
-					continue
 				}
 				if kill, ok := parser.Feed(r, time.Unix(0, 0).UTC()); ok {
 					show(&out, kill)
@@ -94,10 +99,11 @@ func TestAParserForgetsChoicesThatWereNeverCarriedOut(t *testing.T) {
 	var parser oomwatch.Parser
 	for i := range 1000 {
 		text := fmt.Appendf(nil, "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=x,pid=%d,uid=0", i+1)
-		_, told := parser.Feed(oomwatch.Record{Sequence: uint64(i + 1), Text: text}, time.Time{})
+		// Between two of them a record is missing.
+		_, told := parser.Feed(oomwatch.Record{Sequence: 2 * uint64(i+1), Kernel: true, Text: text}, time.Time{})
 		require.False(t, told)
 	}
-	require.Len(t, parser.Flush(), 64)
+	require.Len(t, parser.Flush(), 63, "the last may still be carried out")
 }
 
 // FuzzParser looks for panics, and for a parser that a strange line keeps from
@@ -127,7 +133,6 @@ func FuzzParser(f *testing.F) {
 		told = append(told, parser.Flush()...)
 		for _, kill := range told {
 			require.Positive(t, kill.Kills)
-			require.NotEmpty(t, kill.Kind)
 			require.True(t, kill.Victims == nil || kill.Kind == oomwatch.Group)
 		}
 		told = nil

@@ -16,6 +16,9 @@ type Record struct {
 	// Kernel says that the kernel wrote it: facility 0. Whoever may write to
 	// /dev/kmsg can't choose that one.
 	Kernel bool
+	// Continued says that it goes on with a line of the kernel that was begun in a
+	// record before it: that was full, or another got in between.
+	Continued bool
 	// Text is the message, with what is not printable in it escaped as \xNN. It
 	// is a part of the line that was parsed.
 	Text []byte
@@ -44,6 +47,7 @@ func ParseRecord(line []byte) (Record, error) {
 	if semicolon < 0 {
 		return r, fmt.Errorf("%w: no text in %.40q", errRecord, line)
 	}
+	r.Continued = semicolon > 0 && rest[0] == 'c'
 	text := rest[semicolon+1:]
 	if newline := bytes.IndexByte(text, '\n'); newline >= 0 {
 		text = text[:newline]

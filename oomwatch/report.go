@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -100,7 +102,7 @@ func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 // node if the machine had no memory left, and OOMKilled about the pod if it was one's.
 // It fits [Config.Handler].
 func (r *Reporter) Report(_ context.Context, kill Kill) {
-	if kill.Kind == System {
+	if machine(kill) {
 		r.cfg.Events.Eventf(r.cfg.Node, corev1.EventTypeWarning, SystemOOM, "%s", systemMessage(kill))
 	}
 	if r.cfg.Pod == nil || kill.PodUID == "" && kill.ContainerID == "" {
@@ -123,27 +125,53 @@ func systemMessage(kill Kill) string {
 	if kill.Process == "" || kill.PID == 0 {
 		return message
 	}
-	return fmt.Sprintf("%s, victim process: %s, pid: %d", message, kill.Process, kill.PID)
+	return fmt.Sprintf("%s, victim process: %s, pid: %d", message, printable(kill.Process), kill.PID)
 }
 
 func podMessage(kill Kill, container string) string {
-	whose := "A memory limit was reached"
-	switch {
-	case kill.Kind == System:
-		whose = "The node ran out of memory"
-	case kill.LimitCgroup != "" && kill.LimitCgroup != kill.VictimCgroup && container != "":
-		whose = "The memory limit of the pod or of the node's pods was reached"
-	case container != "":
-		whose = "Container " + container + " reached its memory limit"
-	}
+	whose := whoseMemory(kill, container)
 	switch {
 	case kill.Process != "" && kill.Kills > 1:
-		return fmt.Sprintf("%s, killed %d processes, of them first: %s, pid: %d", whose, kill.Kills, kill.Process, kill.PID)
+		return fmt.Sprintf("%s, killed %d processes, of them first: %s, pid: %d", whose, kill.Kills, printable(kill.Process), kill.PID)
 	case kill.Process != "":
-		return fmt.Sprintf("%s, killed process: %s, pid: %d", whose, kill.Process, kill.PID)
+		return fmt.Sprintf("%s, killed process: %s, pid: %d", whose, printable(kill.Process), kill.PID)
 	default:
 		return fmt.Sprintf("%s, processes killed: %d", whose, kill.Kills)
 	}
+}
+
+// whoseMemory says which limit was reached, if that is known. A container's own may be
+// that of a cgroup above its processes': some runtimes make one within.
+func whoseMemory(kill Kill, container string) string {
+	pod, id := ParseCgroup(kill.LimitCgroup)
+	switch {
+	case machine(kill):
+		return "The node ran out of memory"
+	case kill.LimitCgroup == "" && container != "":
+		return "Container " + container + " ran out of memory"
+	case kill.LimitCgroup == "":
+		return "The pod ran out of memory"
+	case id != "" && container != "":
+		return "Container " + container + " reached its memory limit"
+	case pod != "" || id != "":
+		return "The pod reached its memory limit"
+	default:
+		return "The node's pods reached their memory limit"
+	}
+}
+
+// machine says whether the machine had no memory left, also if the victim's whole cgroup
+// had to die for it.
+func machine(kill Kill) bool { return kill.Kind == System || kill.LimitCgroup == "/" }
+
+// printable is the name of a process, which may be any bytes, as text.
+func printable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, name)
 }
 
 // allow takes an event off the pod's budget.

@@ -49,6 +49,10 @@ func newReports(t *testing.T) *reports {
 
 func TestEventsOfKills(t *testing.T) {
 	exe := oomwatch.Victim{Process: "exe", PID: 7}
+	const (
+		pod       = "/kubepods/pod8dd2e6c1-40d5-4b02-9a8f-4c3f2d7f9c11"
+		container = pod + "/f20ebb44f6702de441b027aacb40bca460723ed11ddceaf371f719ce09f32cef"
+	)
 	for name, c := range map[string]struct {
 		kill   oomwatch.Kill
 		events []string
@@ -69,20 +73,43 @@ func TestEventsOfKills(t *testing.T) {
 			},
 		},
 		"a container": {
-			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/a/c", VictimCgroup: "/a/c"},
+			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: container, VictimCgroup: container},
 			[]string{"pod-a: Warning OOMKilled Container c reached its memory limit, killed process: exe, pid: 7"},
 		},
 		"a container by its pod's limit": {
-			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/a", VictimCgroup: "/a/c"},
-			[]string{"pod-a: Warning OOMKilled The memory limit of the pod or of the node's pods was reached, killed process: exe, pid: 7"},
+			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: pod, VictimCgroup: container},
+			[]string{"pod-a: Warning OOMKilled The pod reached its memory limit, killed process: exe, pid: 7"},
 		},
 		"a group": {
-			oomwatch.Kill{Kind: oomwatch.Group, Kills: 3, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/a/c", VictimCgroup: "/a/c"},
+			oomwatch.Kill{Kind: oomwatch.Group, Kills: 3, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: container, VictimCgroup: container},
 			[]string{"pod-a: Warning OOMKilled Container c reached its memory limit, killed 3 processes, of them first: exe, pid: 7"},
 		},
 		"what only counters tell": {
-			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 2, PodUID: "a"},
-			[]string{"pod-a: Warning OOMKilled A memory limit was reached, processes killed: 2"},
+			oomwatch.Kill{Kills: 2, PodUID: "a"},
+			[]string{"pod-a: Warning OOMKilled The pod ran out of memory, processes killed: 2"},
+		},
+		"what only counters tell of a container": {
+			oomwatch.Kill{Kills: 2, PodUID: "a", ContainerID: "c"},
+			[]string{"pod-a: Warning OOMKilled Container c ran out of memory, processes killed: 2"},
+		},
+		"a cgroup that the runtime makes within the container's": {
+			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: container, VictimCgroup: container + "/container"},
+			[]string{"pod-a: Warning OOMKilled Container c reached its memory limit, killed process: exe, pid: 7"},
+		},
+		"all pods together": {
+			oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/kubepods", VictimCgroup: container},
+			[]string{"pod-a: Warning OOMKilled The node's pods reached their memory limit, killed process: exe, pid: 7"},
+		},
+		"the machine, and a container that dies whole": {
+			oomwatch.Kill{Kind: oomwatch.Group, Kills: 3, Victim: exe, PodUID: "a", ContainerID: "c", LimitCgroup: "/", VictimCgroup: container},
+			[]string{
+				"node: Warning SystemOOM System OOM encountered, victim process: exe, pid: 7",
+				"pod-a: Warning OOMKilled The node ran out of memory, killed 3 processes, of them first: exe, pid: 7",
+			},
+		},
+		"a name that is no text": {
+			oomwatch.Kill{Kind: oomwatch.System, Kills: 1, Victim: oomwatch.Victim{Process: "a\xff\n(b)", PID: 7}},
+			[]string{"node: Warning SystemOOM System OOM encountered, victim process: a\ufffd\ufffd(b), pid: 7"},
 		},
 		"a pod that is gone": {oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1, PodUID: "unknown"}, nil},
 		"nobody's":           {oomwatch.Kill{Kind: oomwatch.Cgroup, Kills: 1}, nil},

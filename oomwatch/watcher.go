@@ -40,7 +40,8 @@ type Config struct {
 	// were told, by Run. If it is nil, take them with [Watcher.Next].
 	Handler func(context.Context, Kill)
 	// Attribute returns the pod and the container that a cgroup belongs to, empty
-	// where it is nobody's. Default [ParseCgroup].
+	// where it is nobody's. It must not block and not call the Watcher. Default
+	// [ParseCgroup].
 	Attribute func(cgroup string) (types.UID, string)
 	// Window is how long a counter that rose waits for the log to say more, and the
 	// other way round. Default 3 s, a look of [Counters] and a bit. A kill whose
@@ -60,8 +61,8 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks, called by Run's goroutines, each by one at a
-// time. They must not block.
+// Observer holds optional callbacks, called by Run's goroutines one at a time. They must
+// not block and not call the Watcher.
 type Observer struct {
 	// Killed is called for each kill as it is told, queued or not:
 	// container_oom_events_total is a count of these.
@@ -139,6 +140,7 @@ type Watcher struct {
 	running atomic.Bool
 	queue   chan Kill
 	held    chan struct{} // capacity 1: the merger holds something new
+	inHand  *Kill         // what the handler has; only for the goroutine that calls it
 
 	mu      sync.Mutex
 	merger  merger
@@ -245,7 +247,6 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 			err = errEnded
 		}
 		w.setSource(i, err)
-		w.cfg.Observer.SourceFailed(source.Name(), err)
 		if w.cfg.Clock.Since(began) > w.cfg.RetryMax {
 			pause = w.cfg.RetryMin // it had been well
 		}
@@ -268,6 +269,9 @@ func (w *Watcher) setSource(i int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sources[i].Watching, w.sources[i].Err = false, err
+	if err != nil {
+		w.cfg.Observer.SourceFailed(w.sources[i].Name, err)
+	}
 }
 
 // emit takes a sighting of a source. It never waits for a handler.
@@ -337,15 +341,23 @@ func (w *Watcher) attribute(kill *Kill) (types.UID, string) {
 	return pod, container
 }
 
-// handle hands kills to the handler until ctx is done.
+// handle hands kills to the handler until ctx is done. A kill that the handler had then
+// may not have been handled: it is again.
 func (w *Watcher) handle(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case kill := <-w.queue:
-			w.cfg.Handler(ctx, kill)
-			w.handled(kill)
+	for ctx.Err() == nil {
+		if w.inHand == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case kill := <-w.queue:
+				w.inHand = &kill
+			}
+			continue // both may have been ready
+		}
+		w.cfg.Handler(ctx, *w.inHand)
+		if ctx.Err() == nil {
+			w.handled(*w.inHand)
+			w.inHand = nil
 		}
 	}
 }

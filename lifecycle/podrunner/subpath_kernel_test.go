@@ -12,8 +12,9 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// TestSubPathsOfTheKernel binds for real. It needs root.
-func TestSubPathsOfTheKernel(t *testing.T) {
+// TestE2ESubPaths binds for real. It needs root.
+func TestE2ESubPaths(t *testing.T) {
+	require.Zero(t, os.Geteuid(), "this test mounts: run it as root")
 	root := t.TempDir()
 	s, err := podrunner.SubPathsOf(filepath.Join(root, "pods"), "uid")
 	require.NoError(t, err)

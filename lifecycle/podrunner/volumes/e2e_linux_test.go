@@ -34,7 +34,7 @@ func real(t *testing.T) *node {
 	return n
 }
 
-func TestRealTmpfs(t *testing.T) {
+func TestE2ETmpfs(t *testing.T) {
 	n := real(t)
 	limit := resource.MustParse("1Mi")
 	group := int64(4242)
@@ -69,7 +69,7 @@ func TestRealTmpfs(t *testing.T) {
 }
 
 // A bind mount of the host's data in a pod's folder: the mount goes, the data stays.
-func TestRealBindMount(t *testing.T) {
+func TestE2EBindMount(t *testing.T) {
 	n := real(t)
 	host := t.TempDir()
 	require.NoError(t, os.MkdirAll(host+"/deep", 0o700))
@@ -96,7 +96,7 @@ func TestRealBindMount(t *testing.T) {
 	require.NoDirExists(t, n.root+"/pods/uid-1")
 }
 
-func TestRealMountsFail(t *testing.T) {
+func TestE2EMountsFail(t *testing.T) {
 	m := volumes.NewMounter()
 	require.ErrorIs(t, m.Tmpfs(t.TempDir()+"/none", 0), unix.ENOENT)
 	require.ErrorIs(t, m.Unmount(t.TempDir()), unix.EINVAL)

@@ -7,9 +7,11 @@
 //	testserver stubborn SECONDS      sleep, ignoring SIGTERM
 //	testserver exit CODE [SECONDS]   exit with CODE after a while
 //	testserver echo WORDS...         print them
+//	testserver hog                   take memory without end
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -57,8 +59,19 @@ func run(args []string, signals <-chan os.Signal) (int, error) {
 	case "echo":
 		fmt.Println(strings.Join(args, " "))
 		return 0, nil
+	case "hog":
+		hog()
+		return 0, errors.New("memory without end")
 	default:
 		return 0, fmt.Errorf("unknown command %q", name)
+	}
+}
+
+// hog takes memory, and uses it, until the kernel has had enough.
+func hog() {
+	var all [][]byte
+	for {
+		all = append(all, bytes.Repeat([]byte{1}, 1<<20))
 	}
 }
 
