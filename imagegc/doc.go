@@ -32,9 +32,9 @@
 //     nothing is deleted, for its volumes may be any image; the error names it.
 //  2. An image that is there when Acquire has returned is there until release: a
 //     deletion under way is waited for, and none begins.
-//  3. The filesystem is measured after each deletion, and the last one is that after
-//     which there is enough. What the runtime says of sizes only orders images, and
-//     limits how many are deleted at a time.
+//  3. The filesystem is measured after each deletion, and none begins when there is
+//     enough. What the runtime says of sizes only orders images, and limits how many
+//     are deleted at a time.
 //  4. An image whose deletion fails stops neither the others nor the next pass. It is
 //     tried again after 1 m, 2 m and so on up to 1 h.
 //  5. A crash loses the ages of one pass at most. Images whose age is lost look new.
@@ -74,7 +74,7 @@
 //   - Use is looked for each minute, by the lists that also serve Images; the kubelet
 //     looks each five, and lists images each half minute.
 //   - Events are not repeated for an hour, unless a pass has succeeded in between.
-//   - The order is whole: after the times come sizes, largest first, and ids.
+//   - The order is whole: after the times come sizes, largest first, and names.
 //
 // # Testing your code with it
 //

@@ -1,6 +1,7 @@
 package imagegc
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -84,10 +85,11 @@ func (i Image) unusedSince() time.Time {
 	return i.FirstDetected
 }
 
-// compareIDs breaks ties, so that one input has one outcome.
-func compareIDs(a, b Image) int {
-	if c := strings.Compare(a.ID, b.ID); c != 0 {
-		return c
-	}
-	return strings.Compare(a.RuntimeHandler, b.RuntimeHandler)
+// compareNames breaks ties, so that one input has one outcome.
+func compareNames(a, b *Image) int {
+	return cmp.Or(
+		strings.Compare(a.Name(), b.Name()),
+		strings.Compare(a.ID, b.ID),
+		strings.Compare(a.RuntimeHandler, b.RuntimeHandler),
+	)
 }

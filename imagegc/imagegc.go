@@ -222,12 +222,14 @@ func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 
 // lock waits for the end of the pass under way, no longer than ctx lasts.
 func (m *Manager) lock(ctx context.Context) error {
-	select {
-	case m.step <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("imagegc: wait for another pass: %w", ctx.Err())
+	if ctx.Err() == nil {
+		select {
+		case m.step <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+		}
 	}
+	return fmt.Errorf("imagegc: pass not begun: %w", ctx.Err())
 }
 
 func (m *Manager) unlock() { <-m.step }

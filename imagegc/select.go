@@ -68,7 +68,7 @@ type Verdict struct {
 // First in the answer are the images that may go, in the order in which they do:
 // aged ones, preferred ones, then the longest unused, which those never used are,
 // then the first detected, then the largest; so many of them as reach the goal
-// have Delete set. After these come those that stay anyway, by id. More bytes never
+// have Delete set. After these come those that stay anyway, by name. More bytes never
 // spare an image that fewer delete.
 func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 	l := policy.limits()
@@ -91,7 +91,7 @@ func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 		case mayA != mayB:
 			return first(mayA)
 		case !mayA:
-			return compareIDs(*a.Image, *b.Image)
+			return compareNames(a.Image, b.Image)
 		case a.aged != b.aged:
 			return first(a.aged)
 		}
@@ -135,7 +135,7 @@ func compareTurn(a, b *Image) int {
 		a.LastUsed.Compare(b.LastUsed),
 		a.FirstDetected.Compare(b.FirstDetected),
 		cmp.Compare(b.SizeBytes, a.SizeBytes), // the fewest deletions
-		compareIDs(*a, *b),
+		compareNames(a, b),
 	)
 }
 
