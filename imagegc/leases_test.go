@@ -92,12 +92,11 @@ func TestLeaseAcquiredDuringThePassCounts(t *testing.T) {
 	require.Equal(t, "b:1", r.there(), "selected, but not begun")
 }
 
-// slow removes images slowly, and notes how many at a time.
+// slow removes images when it is told to.
 type slow struct {
 	*script
-	entered   chan string
-	gate      chan struct{}
-	now, most int
+	entered chan string
+	gate    chan struct{}
 }
 
 func (s *slow) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
