@@ -62,7 +62,7 @@ type Result struct {
 	// FreedBytes is how much more is available at its end than before it deleted:
 	// others may have written meanwhile.
 	FreedBytes uint64
-	// Removed are the images that it deleted, in order.
+	// Removed are the images that it deleted, in the order in which that was done.
 	Removed []Removal
 	// Failed are those whose deletion failed.
 	Failed []Removal

@@ -86,7 +86,11 @@ func (v Verdict) explain(now time.Time) string {
 	case ReasonLeased:
 		why = "leased by " + strings.Join(v.Image.LeasedBy, ", ")
 	case ReasonBackoff:
-		why = fmt.Sprintf("%d failed deletions", v.Image.Failures)
+		why = fmt.Sprintf("deletion failed (%d in a row)", v.Image.Failures)
+	case ReasonAge:
+		why = "unused for too long"
+	case ReasonSpace:
+		why = "space is needed"
 	default:
 		why = string(v.Reason)
 	}
