@@ -143,17 +143,16 @@ func (m *Manager) snapshot() []Image {
 	listed := m.images
 	m.mu.Unlock()
 	images := make([]Image, 0, len(listed))
-	seen := make(map[string]bool, len(listed))
+	m.shown++
 	for _, img := range listed {
 		if img == nil {
 			continue
 		}
-		key := imageKey(img.Id, img.Spec.GetRuntimeHandler())
-		r := m.records[key]
-		if r == nil || seen[key] && img.Id != "" { // removed in this pass, or listed twice
+		r := m.records[imageKey(img.Id, img.Spec.GetRuntimeHandler())]
+		if r == nil || r.shown == m.shown && img.Id != "" { // removed in this pass, or listed twice
 			continue
 		}
-		seen[key] = true
+		r.shown = m.shown
 		images = append(images, m.image(img, r, now))
 	}
 	return images

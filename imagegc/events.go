@@ -24,6 +24,7 @@ type SpaceError struct {
 	WantBytes, FreedBytes uint64
 }
 
+// Error says how full the filesystem was, and that little could be done about it.
 func (e *SpaceError) Error() string {
 	return fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
 		"Failed to free sufficient space by deleting unused images (freed %d bytes). "+

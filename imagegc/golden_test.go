@@ -21,8 +21,10 @@ import (
 // fail, heal, detect, plan, json, collect, free, room, delete-unused, images.
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Helper()
 		var s *session
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
 			if d.Cmd == "node" {
 				s = newSession(t, d)
 				return "ok\n"

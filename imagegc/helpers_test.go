@@ -117,8 +117,8 @@ func (r *rig) manager(options ...func(*imagegc.Config)) *imagegc.Manager {
 	return m
 }
 
-func parseImage(t testing.TB, line string) fakecri.Image {
-	t.Helper()
+func parseImage(tb testing.TB, line string) fakecri.Image {
+	tb.Helper()
 	img := fakecri.Image{}
 	for i, word := range strings.Fields(line) {
 		var n uint64
@@ -131,11 +131,11 @@ func parseImage(t testing.TB, line string) fakecri.Image {
 			img.Tags = append(img.Tags, word[len("tag="):])
 		case strings.HasSuffix(word, "GiB"):
 			_, err := fmt.Sscanf(word, "%dGiB", &n)
-			require.NoError(t, err)
+			require.NoError(tb, err)
 			img.SizeBytes = n * gib
 		default:
 			_, err := fmt.Sscanf(word, "%dMiB", &n)
-			require.NoError(t, err)
+			require.NoError(tb, err)
 			img.SizeBytes = n * mib
 		}
 	}

@@ -54,8 +54,8 @@ func (s *script) Usage(context.Context) (imagegc.Usage, error) {
 }
 
 // manager makes a Manager for which nothing is too young.
-func (s *script) manager(t testing.TB, options ...func(*imagegc.Config)) *imagegc.Manager {
-	t.Helper()
+func (s *script) manager(tb testing.TB, options ...func(*imagegc.Config)) *imagegc.Manager {
+	tb.Helper()
 	cfg := imagegc.Config{
 		Images: s, Runtime: s, FS: s, Policy: imagegc.Policy{MinAge: new(time.Duration(0))}, MaxDeletions: 1,
 		Clock: testingclock.NewFakeClock(noon()),
@@ -64,7 +64,7 @@ func (s *script) manager(t testing.TB, options ...func(*imagegc.Config)) *imageg
 		option(&cfg)
 	}
 	m, err := imagegc.New(cfg)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return m
 }
 

@@ -2,8 +2,6 @@ package imagegc
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 )
@@ -59,13 +57,6 @@ func (i Image) Name() string {
 	}
 }
 
-// clone returns a copy that shares nothing with what the Manager keeps.
-func (i Image) clone() Image {
-	i.Tags, i.Digests, i.LeasedBy = slices.Clone(i.Tags), slices.Clone(i.Digests), slices.Clone(i.LeasedBy)
-	i.Annotations, i.Labels = maps.Clone(i.Annotations), maps.Clone(i.Labels)
-	return i
-}
-
 // key tells images apart, also where one id is there for several handlers.
 func (i Image) key() string { return imageKey(i.ID, i.RuntimeHandler) }
 
@@ -87,9 +78,8 @@ func (i Image) unusedSince() time.Time {
 
 // compareNames breaks ties, so that one input has one outcome.
 func compareNames(a, b *Image) int {
-	return cmp.Or(
-		strings.Compare(a.Name(), b.Name()),
-		strings.Compare(a.ID, b.ID),
-		strings.Compare(a.RuntimeHandler, b.RuntimeHandler),
-	)
+	if c := strings.Compare(a.Name(), b.Name()); c != 0 {
+		return c
+	}
+	return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.RuntimeHandler, b.RuntimeHandler))
 }

@@ -34,7 +34,8 @@ type Manager struct {
 	users   *users
 	usersAt time.Time // of the last list of containers
 	records map[string]*record
-	round   uint64
+	round   uint64 // of looks
+	shown   uint64 // of snapshots
 	loaded  bool
 	changed bool // since savedAt, beyond times of use
 	owed    bool // a call of AfterGC
@@ -212,12 +213,7 @@ func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	now := m.cfg.Clock.Now()
-	images := m.snapshot()
-	for i := range images {
-		images[i] = images[i].clone()
-	}
-	return newPlan(now, images, m.cfg.Policy, u), nil
+	return newPlan(m.cfg.Clock.Now(), m.snapshot(), m.cfg.Policy, u), nil
 }
 
 // lock waits for the end of the pass under way, no longer than ctx lasts.

@@ -71,7 +71,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	}
 	store := &memory{}
 	w.option = func(c *imagegc.Config) {
-		c.Images, c.Store = watched{w.rig.node, w}, store
+		c.Images, c.Store = watched{w.node, w}, store
 		c.Keep = []imagegc.Pattern{{Name: "kept:*"}}
 		c.MaxDeletions = 1 + int(seed%3)
 		if seed%2 == 0 {

@@ -22,34 +22,41 @@ func TestPolicyIsValidatedInTheKubeletsWords(t *testing.T) {
 		{"both at their ends", imagegc.Policy{HighThresholdPercent: new(100), LowThresholdPercent: new(0)}, ""},
 		{"both the same", imagegc.Policy{HighThresholdPercent: new(0), LowThresholdPercent: new(0)}, ""},
 		{
-			"too high a high", imagegc.Policy{HighThresholdPercent: new(101)},
+			"too high a high",
+			imagegc.Policy{HighThresholdPercent: new(101)},
 			"invalid HighThresholdPercent 101, must be in range [0-100]",
 		},
 		{
-			"too low a high", imagegc.Policy{HighThresholdPercent: new(-1), LowThresholdPercent: new(0)},
+			"too low a high",
+			imagegc.Policy{HighThresholdPercent: new(-1), LowThresholdPercent: new(0)},
 			"invalid HighThresholdPercent -1, must be in range [0-100]\n" +
 				"LowThresholdPercent 0 can not be higher than HighThresholdPercent -1",
 		},
 		{
-			"too low a low", imagegc.Policy{LowThresholdPercent: new(-1)},
+			"too low a low",
+			imagegc.Policy{LowThresholdPercent: new(-1)},
 			"invalid LowThresholdPercent -1, must be in range [0-100]",
 		},
 		{
-			"too high a low", imagegc.Policy{LowThresholdPercent: new(101)},
+			"too high a low",
+			imagegc.Policy{LowThresholdPercent: new(101)},
 			"invalid LowThresholdPercent 101, must be in range [0-100]\n" +
 				"LowThresholdPercent 101 can not be higher than HighThresholdPercent 85",
 		},
 		{
-			"low above high", imagegc.Policy{HighThresholdPercent: new(1), LowThresholdPercent: new(2)},
+			"low above high",
+			imagegc.Policy{HighThresholdPercent: new(1), LowThresholdPercent: new(2)},
 			"LowThresholdPercent 2 can not be higher than HighThresholdPercent 1",
 		},
 		{"MaxAge below MinAge is a wish like any other", imagegc.Policy{MinAge: new(time.Hour), MaxAge: time.Minute}, ""},
 		{
-			"MaxAge that MinUnused never lets happen", imagegc.Policy{MinUnused: time.Hour, MaxAge: time.Hour},
+			"MaxAge that MinUnused never lets happen",
+			imagegc.Policy{MinUnused: time.Hour, MaxAge: time.Hour},
 			"MaxAge 1h0m0s must be longer than MinUnused 1h0m0s",
 		},
 		{
-			"negative ages", imagegc.Policy{MinAge: new(-time.Second), MinUnused: -1, MaxAge: -time.Hour},
+			"negative ages",
+			imagegc.Policy{MinAge: new(-time.Second), MinUnused: -1, MaxAge: -time.Hour},
 			"invalid MinAge -1s, must not be negative\ninvalid MinUnused -1ns, must not be negative\ninvalid MaxAge -1h0m0s, must not be negative",
 		},
 	} {
@@ -101,9 +108,19 @@ func TestPercentIsRoundedUp(t *testing.T) {
 		capacity, available uint64
 		want                int
 	}{
-		{100, 100, 0}, {100, 20, 80}, {100, 0, 100}, {1000, 199, 81}, {1000, 200, 80}, {1000, 209, 80},
-		{1000, 5000, 0}, {0, 0, 100}, {0, 5, 100}, {3, 1, 67},
-		{math.MaxUint64, math.MaxUint64, 0}, {math.MaxUint64, math.MaxUint64 / 2, 51}, {math.MaxUint64, 0, 100},
+		{100, 100, 0},
+		{100, 20, 80},
+		{100, 0, 100},
+		{1000, 199, 81},
+		{1000, 200, 80},
+		{1000, 209, 80},
+		{1000, 5000, 0},
+		{0, 0, 100},
+		{0, 5, 100},
+		{3, 1, 67},
+		{math.MaxUint64, math.MaxUint64, 0},
+		{math.MaxUint64, math.MaxUint64 / 2, 51},
+		{math.MaxUint64, 0, 100},
 	} {
 		u := imagegc.Usage{CapacityBytes: tc.capacity, AvailableBytes: tc.available}
 		require.Equal(t, tc.want, u.Percent(), u)

@@ -220,7 +220,7 @@ func (m *Manager) remove(ctx context.Context, d *deletion) {
 
 // finish notes how a deletion ended.
 func (m *Manager) finish(ctx context.Context, p *pass, d *deletion) {
-	removal := Removal{Image: d.image.clone(), Reason: d.reason, Err: d.err}
+	removal := Removal{Image: d.image, Reason: d.reason, Err: d.err}
 	if d.err == nil {
 		delete(m.records, d.image.key())
 		m.changed = true

@@ -72,38 +72,30 @@ type Verdict struct {
 // spare an image that fewer delete.
 func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 	l := policy.limits()
-	type candidate struct {
-		*Image
-		aged   bool
-		reason Reason // to stay
-		until  time.Time
-	}
 	all := make([]candidate, len(images))
 	for i := range images {
-		c := candidate{Image: &images[i]}
-		c.reason, c.until = l.protects(now, c.Image)
-		c.aged = goal.Aged && l.expired(now, c.Image)
-		all[i] = c
-	}
-	slices.SortFunc(all, func(a, b candidate) int {
-		mayA, mayB := a.reason == "", b.reason == ""
-		switch {
-		case mayA != mayB:
-			return first(mayA)
-		case !mayA:
-			return compareNames(a.Image, b.Image)
-		case a.aged != b.aged:
-			return first(a.aged)
-		}
-		return compareTurn(a.Image, b.Image)
-	})
-	verdicts := make([]Verdict, len(all))
-	var freed uint64
-	for i, c := range all {
-		v := Verdict{Image: *c.Image, Reason: c.reason, Until: c.until}
+		img := &images[i]
+		c := candidate{Image: img, lastUsed: img.LastUsed.UnixMicro(), firstDetected: img.FirstDetected.UnixMicro()}
+		c.reason, c.until = l.protects(now, img)
 		switch {
 		case c.reason != "":
-		case c.aged:
+			c.class = stays
+		case goal.Aged && l.expired(now, img):
+			c.class = aged
+		case img.Preference == Prefer:
+			c.class = preferred
+		}
+		all[i] = c
+	}
+	slices.SortFunc(all, compareTurn)
+	verdicts := make([]Verdict, len(all))
+	var freed uint64
+	for i := range all {
+		c, v := &all[i], &verdicts[i]
+		v.Image, v.Reason, v.Until = *c.Image, c.reason, c.until
+		switch {
+		case c.class == stays:
+		case c.class == aged:
 			v.Delete, v.Reason = true, ReasonAge
 		case goal.All || freed < goal.Bytes:
 			v.Delete, v.Reason = true, ReasonSpace
@@ -113,30 +105,51 @@ func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 		if v.Delete {
 			freed = saturating(freed, c.SizeBytes)
 		}
-		verdicts[i] = v
 	}
 	return verdicts
 }
 
-// first orders what is before what is not.
-func first(is bool) int {
-	if is {
-		return -1
-	}
-	return 1
+// candidate is an image with what its turn depends on.
+type candidate struct {
+	*Image
+	class  class
+	reason Reason // to stay
+	until  time.Time
+	// By the wall clock, in microseconds: times from before a restart have no other,
+	// and an order by one clock here and another there would be none.
+	lastUsed, firstDetected int64
 }
 
-// compareTurn orders images that may go.
-func compareTurn(a, b *Image) int {
-	if p, q := a.Preference == Prefer, b.Preference == Prefer; p != q {
-		return first(p)
+// class is what an image's turn depends on first. Those that are preferred and aged
+// are aged.
+type class int
+
+const (
+	aged      class = -2
+	preferred class = -1
+	// ordinary is 0
+	stays class = 1
+)
+
+// compareTurn orders images by when they go.
+func compareTurn(a, b candidate) int {
+	if a.class != b.class {
+		return cmp.Compare(a.class, b.class)
 	}
-	return cmp.Or(
-		a.LastUsed.Compare(b.LastUsed),
-		a.FirstDetected.Compare(b.FirstDetected),
-		cmp.Compare(b.SizeBytes, a.SizeBytes), // the fewest deletions
-		compareNames(a, b),
-	)
+	if a.class == stays {
+		return compareNames(a.Image, b.Image)
+	}
+	// In these steps, because cmp.Or would take all of them each time.
+	if c := cmp.Compare(a.lastUsed, b.lastUsed); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.firstDetected, b.firstDetected); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(b.SizeBytes, a.SizeBytes); c != 0 { // the fewest deletions
+		return c
+	}
+	return compareNames(a.Image, b.Image)
 }
 
 // protects returns why an image may not go now, and until when; "" if it may.
