@@ -62,9 +62,9 @@ type Config struct {
 	Policy Policy
 	// Keep are images that never go, Prefer those that go before all others.
 	Keep, Prefer []Pattern
-	// Prefers is asked about each image and adds to both; Keep by anyone wins. It must
+	// Preference is asked about each image and adds to both; Keep by anyone wins. It must
 	// be fast and not call the Manager. Optional.
-	Prefers func(Image) Preference
+	Preference func(Image) Preference
 	// Labels is asked once for each new image, verbosely, for the labels of its
 	// config, which lists do not have. An image whose labels cannot be had stays.
 	// Default: no image has labels.
@@ -185,8 +185,8 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Prefers == nil {
-		c.Prefers = func(Image) Preference { return Default }
+	if c.Preference == nil {
+		c.Preference = func(Image) Preference { return Default }
 	}
 	c.Observer = c.Observer.withDefaults()
 	return c

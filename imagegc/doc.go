@@ -44,7 +44,8 @@
 //     Config.Labels. With NoImageVolumes containers cost none, unless the runtime is
 //     too old to list the ids of their images.
 //
-// The one race that is left is with a container that is created without a lease, of an
+// Leases end with the process: whoever needs them after a restart acquires them
+// again before the first pass that may delete. The one race that is left is with a container that is created without a lease, of an
 // image that has been unused for long, within those 5 s.
 //
 // # Goroutines and locking

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 
 // script is a runtime that says what it is told to.
 type script struct {
+	mu         sync.Mutex // of what calls add to
 	images     []*runtimeapi.Image
 	containers []*runtimeapi.Container
 	mounts     map[string][]*runtimeapi.Mount // by container
@@ -33,6 +35,8 @@ func (s *script) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runtim
 }
 
 func (s *script) RemoveImage(_ context.Context, spec *runtimeapi.ImageSpec) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.removed = append(s.removed, spec)
 	s.images = slices.DeleteFunc(slices.Clone(s.images), func(i *runtimeapi.Image) bool {
 		return i.GetId() == spec.Image && i.GetSpec().GetRuntimeHandler() == spec.RuntimeHandler
@@ -45,6 +49,8 @@ func (s *script) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([
 }
 
 func (s *script) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.statuses = append(s.statuses, id)
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, Mounts: s.mounts[id]}}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 // walk is a random walk over a fake node with a simple model of what must stay.
 type walk struct {
 	*rig
+	mu     sync.Mutex // of deletions
 	rng    *rand.Rand
 	seed   uint64
 	used   map[string][]string  // sandbox: images
@@ -36,6 +38,8 @@ type watched struct {
 
 func (n watched) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
 	w := n.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	images, err := w.node.ListImages(ctx, nil)
 	if err != nil {
 		return err

@@ -1,6 +1,9 @@
 package imagegc
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Preference is what a user says about an image.
 type Preference int
@@ -30,6 +33,17 @@ func (p Preference) String() string {
 
 // MarshalText writes the preference as its String.
 func (p Preference) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (p *Preference) UnmarshalText(text []byte) error {
+	for _, known := range []Preference{Default, Prefer, Keep} {
+		if string(text) == known.String() {
+			*p = known
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not a preference", text)
+}
 
 // Pattern describes images. Where both of its fields are given, both must fit.
 type Pattern struct {
@@ -93,7 +107,7 @@ func matchGlob(pattern, s string) bool {
 
 // preference joins what the patterns and the function say.
 func (c Config) preference(img Image) Preference {
-	said := c.Prefers(img)
+	said := c.Preference(img)
 	for _, p := range c.Keep {
 		if said == Keep || p.Matches(img) {
 			return Keep

@@ -93,7 +93,7 @@ func TestPreferencesOfTheUser(t *testing.T) { // kubernetes#68549
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB", "kept:1 1GiB", "mine:1 1GiB", "both:1 1GiB"}, func(c *imagegc.Config) {
 		c.Keep = []imagegc.Pattern{{Name: "none:*"}, {Name: "kept:*"}, {Name: "both:*"}}
 		c.Prefer = []imagegc.Pattern{{Name: "c:1"}, {Name: "both:*"}}
-		c.Prefers = func(i imagegc.Image) imagegc.Preference {
+		c.Preference = func(i imagegc.Image) imagegc.Preference {
 			switch shortName(i.Tags) {
 			case "mine:1":
 				return imagegc.Keep

@@ -3,12 +3,16 @@ package imagegc_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/imagegc"
@@ -17,12 +21,47 @@ import (
 // failing is a script whose list of images can fail, and which counts the calls.
 type failing struct {
 	*script
+	mu                      sync.Mutex // of err and images
 	err                     error
 	images, containers, fss int
 	full                    bool
 }
 
+// fail has the lists of images fail with an error, or succeed again.
+func (f *failing) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+// looks is how many times images were listed.
+func (f *failing) looks() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.images
+}
+
+// safe is a recorder for several goroutines.
+type safe struct {
+	mu     sync.Mutex
+	events recorder
+}
+
+func (s *safe) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events.Eventf(object, kind, reason, format, args...)
+}
+
+func (s *safe) all() recorder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.events)
+}
+
 func (f *failing) ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.images++
 	if f.err != nil {
 		return nil, f.err
@@ -51,6 +90,12 @@ func (f *failing) with(change func(*imagegc.Config)) func(*imagegc.Config) {
 	}
 }
 
+// pause lets time pass, and what is due then happen.
+func pause(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func TestRunCollectsEachPeriodAndLooksInBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{script: &script{images: []*runtimeapi.Image{web()}}}
@@ -73,23 +118,23 @@ func TestRunCollectsEachPeriodAndLooksInBetween(t *testing.T) {
 func TestRunWithNothingToCollectKeepsTheAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{script: &script{}, full: true}
-		collections := 0
+		var collections atomic.Int32
 		m := f.manager(t, f.with(func(c *imagegc.Config) {
 			c.Policy.HighThresholdPercent = new(100)
-			c.Observer.Collected = func(imagegc.Result, error) { collections++ }
+			c.Observer.Collected = func(imagegc.Result, error) { collections.Add(1) }
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- m.Run(ctx) }()
-		time.Sleep(time.Hour - time.Second)
-		require.Equal(t, 60, f.images)
-		require.Zero(t, collections)
-		f.err = errors.New("restarting")
-		time.Sleep(time.Minute)
-		f.err = nil
+		pause(time.Hour - time.Second)
+		require.Equal(t, 60, f.looks())
+		require.Zero(t, collections.Load())
+		f.fail(errors.New("restarting"))
+		pause(time.Minute)
+		f.fail(nil)
 		m.Trigger()
 		synctest.Wait()
-		require.Equal(t, 1, collections, "asked for")
+		require.EqualValues(t, 1, collections.Load(), "asked for")
 		require.ErrorIs(t, m.Run(t.Context()), imagegc.ErrRunning)
 		cancel()
 		require.NoError(t, <-done)
@@ -99,32 +144,28 @@ func TestRunWithNothingToCollectKeepsTheAges(t *testing.T) {
 func TestFailuresOfRunAreAnEventFromTheSecondOnAndNotEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{script: &script{}, err: errors.New("restarting")}
-		var events recorder
+		var events safe
 		m := f.manager(t, f.with(func(c *imagegc.Config) { c.Events, c.Node = &events, &corev1.Node{} }))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- m.Run(ctx) }()
 		synctest.Wait()
-		require.Empty(t, events, "the runtime may be starting")
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		require.Empty(t, events.all(), "the runtime may be starting")
+		pause(5 * time.Minute)
 		want := "Warning ImageGCFailed list images: restarting"
-		require.Equal(t, recorder{want}, events)
-		time.Sleep(59 * time.Minute)
-		require.Len(t, events, 1)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.Equal(t, recorder{want, want}, events)
+		require.Equal(t, recorder{want}, events.all())
+		pause(59 * time.Minute)
+		require.Len(t, events.all(), 1)
+		pause(time.Minute)
+		require.Equal(t, recorder{want, want}, events.all())
 
-		f.err = nil
-		time.Sleep(5 * time.Minute)
-		f.err = errors.New("restarting")
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		require.Len(t, events, 2, "a first failure again")
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		require.Len(t, events, 3, "a success has ended the silence")
+		f.fail(nil)
+		pause(5 * time.Minute)
+		f.fail(errors.New("restarting"))
+		pause(5 * time.Minute)
+		require.Len(t, events.all(), 2, "a first failure again")
+		pause(5 * time.Minute)
+		require.Len(t, events.all(), 3, "a success has ended the silence")
 		cancel()
 		require.NoError(t, <-done)
 	})
