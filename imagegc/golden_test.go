@@ -20,7 +20,7 @@ import (
 // arguments set the policy), use, create, remove, lease, release, advance, fill,
 // fail, heal, detect, plan, json, collect, free, room, delete-unused, images.
 func TestGolden(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/plans", func(t *testing.T, path string) {
 		t.Helper()
 		var s *session
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
