@@ -1,0 +1,101 @@
+package imagegc
+
+import (
+	"context"
+	"time"
+)
+
+// Age is what must not be forgotten about an image when the agent restarts.
+type Age struct {
+	FirstDetected time.Time `json:"firstDetected"`
+	// LastUsed is zero if no container of it was ever listed.
+	LastUsed time.Time `json:"lastUsed,omitzero"`
+}
+
+// Ages are those of all images, by id, or "id,handler" where the runtime keeps
+// images apart by runtime handler.
+type Ages map[string]Age
+
+// Store keeps ages. The Manager loads once, in its first pass, and saves at the end
+// of passes, one call at a time. What it saves replaces what was there, whole or not
+// at all. An error does no harm but to the ages: images look younger than they are.
+type Store interface {
+	Load(ctx context.Context) (Ages, error)
+	Save(ctx context.Context, ages Ages) error
+}
+
+// record is what is remembered of a listed image.
+type record struct {
+	Age
+	containers int    // in the last look
+	round      uint64 // of the last look, and the last snapshot
+	shown      uint64
+	failures   int
+	retryAt    time.Time
+	labels     map[string]string
+	labelled   bool // the labels are known, or nobody wants to
+}
+
+const (
+	firstRetry = time.Minute
+	lastRetry  = time.Hour
+)
+
+// failed puts off the next deletion.
+func (r *record) failed(now time.Time) {
+	delay := lastRetry
+	if r.failures < 6 {
+		delay = firstRetry << r.failures
+	}
+	r.failures++
+	r.retryAt = now.Add(delay)
+}
+
+// load takes over the ages of the process before. Times that have yet to come, by
+// a clock that was wrong then or is now, become this one.
+func (m *Manager) load(ctx context.Context, now time.Time) {
+	if m.loaded {
+		return
+	}
+	m.loaded = true
+	if m.cfg.Store == nil {
+		return
+	}
+	ages, err := m.cfg.Store.Load(ctx)
+	if err != nil {
+		m.storeFailed(ctx, err)
+	}
+	for key, age := range ages {
+		age.FirstDetected, age.LastUsed = notAfter(now, age.FirstDetected), notAfter(now, age.LastUsed)
+		m.records[key] = &record{Age: age}
+	}
+}
+
+func notAfter(now, t time.Time) time.Time {
+	if t.After(now) {
+		return now
+	}
+	return t
+}
+
+// save writes the ages if something was detected or fell out of use, and otherwise
+// once per Period: then only times of use have changed, of images that are in use.
+func (m *Manager) save(ctx context.Context, now time.Time) {
+	if m.cfg.Store == nil || !m.changed && now.Sub(m.savedAt) < m.cfg.Period {
+		return
+	}
+	ages := make(Ages, len(m.records))
+	for key, r := range m.records {
+		ages[key] = r.Age
+	}
+	if err := m.cfg.Store.Save(ctx, ages); err != nil {
+		m.storeFailed(ctx, err)
+		return
+	}
+	m.changed, m.savedAt = false, now
+}
+
+func (m *Manager) storeFailed(ctx context.Context, err error) {
+	m.cfg.Logger.WarnContext(ctx, "ages of images not kept", "err", err)
+	m.cfg.Observer.StoreFailed(err)
+}

@@ -1,0 +1,85 @@
+// Package imagegc deletes container images that nobody needs, when their space is
+// needed or they are too old, and never one that somebody does.
+//
+// # What it does
+//
+// A [Manager] knows of each image when it was first listed and when a container of
+// it was last listed. [Manager.Collect] deletes images that have reached MaxAge and,
+// if the filesystem is above the high mark, the longest unused until it is below the
+// low one. [Manager.Free], [Manager.MakeRoomFor] and [Manager.DeleteUnusedImages] do
+// so for other goals, and [Manager.Run] decides when. The decision is [Select], a pure
+// function; [Manager.Plan] shows it as a table or JSON, and does nothing.
+// The baseline is the image manager of kubelet 1.36.
+//
+// Several things keep an image: a container that uses it, running or not; a pin of the
+// runtime; a lease, which [Manager.Acquire] gives to whoever is about to use it; the
+// user, by patterns or a function; and for a while its own age, and recent use.
+//
+// # What you supply
+//
+// The CRI client, twice, as [ImageService] and as [Runtime], and an [FS]: on Linux
+// RuntimeFS{client}. [Config].Containers may be the snapshot of an agent that lists
+// containers anyhow. A [Store], such as [FileStore], keeps the ages over restarts.
+// Give the Manager to whoever pulls images, as the keeper of leases, and to the
+// eviction manager, which calls DeleteUnusedImages.
+//
+// # What it guarantees
+//
+//  1. No image is deleted that the runtime lists as used by a container, whoever made
+//     it, by id, digest or tag, for its root filesystem or as a volume; nor a pinned,
+//     leased, kept, young or recently used one. Containers are listed again when the
+//     list is 5 s old, between deletions too. While a container cannot be inspected,
+//     nothing is deleted, for its volumes may be any image; the error names it.
+//  2. An image that is there when Acquire has returned is there until release: a
+//     deletion under way is waited for, and none begins.
+//  3. The filesystem is measured after each deletion, and none begins when there is
+//     enough. What the runtime says of sizes only orders images, and limits how many
+//     are deleted at a time.
+//  4. An image whose deletion fails stops neither the others nor the next pass. It is
+//     tried again after 1 m, 2 m and so on up to 1 h.
+//  5. A crash loses the ages of one pass at most. Images whose age is lost look new.
+//  6. AfterGC is called with what the runtime lists after the deletions, whether or not
+//     all succeeded. If that cannot be listed, the next pass calls it.
+//  7. A container costs one ContainerStatus in its life, an image none, or one with
+//     Config.Labels. With NoImageVolumes containers cost none, unless the runtime is
+//     too old to list the ids of their images.
+//
+// Leases end with the process: whoever needs them after a restart acquires them
+// again before the first pass that may delete. The one race that is left is with a container that is created without a lease, of an
+// image that has been unused for long, within those 5 s.
+//
+// # Goroutines and locking
+//
+// New starts nothing. Passes are serialised; who waits for another, waits no longer
+// than its context lasts. A pass works on the goroutine of its caller, inspects new
+// containers on eight others and deletes on up to MaxDeletions; they have ended when it
+// returns, provided that the runtime's calls end with their contexts. Observer and
+// AfterGC are called by the pass and must not begin one. Acquire, its release, Images
+// and Trigger may be called at any time; the first may wait for a deletion.
+//
+// # Differences from the kubelet
+//
+//   - Ages survive a restart, and with them MaxAge counts from there (kubernetes#119711).
+//   - MaxAge of an image that was never used counts from when it was first seen; the
+//     kubelet takes it for infinitely old. MinAge holds in every pass.
+//   - MinUnused protects by time since use, apart from MinAge (kubernetes#132372).
+//   - A failed deletion for age does not keep the pass from freeing space.
+//   - A deletion that fails is no error of a pass that frees enough all the same.
+//   - Enough is what is measured. Where rounding has the low mark reached at the high
+//     one, nothing is deleted; the kubelet deletes one image.
+//   - Leases, preferences and dry run are new (kubernetes#123631, kubernetes#68549).
+//   - Image volumes count for every runtime handler if they name none.
+//   - A name counts as use too, when the tag has moved to another image: a restarting
+//     container will want that.
+//   - A container is inspected once and not in each pass.
+//   - Use is looked for each minute, by the lists that also serve Images; the kubelet
+//     looks each five, and lists images each half minute.
+//   - Events are not repeated for an hour, unless a pass has succeeded in between.
+//   - The order is whole: after the times come sizes, largest first, and names.
+//
+// # Testing your code with it
+//
+// Call the steps instead of Run, with package fakecri as the runtime, its DiskUsage as
+// the filesystem, and the fake clock, as in the example. Decisions alone are tested
+// with Select.
+package imagegc

@@ -1,0 +1,349 @@
+package imagegc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/imagegc"
+)
+
+// script is a runtime that says what it is told to.
+type script struct {
+	mu         sync.Mutex // of what calls add to
+	images     []*runtimeapi.Image
+	containers []*runtimeapi.Container
+	mounts     map[string][]*runtimeapi.Mount // by container
+	statuses   []string                       // asked for
+	removed    []*runtimeapi.ImageSpec
+}
+
+func (s *script) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
+	return s.images, nil
+}
+
+func (s *script) RemoveImage(_ context.Context, spec *runtimeapi.ImageSpec) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removed = append(s.removed, spec)
+	s.images = slices.DeleteFunc(slices.Clone(s.images), func(i *runtimeapi.Image) bool {
+		return i.GetId() == spec.Image && i.GetSpec().GetRuntimeHandler() == spec.RuntimeHandler
+	})
+	return nil
+}
+
+func (s *script) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	return s.containers, nil
+}
+
+func (s *script) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.statuses = append(s.statuses, id)
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, Mounts: s.mounts[id]}}, nil
+}
+
+func (s *script) Usage(context.Context) (imagegc.Usage, error) {
+	return imagegc.Usage{CapacityBytes: 100, AvailableBytes: 50}, nil
+}
+
+// manager makes a Manager for which nothing is too young.
+func (s *script) manager(tb testing.TB, options ...func(*imagegc.Config)) *imagegc.Manager {
+	tb.Helper()
+	cfg := imagegc.Config{
+		Images: s, Runtime: s, FS: s, Policy: imagegc.Policy{MinAge: new(time.Duration(0))}, MaxDeletions: 1,
+		Clock: testingclock.NewFakeClock(noon()),
+	}
+	for _, option := range options {
+		option(&cfg)
+	}
+	m, err := imagegc.New(cfg)
+	require.NoError(tb, err)
+	return m
+}
+
+const (
+	hexA = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	hexB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	hexC = "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+)
+
+// web is an image with all kinds of names.
+func web() *runtimeapi.Image {
+	return &runtimeapi.Image{
+		Id: "sha256:" + hexA, Size: 1,
+		RepoTags:    []string{"docker.io/library/web:latest", "docker.io/library/web:1", "registry.example:5000/team/web:1"},
+		RepoDigests: []string{"docker.io/library/web@sha256:" + hexB},
+	}
+}
+
+// names are those by which a container or a lease may call web, and whether it is.
+func names() map[string]bool {
+	return map[string]bool{
+		"sha256:" + hexA:                         true,
+		hexA:                                     true,
+		"sha256:" + hexB:                         true,
+		hexB:                                     true,
+		"docker.io/library/web@sha256:" + hexB:   true,
+		"web@sha256:" + hexB:                     true,
+		"mirror.example/web@sha256:" + hexB:      true,
+		"web:9@sha256:" + hexB:                   true,
+		"docker.io/library/web:1":                true,
+		"docker.io/web:1":                        true,
+		"index.docker.io/library/web:1":          true,
+		"library/web:1":                          true,
+		"web:1":                                  true,
+		"web":                                    true,
+		"registry.example:5000/team/web:1":       true,
+		"":                                       false,
+		"web:2":                                  false,
+		"team/web:1":                             false,
+		"registry.example:5000/team/web":         false,
+		"localhost/web:1":                        false,
+		"docker.io/library/web@sha256:" + hexC:   false,
+		"docker.io/library/web:1@sha256:" + hexC: false,
+		"sha256:" + hexC:                         false,
+		strings.ToUpper(hexA):                    false,
+		"index.docker.io/team/web:1":             false,
+		"registry.example:5000/team/web:1:1/with/nonsense": false,
+	}
+}
+
+func TestImageInUseByAnyOfItsNames(t *testing.T) { // by id, digest and tag alike
+	for name, used := range names() {
+		for field, c := range map[string]*runtimeapi.Container{
+			"ImageId":   {ImageId: name},
+			"ImageRef":  {ImageRef: name},
+			"Image":     {Image: &runtimeapi.ImageSpec{Image: name}},
+			"specified": {Image: &runtimeapi.ImageSpec{UserSpecifiedImage: name}},
+		} {
+			t.Run(field+"="+name, func(t *testing.T) {
+				c.Id = "c"
+				s := &script{images: []*runtimeapi.Image{web()}, containers: []*runtimeapi.Container{c}}
+				require.NoError(t, s.manager(t).DeleteUnusedImages(t.Context()))
+				require.Equal(t, used, len(s.images) == 1)
+			})
+		}
+	}
+}
+
+func TestImageLeasedByAnyOfItsNames(t *testing.T) {
+	for name, leased := range names() {
+		t.Run(name, func(t *testing.T) {
+			s := &script{images: []*runtimeapi.Image{web()}}
+			m := s.manager(t)
+			release := m.Acquire(name, "me", time.Hour)
+			require.NoError(t, m.DeleteUnusedImages(t.Context()))
+			require.Equal(t, leased, len(s.images) == 1)
+			release()
+			require.NoError(t, m.DeleteUnusedImages(t.Context()))
+			require.Empty(t, s.images)
+		})
+	}
+}
+
+func TestRuntimeWithIDsOfItsOwn(t *testing.T) {
+	s := &script{
+		images:     []*runtimeapi.Image{{Id: "image-1", Size: 1}, {Id: "image-2", Size: 1}},
+		containers: []*runtimeapi.Container{{Id: "c", ImageId: "image-1"}},
+	}
+	m := s.manager(t)
+	release := m.Acquire("image-2", "me", 0)
+	require.NoError(t, m.DeleteUnusedImages(t.Context()))
+	require.Len(t, s.images, 2)
+	release()
+	require.NoError(t, m.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "image-1", s.images[0].Id)
+}
+
+func TestImageVolumeIsUse(t *testing.T) {
+	r := newRig(t, []string{"app:1 1GiB", "models:1 1GiB", "other:1 1GiB"})
+	_, sandbox := r.create("app:1", "models:1")
+	r.old()
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "app:1 models:1", r.there())
+	require.NoError(t, r.node.RemovePodSandbox(t.Context(), sandbox))
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Empty(t, r.there())
+}
+
+func handled(id, handler string) *runtimeapi.Image {
+	return &runtimeapi.Image{Id: id, Size: 1, Spec: &runtimeapi.ImageSpec{RuntimeHandler: handler}}
+}
+
+func TestImagesOfRuntimeHandlersAreApart(t *testing.T) {
+	s := &script{
+		images: []*runtimeapi.Image{handled(hexA, "kata"), handled(hexA, "runc"), handled(hexA, ""), handled(hexB, "kata"), handled(hexB, "runc")},
+		containers: []*runtimeapi.Container{
+			{Id: "1", ImageId: hexA, Image: &runtimeapi.ImageSpec{RuntimeHandler: "kata"}},
+			{Id: "2", ImageId: hexB},
+		},
+	}
+	m := s.manager(t)
+	require.NoError(t, m.DeleteUnusedImages(t.Context()))
+	require.Equal(t, []*runtimeapi.ImageSpec{{Image: hexA, RuntimeHandler: "runc"}}, s.removed,
+		"who names no handler may mean any")
+
+	s.containers = s.containers[:1]
+	s.containers[0] = &runtimeapi.Container{Id: "1", ImageId: hexA, ImageRef: "changed", Image: &runtimeapi.ImageSpec{RuntimeHandler: "runc"}}
+	require.NoError(t, m.DeleteUnusedImages(t.Context()))
+	require.Equal(t, []*runtimeapi.Image{handled(hexA, "")}, s.images)
+}
+
+func TestImageVolumeWithRuntimeHandlersIsUse(t *testing.T) { // the kubelet looks for it under another key
+	s := &script{
+		images:     []*runtimeapi.Image{handled(hexA, "kata"), handled(hexB, "kata"), handled(hexC, "kata")},
+		containers: []*runtimeapi.Container{{Id: "1", ImageId: hexA, Image: &runtimeapi.ImageSpec{RuntimeHandler: "kata"}}},
+		mounts:     map[string][]*runtimeapi.Mount{"1": {{Image: &runtimeapi.ImageSpec{Image: hexB}}, {HostPath: "/etc"}, nil}},
+	}
+	require.NoError(t, s.manager(t).DeleteUnusedImages(t.Context()))
+	require.Equal(t, []*runtimeapi.Image{handled(hexA, "kata"), handled(hexB, "kata")}, s.images)
+}
+
+func TestTagThatHasMoved(t *testing.T) {
+	s := &script{
+		images: []*runtimeapi.Image{{Id: hexA}, {Id: hexB, RepoTags: []string{"docker.io/library/web:1"}}, {Id: hexC}},
+		containers: []*runtimeapi.Container{
+			{Id: "1", ImageId: hexA, Image: &runtimeapi.ImageSpec{Image: hexA, UserSpecifiedImage: "web:1"}},
+		},
+	}
+	require.NoError(t, s.manager(t).DeleteUnusedImages(t.Context()))
+	require.Len(t, s.images, 2, "what it runs, and what it will be restarted with")
+}
+
+func TestUntaggedAndDoublyListedImages(t *testing.T) {
+	s := &script{images: []*runtimeapi.Image{nil, {Id: hexA, Size: 3}, {Id: hexA, Size: 3}, {Size: 9}, {Id: hexB, Size: 1}, {Size: 9}}}
+	m := s.manager(t)
+	plan, err := m.Plan(t.Context())
+	require.NoError(t, err)
+	require.Len(t, plan.Verdicts, 4)
+	require.NoError(t, m.DeleteUnusedImages(t.Context()))
+	require.Len(t, s.removed, 2)
+	require.NotContains(t, s.removed, &runtimeapi.ImageSpec{}, "nothing is deleted by an empty id")
+}
+
+func TestOneStatusForEachNewContainerAndNoneForThoseKnown(t *testing.T) {
+	r := newRig(t, []string{"app:1 1GiB"})
+	for range 20 {
+		r.create("app:1")
+	}
+	require.NoError(t, r.Detect(t.Context()))
+	require.Equal(t, 20, r.calls("ContainerStatus"))
+	for range 5 {
+		require.NoError(t, r.Detect(t.Context()))
+		require.NoError(t, r.collect())
+	}
+	require.Equal(t, 20, r.calls("ContainerStatus"))
+	r.create("app:1")
+	require.NoError(t, r.Detect(t.Context()))
+	require.NoError(t, r.Detect(t.Context()))
+	require.Equal(t, 21, r.calls("ContainerStatus"))
+}
+
+func TestWithoutImageVolumesOnlyMissingIDsAreAskedFor(t *testing.T) {
+	s := &script{
+		images:     []*runtimeapi.Image{{Id: hexA}},
+		containers: []*runtimeapi.Container{nil, {Id: "old", ImageRef: hexA}, {Id: "new", ImageId: hexA}},
+	}
+	m := s.manager(t, func(c *imagegc.Config) { c.NoImageVolumes = true })
+	require.NoError(t, m.Detect(t.Context()))
+	require.NoError(t, m.Detect(t.Context()))
+	require.Equal(t, []string{"old"}, s.statuses)
+}
+
+func TestContainersFromASnapshot(t *testing.T) {
+	r := newRig(t, []string{"app:1 1GiB", "b:1 1GiB"})
+	r.create("app:1")
+	list, err := r.node.ListContainers(t.Context(), nil)
+	require.NoError(t, err)
+	lists := r.calls("ListContainers")
+	m := r.manager(func(c *imagegc.Config) {
+		c.Policy.MinAge, c.Containers = new(time.Duration(0)), &script{containers: list}
+	})
+	require.NoError(t, m.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "app:1", r.there())
+	require.Equal(t, lists, r.calls("ListContainers"))
+}
+
+func TestContainerThatCannotBeInspectedKeepsAllImages(t *testing.T) {
+	r := newRig(t, []string{"app:1 1GiB", "models:1 1GiB"})
+	id, _ := r.create("app:1", "models:1")
+	require.NoError(t, r.node.Fail("ContainerStatus", fakecri.Fault{Times: 2, Err: errors.New("corrupt")}))
+	require.ErrorContains(t, r.Detect(t.Context()), "status of container "+id+": ")
+	r.clock.Step(time.Hour)
+	require.ErrorContains(t, r.DeleteUnusedImages(t.Context()), "corrupt")
+	require.Equal(t, "app:1 models:1", r.there())
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "app:1 models:1", r.there(), "now it is known")
+}
+
+func TestContainerGoneSinceItWasListedIsNoError(t *testing.T) {
+	r := newRig(t, []string{"app:1 1GiB", "b:1 1GiB"})
+	r.create("app:1")
+	require.NoError(t, r.node.Fail("ContainerStatus", fakecri.Fault{Err: grpcstatus.Error(codes.NotFound, "gone")}))
+	r.old()
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "app:1", r.there(), "what the list said of it counts in this pass")
+}
+
+func TestContainersThatComeDuringLongDeletionsAreSeen(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB"})
+	r.old()
+	first := true
+	m := r.manager(func(c *imagegc.Config) {
+		c.Policy.MinAge = new(time.Duration(0))
+		c.Observer.Removed = func(imagegc.Image, imagegc.Reason, time.Duration, error) {
+			if first {
+				r.create("b:1")
+				r.clock.Step(6 * time.Second)
+			}
+			first = false
+		}
+	})
+	require.NoError(t, m.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "b:1", r.there())
+}
+
+func TestListLostDuringLongDeletionsEndsThePass(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"})
+	r.old()
+	m := r.manager(func(c *imagegc.Config) {
+		c.Policy.MinAge = new(time.Duration(0))
+		c.Observer.Removed = func(imagegc.Image, imagegc.Reason, time.Duration, error) {
+			r.clock.Step(6 * time.Second)
+			require.NoError(t, r.node.Fail("ListContainers", fakecri.Fault{Err: errors.New("restarting")}))
+		}
+	})
+	require.ErrorContains(t, m.DeleteUnusedImages(t.Context()), "restarting")
+	require.Equal(t, "b:1", r.there())
+}
+
+func TestImageThatIsGoneAlreadyIsDeleted(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB"})
+	r.old()
+	require.NoError(t, r.node.Fail("RemoveImage", fakecri.Fault{Err: grpcstatus.Error(codes.NotFound, "gone")}))
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Len(t, r.last.Removed, 1)
+}
+
+func TestUsersAreCountedOnce(t *testing.T) {
+	r := newRig(t, []string{"app:1 1GiB tag=app:2"})
+	for n := range 3 {
+		r.create("app:1", "app:2")
+		plan, err := r.Plan(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, n+1, plan.Verdicts[0].Image.Containers, fmt.Sprint(n))
+	}
+}

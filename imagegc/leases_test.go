@@ -1,0 +1,199 @@
+package imagegc_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/imagegc"
+)
+
+func (r *rig) deleteUnused() string {
+	r.t.Helper()
+	require.NoError(r.t, r.DeleteUnusedImages(r.t.Context()))
+	return r.there()
+}
+
+func TestImageOfAContainerThatIsAboutToBeCreated(t *testing.T) { // kubernetes#123631
+	r := newRig(t, []string{"old:1 1GiB", "b:1 1GiB"})
+	r.old()
+	release := r.Acquire("old:1", "pod/app", 10*time.Minute)
+	require.Equal(t, "old:1", r.deleteUnused())
+	r.create("old:1")
+	release()
+	require.Equal(t, "old:1", r.deleteUnused())
+}
+
+func TestLeaseEndsByItsTTL(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"})
+	r.old()
+	r.Acquire("a:1", "pod/app", 10*time.Minute)
+	r.Acquire("b:1", "pod/app", 0)
+	r.clock.Step(10*time.Minute - 1)
+	require.Equal(t, "a:1 b:1", r.deleteUnused())
+	r.clock.Step(1)
+	require.Equal(t, "b:1", r.deleteUnused())
+	r.clock.Step(24*time.Hour - 10*time.Minute)
+	require.Empty(t, r.deleteUnused())
+}
+
+func TestLeasesOfSeveralOwners(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB tag=a:2"})
+	r.old()
+	first := r.Acquire("a:1", "pod/one", time.Hour)
+	second := r.Acquire("a:2", "pod/two", 2*time.Hour)
+	third := r.Acquire(r.id("a:1"), "pod/two", time.Minute)
+	plan, err := r.Plan(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"pod/one", "pod/two"}, plan.Verdicts[0].Image.LeasedBy)
+	require.Equal(t, r.clock.Now().Add(2*time.Hour), plan.Verdicts[0].Until)
+	first()
+	first()
+	third()
+	require.Equal(t, "a:1", r.deleteUnused())
+	second()
+	require.Empty(t, r.deleteUnused())
+}
+
+func TestLeaseAcquiredAgainLastsFromThen(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB"})
+	r.old()
+	former := r.Acquire("a:1", "pod/app", 10*time.Minute)
+	r.clock.Step(9 * time.Minute)
+	release := r.Acquire("a:1", "pod/app", 10*time.Minute)
+	former() // no longer counts
+	r.clock.Step(9 * time.Minute)
+	require.Equal(t, "a:1", r.deleteUnused())
+	release()
+	require.Empty(t, r.deleteUnused())
+}
+
+func TestLeaseOfAnImageThatIsYetToBePulled(t *testing.T) {
+	r := newRig(t, nil, func(c *imagegc.Config) { c.Policy.MinAge = new(time.Duration(0)) })
+	r.Acquire("a:1", "pod/app", time.Hour)
+	_, err := r.node.PullImage(t.Context(), &runtimeapi.ImageSpec{Image: "a:1"}, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, "a:1", r.deleteUnused())
+}
+
+func TestLeaseAcquiredDuringThePassCounts(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"})
+	r.old()
+	var m *imagegc.Manager
+	m = r.manager(func(c *imagegc.Config) {
+		c.Policy.MinAge = new(time.Duration(0))
+		c.Observer.Removed = func(imagegc.Image, imagegc.Reason, time.Duration, error) { m.Acquire("b:1", "pod/app", time.Hour) }
+	})
+	require.NoError(t, m.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "b:1", r.there(), "selected, but not begun")
+}
+
+// slow removes images when it is told to.
+type slow struct {
+	*script
+	entered chan string
+	gate    chan struct{}
+}
+
+func (s *slow) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
+	s.entered <- spec.Image
+	select {
+	case <-s.gate:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestAcquireWaitsForADeletionOfItsImageAndNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{script: &script{images: []*runtimeapi.Image{web()}}, entered: make(chan string), gate: make(chan struct{})}
+		m := s.manager(t, func(c *imagegc.Config) { c.Images = s })
+		done := make(chan error, 1)
+		go func() { done <- m.DeleteUnusedImages(t.Context()) }()
+		<-s.entered
+
+		m.Acquire("other:1", "pod/other", time.Hour) // at once
+		acquired := make(chan struct{})
+		go func() {
+			m.Acquire("web:1", "pod/app", time.Hour)
+			close(acquired)
+		}()
+		synctest.Wait()
+		select {
+		case <-acquired:
+			t.Fatal("the image is neither there nor gone")
+		default:
+		}
+		close(s.gate)
+		<-acquired
+		require.NoError(t, <-done)
+	})
+}
+
+func TestHungDeletionIsGivenUpAndBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{script: &script{images: []*runtimeapi.Image{web()}}, entered: make(chan string, 9), gate: make(chan struct{})}
+		m := s.manager(t, func(c *imagegc.Config) { c.Images, c.Clock = s, nil })
+		began := time.Now()
+		require.ErrorIs(t, m.DeleteUnusedImages(t.Context()), context.DeadlineExceeded)
+		require.Equal(t, 2*time.Minute, time.Since(began))
+		require.NoError(t, m.DeleteUnusedImages(t.Context()))
+		require.Len(t, s.entered, 1)
+		time.Sleep(time.Minute)
+		require.Error(t, m.DeleteUnusedImages(t.Context()))
+		require.Len(t, s.entered, 2)
+	})
+}
+
+func TestDeletionsAreParallelUpToALimitAndNoMoreThanSizesAskFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		images := []*runtimeapi.Image{{Id: "1", Size: 20}, {Id: "2", Size: 20}, {Id: "3", Size: 20}, {Id: "4", Size: 20}, {Id: "5", Size: 20}}
+		s := &slow{script: &script{images: images}, entered: make(chan string, 9), gate: make(chan struct{})}
+		m := s.manager(t, func(c *imagegc.Config) { c.Images, c.MaxDeletions, c.Clock = s, 3, nil })
+		done := make(chan error, 1)
+		go func() { done <- m.DeleteUnusedImages(t.Context()) }()
+		synctest.Wait()
+		require.Len(t, s.entered, 3, "the limit")
+		for range 5 {
+			s.gate <- struct{}{}
+		}
+		require.NoError(t, <-done)
+		require.Len(t, s.entered, 5)
+
+		s.entered = make(chan string, 9)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, err := m.Free(ctx, 30)
+			done <- err
+		}()
+		synctest.Wait()
+		require.Len(t, s.entered, 2, "40 of 30: no third one")
+		s.gate <- struct{}{}
+		synctest.Wait()
+		require.Len(t, s.entered, 3, "the disk is as full as before: 20 of 30 under way")
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+	})
+}
+
+func TestSettleWaitsBeforeMeasuring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{images: []*runtimeapi.Image{{Id: "1", Size: 20}, {Id: "2", Size: 20}}}
+		m := s.manager(t, func(c *imagegc.Config) { c.Clock, c.Settle = nil, 3*time.Second })
+		began := time.Now()
+		_, err := m.Free(t.Context(), 50)
+		require.Error(t, err)
+		require.Equal(t, 6*time.Second, time.Since(began))
+
+		s.images = []*runtimeapi.Image{{Id: "1", Size: 20}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = m.Free(ctx, 50)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}

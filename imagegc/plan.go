@@ -1,0 +1,104 @@
+package imagegc
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Plan is what a collection would do, and why. It marshals to JSON.
+type Plan struct {
+	// At is when it was made.
+	At time.Time `json:"at"`
+	// Usage is how full the filesystem is.
+	Usage Usage `json:"usage"`
+	// UsedPercent is the same in percent, rounded up; at HighThresholdPercent space
+	// is freed, down to LowThresholdPercent.
+	UsedPercent          int `json:"usedPercent"`
+	HighThresholdPercent int `json:"highThresholdPercent"`
+	LowThresholdPercent  int `json:"lowThresholdPercent"`
+	// WantBytes is how much that is: 0 below the high mark.
+	WantBytes uint64 `json:"wantBytes"`
+	// DeleteBytes is the size of all images that would go. A collection measures as
+	// it goes, and may need fewer or more of those that may go.
+	DeleteBytes uint64 `json:"deleteBytes"`
+	// Verdicts are those of [Select].
+	Verdicts []Verdict `json:"verdicts"`
+}
+
+func newPlan(now time.Time, images []Image, policy Policy, u Usage) Plan {
+	l := policy.limits()
+	p := Plan{
+		At: now, Usage: u, UsedPercent: u.Percent(),
+		HighThresholdPercent: l.high, LowThresholdPercent: l.low, WantBytes: l.wanted(u),
+	}
+	p.Verdicts = Select(now, images, policy, Goal{Aged: true, Bytes: p.WantBytes})
+	for _, v := range deletions(p.Verdicts) {
+		p.DeleteBytes = saturating(p.DeleteBytes, v.Image.SizeBytes)
+	}
+	return p
+}
+
+// String explains the plan to people: what is wanted, and a table of the images in
+// the order of Verdicts.
+func (p Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "image filesystem: %d%% of %s used, %s available\n",
+		p.UsedPercent, formatSize(p.Usage.CapacityBytes), formatSize(p.Usage.AvailableBytes))
+	if p.UsedPercent < p.HighThresholdPercent {
+		fmt.Fprintf(&b, "below the high mark of %d%%: no space is needed\n", p.HighThresholdPercent)
+	} else {
+		fmt.Fprintf(&b, "at the high mark of %d%% or above: %s are needed to get down to %d%%\n",
+			p.HighThresholdPercent, formatSize(p.WantBytes), p.LowThresholdPercent)
+	}
+	gone := deletions(p.Verdicts)
+	fmt.Fprintf(&b, "%d of %d images would go, %s by their sizes\n", len(gone), len(p.Verdicts), formatSize(p.DeleteBytes))
+	if len(p.Verdicts) == 0 {
+		return b.String()
+	}
+	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "VERDICT\tIMAGE\tSIZE\tUNUSED\tWHY")
+	for _, v := range p.Verdicts {
+		verdict := "stay"
+		if v.Delete {
+			verdict = "delete"
+		}
+		unused := "-"
+		if v.Image.Containers == 0 {
+			unused = p.At.Sub(v.Image.unusedSince()).Round(time.Second).String()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", verdict, v.Image.Name(), formatSize(v.Image.SizeBytes), unused, v.explain(p.At))
+	}
+	_ = table.Flush() // a builder takes everything
+	return b.String()
+}
+
+// explain says why in more words than Reason.
+func (v Verdict) explain(now time.Time) string {
+	var why string
+	switch v.Reason {
+	case ReasonInUse:
+		why = fmt.Sprintf("in use by %d containers", v.Image.Containers)
+		if v.Image.Containers == 1 {
+			why = "in use by a container"
+		}
+	case ReasonLeased:
+		why = "leased by " + strings.Join(v.Image.LeasedBy, ", ")
+	case ReasonBackoff:
+		why = fmt.Sprintf("deletion failed (%d in a row)", v.Image.Failures)
+	case ReasonAge:
+		why = "unused for too long"
+	case ReasonSpace:
+		why = "space is needed"
+	default:
+		why = string(v.Reason)
+	}
+	if !v.Until.IsZero() {
+		why += ", for another " + v.Until.Sub(now).Round(time.Second).String()
+	}
+	if v.Image.Preference == Prefer {
+		why += " (preferred)"
+	}
+	return why
+}

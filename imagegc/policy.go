@@ -1,0 +1,128 @@
+package imagegc
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// Policy says when images go and which stay for a while. The zero value is the
+// kubelet's default.
+type Policy struct {
+	// HighThresholdPercent is the usage of the filesystem, 0 to 100, from which on a
+	// collection frees space. Default 85. With 100 and no MaxAge [Manager.Run] only
+	// keeps the ages.
+	HighThresholdPercent *int
+	// LowThresholdPercent is the usage down to which it does, at most
+	// HighThresholdPercent. Default 80.
+	LowThresholdPercent *int
+	// MinAge is how long an image stays after it was first seen. Default 2m.
+	MinAge *time.Duration
+	// MinUnused is how long an image stays after it was last seen in use, however old
+	// it is: the image of a workload that is being replaced is wanted again soon
+	// (kubernetes#132372). Default 0.
+	MinUnused time.Duration
+	// MaxAge is how long an image may be without use, counted from when it was last
+	// seen in use or else first seen, before it goes although there is space. Default
+	// 0: for ever. Unlike the kubelet's it may be shorter than MinAge, which holds
+	// besides.
+	MaxAge time.Duration
+}
+
+const (
+	defaultHigh   = 85
+	defaultLow    = 80
+	defaultMinAge = 2 * time.Minute
+)
+
+// limits is a Policy with its defaults.
+type limits struct {
+	high, low                 int
+	minAge, minUnused, maxAge time.Duration
+}
+
+func (p Policy) limits() limits {
+	return limits{
+		high:      valueOr(p.HighThresholdPercent, defaultHigh),
+		low:       valueOr(p.LowThresholdPercent, defaultLow),
+		minAge:    valueOr(p.MinAge, defaultMinAge),
+		minUnused: p.MinUnused,
+		maxAge:    p.MaxAge,
+	}
+}
+
+func valueOr[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
+
+// Validate reports every problem with p, joined; the thresholds' in the words of
+// the kubelet.
+func (p Policy) Validate() error {
+	var errs []error
+	l := p.limits()
+	if l.high < 0 || l.high > 100 {
+		errs = append(errs, fmt.Errorf("invalid HighThresholdPercent %d, must be in range [0-100]", l.high))
+	}
+	if l.low < 0 || l.low > 100 {
+		errs = append(errs, fmt.Errorf("invalid LowThresholdPercent %d, must be in range [0-100]", l.low))
+	}
+	if l.low > l.high {
+		errs = append(errs, fmt.Errorf("LowThresholdPercent %d can not be higher than HighThresholdPercent %d", l.low, l.high))
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"MinAge", l.minAge}, {"MinUnused", l.minUnused}, {"MaxAge", l.maxAge}} {
+		if d.value < 0 {
+			errs = append(errs, fmt.Errorf("invalid %s %v, must not be negative", d.name, d.value))
+		}
+	}
+	if l.maxAge > 0 && l.maxAge <= l.minUnused {
+		errs = append(errs, fmt.Errorf("MaxAge %v must be longer than MinUnused %v", l.maxAge, l.minUnused))
+	}
+	return errors.Join(errs...)
+}
+
+// idle says whether a collection can never find anything to do.
+func (l limits) idle() bool { return l.high == 100 && l.maxAge == 0 }
+
+// wanted returns how many bytes must be freed to come from above the high mark to
+// the low one: 0 below the high mark, and where rounding says that the low one is
+// reached.
+func (l limits) wanted(u Usage) uint64 {
+	if u.Percent() < l.high {
+		return 0
+	}
+	return missing(u, percentOf(u.CapacityBytes, 100-l.low))
+}
+
+// missing returns how many available bytes u lacks.
+func missing(u Usage, available uint64) uint64 {
+	if u.AvailableBytes >= available {
+		return 0
+	}
+	return available - u.AvailableBytes
+}
+
+// percentOf returns percent of n, rounded down, without overflow.
+func percentOf(n uint64, percent int) uint64 {
+	if percent <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(n, uint64(min(percent, 100)))
+	q, _ := bits.Div64(hi, lo, 100)
+	return q
+}
+
+// saturating returns a+b, or the largest number.
+func saturating(a, b uint64) uint64 {
+	sum, carry := bits.Add64(a, b, 0)
+	if carry != 0 {
+		return 1<<64 - 1
+	}
+	return sum
+}

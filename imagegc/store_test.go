@@ -1,0 +1,228 @@
+package imagegc_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/imagegc"
+)
+
+func ages(n int) imagegc.Ages {
+	return imagegc.Ages{
+		hexA:           {FirstDetected: ago(n), LastUsed: ago(n - 1)},
+		hexB + ",kata": {FirstDetected: ago(n)},
+	}
+}
+
+func TestFileStoreKeepsAges(t *testing.T) {
+	f := imagegc.FileStore(filepath.Join(t.TempDir(), "ages.json"))
+	got, err := f.Load(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, got, "there is no file")
+	for n := range 3 {
+		require.NoError(t, f.Save(t.Context(), ages(n)))
+		got, err = f.Load(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, ages(n), got)
+	}
+	data, err := os.ReadFile(string(f))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"version":1,"images":{
+		"`+hexA+`":{"firstDetected":"2026-01-02T11:58:00Z","lastUsed":"2026-01-02T11:59:00Z"},
+		"`+hexB+`,kata":{"firstDetected":"2026-01-02T11:58:00Z"}}}`, string(data))
+}
+
+// crash leaves in a folder what there is of files after a crash.
+func crash(t *testing.T, files map[string][]byte) imagegc.FileStore {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ages.json")
+	for suffix, data := range files {
+		require.NoError(t, os.WriteFile(path+suffix, data, 0o600))
+	}
+	return imagegc.FileStore(path)
+}
+
+func TestACrashAtAnyPointOfSavingLosesOnePassAtMost(t *testing.T) {
+	// The three files after one, two and three saves.
+	write := func(n int) []byte {
+		f := imagegc.FileStore(filepath.Join(t.TempDir(), "x"))
+		require.NoError(t, f.Save(t.Context(), ages(n)))
+		data, err := os.ReadFile(string(f))
+		require.NoError(t, err)
+		return data
+	}
+	before, last, next := write(1), write(2), write(3)
+	check := func(f imagegc.FileStore, cut int, want ...imagegc.Ages) {
+		t.Helper()
+		got, err := f.Load(t.Context())
+		require.NoError(t, err, "cut at %d", cut)
+		require.Contains(t, want, got, "cut at %d", cut)
+		if cut%16 > 0 {
+			return // syncing takes its time
+		}
+		require.NoError(t, f.Save(t.Context(), ages(4)))
+		got, err = f.Load(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, ages(4), got, "and the next save works")
+	}
+	for cut := range len(next) {
+		// while the new file is written
+		check(crash(t, map[string][]byte{".old": before, "": last, ".new": next[:cut]}), cut, ages(2))
+		// a filesystem that renames before it writes, or a torn page
+		check(crash(t, map[string][]byte{".old": last, "": next[:cut]}), cut, ages(2), ages(3))
+		// the first save ever
+		check(crash(t, map[string][]byte{"": last, ".new": next[:cut]}), cut, ages(2))
+	}
+	// between the two renames
+	check(crash(t, map[string][]byte{".old": last, ".new": next}), -1, ages(2))
+	// between them, when the file before was damaged, too
+	check(crash(t, map[string][]byte{".old": last[:5], ".new": next}), -1, ages(3))
+}
+
+func TestFileStoreThatCannotWork(t *testing.T) {
+	f := crash(t, map[string][]byte{"": []byte(`{"version":2}`)})
+	_, err := f.Load(t.Context())
+	require.ErrorContains(t, err, "version 2 is not 1")
+	f = crash(t, map[string][]byte{"": []byte(`{`), ".old": []byte(`]`)})
+	_, err = f.Load(t.Context())
+	require.ErrorContains(t, err, "unexpected end of JSON input")
+	require.ErrorContains(t, err, "invalid character")
+	nowhere := imagegc.FileStore(filepath.Join(t.TempDir(), "missing", "ages.json"))
+	require.ErrorContains(t, nowhere.Save(t.Context(), nil), "save ages of images: ")
+
+	taken := imagegc.FileStore(filepath.Join(t.TempDir(), "ages.json"))
+	require.NoError(t, os.MkdirAll(filepath.Join(string(taken)+".old", "x"), 0o700))
+	require.NoError(t, taken.Save(t.Context(), ages(1)))
+	require.Error(t, taken.Save(t.Context(), ages(2)), "the last one cannot be put aside")
+	got, err := taken.Load(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, ages(1), got)
+	year := imagegc.Ages{"x": {FirstDetected: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	require.Error(t, taken.Save(t.Context(), year), "JSON has no such year")
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(`{"version":1,"images":{"a":{"firstDetected":"2026-01-02T11:58:00Z"}}}`))
+	f.Add([]byte(`{"version":1,"images":{"a":null}}`))
+	path := filepath.Join(f.TempDir(), "ages.json")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		got, err := imagegc.FileStore(path).Load(t.Context())
+		if err != nil || len(got) == 0 {
+			return
+		}
+		again := imagegc.FileStore(path + "2")
+		require.NoError(t, again.Save(t.Context(), got))
+		reread, err := again.Load(t.Context())
+		require.NoError(t, err)
+		require.Len(t, reread, len(got))
+		for key, age := range got {
+			require.True(t, age.FirstDetected.Equal(reread[key].FirstDetected))
+			require.True(t, age.LastUsed.Equal(reread[key].LastUsed))
+		}
+	})
+}
+
+// memory is a store that counts.
+type memory struct {
+	ages             imagegc.Ages
+	loads, saves     int
+	loadErr, saveErr error
+}
+
+func (m *memory) Load(context.Context) (imagegc.Ages, error) {
+	m.loads++
+	return m.ages, m.loadErr
+}
+
+func (m *memory) Save(_ context.Context, a imagegc.Ages) error {
+	m.saves++
+	if m.saveErr == nil {
+		m.ages = a
+	}
+	return m.saveErr
+}
+
+func TestAgesSurviveARestart(t *testing.T) { // kubernetes#119711
+	store := &memory{}
+	policy := func(c *imagegc.Config) { c.Store, c.Policy.MaxAge = store, 48*time.Hour }
+	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB"}, policy)
+	r.use("b:1")
+	r.clock.Step(24 * time.Hour)
+	r.use("a:1")
+	r.clock.Step(24*time.Hour + 1)
+
+	r.Manager = r.manager(policy) // the process restarts, and nothing starts anew
+	require.NoError(t, r.collect())
+	require.Equal(t, []string{"b:1 age", "c:1 age"}, func() []string {
+		got := removed(r.last)
+		if len(got) == 2 && got[0] > got[1] {
+			got[0], got[1] = got[1], got[0]
+		}
+		return got
+	}())
+	require.Equal(t, "a:1", r.there())
+	require.Len(t, store.ages, 1)
+
+	r.Manager = r.manager(func(c *imagegc.Config) { c.Policy.MaxAge = 48 * time.Hour })
+	r.clock.Step(24 * time.Hour)
+	require.NoError(t, r.collect())
+	require.Equal(t, "a:1", r.there(), "without a store all begins anew")
+}
+
+func TestAgesAreSavedWhenSomethingChangesAndOncePerPeriod(t *testing.T) {
+	store := &memory{}
+	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) { c.Store = store })
+	saves := func() int {
+		require.NoError(t, r.Detect(t.Context()))
+		return store.saves
+	}
+	require.Equal(t, 1, saves())
+	require.Equal(t, 1, saves(), "nothing has changed")
+	_, sandbox := r.create("a:1")
+	require.Equal(t, 2, saves(), "in use")
+	r.clock.Step(time.Minute)
+	require.Equal(t, 2, saves())
+	require.NoError(t, r.node.RemovePodSandbox(t.Context(), sandbox))
+	require.Equal(t, 3, saves(), "no longer in use")
+	r.clock.Step(5 * time.Minute)
+	require.Equal(t, 4, saves())
+	require.NoError(t, r.node.RemoveImage(t.Context(), &runtimeapi.ImageSpec{Image: "a:1"}))
+	require.Equal(t, 5, saves(), "gone")
+	require.Empty(t, store.ages)
+	require.Equal(t, 1, store.loads)
+}
+
+func TestAStoreThatFailsStopsNothing(t *testing.T) {
+	store := &memory{loadErr: errors.New("unreadable"), saveErr: errors.New("full")}
+	var said []string
+	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) {
+		c.Store = store
+		c.Observer.StoreFailed = func(err error) { said = append(said, err.Error()) }
+	})
+	r.old()
+	require.Empty(t, r.deleteUnused())
+	require.Equal(t, []string{"unreadable", "full", "full"}, said)
+	store.saveErr = nil
+	require.NoError(t, r.Detect(t.Context()))
+	require.Equal(t, 3, store.saves, "what was not saved is saved later")
+}
+
+func TestAgesFromTheFutureAreNow(t *testing.T) {
+	store := &memory{}
+	r := newRig(t, []string{"a:1 1GiB"})
+	future := r.clock.Now().Add(1000 * time.Hour)
+	store.ages = imagegc.Ages{r.id("a:1"): {FirstDetected: future, LastUsed: future}, "gone": {FirstDetected: future}}
+	r.Manager = r.manager(func(c *imagegc.Config) { c.Store = store })
+	plan, err := r.Plan(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, r.clock.Now(), plan.Verdicts[0].Image.FirstDetected)
+	require.Equal(t, r.clock.Now(), plan.Verdicts[0].Image.LastUsed)
+}
