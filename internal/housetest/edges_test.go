@@ -13,7 +13,7 @@ func edges() map[string][]string {
 	return map[string][]string{
 		"podcache":                      {},
 		"pleg":                          {"podcache"},
-		"pleg/wirelist":                 {"pleg", "podcache"},
+		"pleg/wirelist":                 {},
 		"podmanager":                    {"lifecycle/podspec"},
 		"podmanager/podsource":          {},
 		"lifecycle":                     {"lifecycle/podspec"},
