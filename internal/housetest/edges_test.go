@@ -26,6 +26,7 @@ func edges() map[string][]string {
 		"eviction/nodestats":     {},
 		"imagegc":                {},
 		"containergc":            {},
+		"containergc/logrotate":  {},
 		"oomwatch":               {},
 		"fakecri":                {},
 		"fakecri/conformance":    {},

@@ -1,0 +1,475 @@
+package containergc
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Input is what [Decide] decides on. Nothing of it is modified.
+type Input struct {
+	// Now is the time.
+	Now time.Time
+	// Snapshot is what there is in the runtime. A container that has ended and has
+	// no FinishedAt counts as ended now.
+	Snapshot Snapshot
+	// Folders and Links are the logs there are.
+	Folders []LogFolder
+	Links   []LogLink
+	// Policy and Logs say what goes.
+	Policy Policy
+	Logs   LogPolicy
+	// AllUnused makes all goes of a pod that has ended, as for
+	// [Manager.DeleteAllUnusedContainers].
+	AllUnused bool
+	// Pods knows which pods are gone.
+	Pods PodState
+	// Owned is [Config].Owned, nil if all is ours.
+	Owned func(Object) bool
+	// RetryAt says when an object whose removal failed is tried again, by its id;
+	// one without an entry at once.
+	RetryAt map[string]time.Time
+}
+
+// Decide says what goes. For containers, the first of these rules that fits is the
+// reason:
+//
+//  1. What is not ours, belongs to no pod, runs or is in a state that this build
+//     does not know stays. What was created and not started stays until a newer
+//     attempt is there or nothing of its pod can start any more.
+//  2. What ended less than MinAge ago stays and does not count.
+//  3. Everything goes of a pod that is gone and, with AllUnused, that has ended.
+//  4. MaxPerCompletedPod and TTL.
+//  5. MaxPerPodContainer: the newest of each name in each pod stay.
+//  6. MaxContainers: each name gets an equal share, at least one; if that is still
+//     too much, those that ended first go.
+//  7. MaxBytes: likewise, but the newest of a pod that has not ended stay.
+//
+// Newest is the highest attempt, whatever clocks said, as long as attempts differ.
+//
+// A sandbox goes if it is not ready, has no container that stays, and its pod is
+// gone or has a newer one, or has ended and has no containers left by rule 4. Logs
+// follow what becomes of containers and pods, as late as LogPolicy says. At last,
+// what would go but failed to go a moment ago stays until it is tried again, and
+// with a container its sandbox and its pod's logs.
+func Decide(in Input) Plan {
+	d := newDecider(in)
+	d.judgeContainers()
+	d.judgeSandboxes()
+	d.judgeFolders()
+	d.judgeLinks()
+	return Plan{At: in.Now, Decisions: d.decisions}
+}
+
+// decider is a decision in the making.
+type decider struct {
+	Input
+	decisions []Decision // of containers, then of sandboxes, then of logs
+	pods      []pod
+	podOf     map[types.UID]int
+	boxPod    map[string]int // a sandbox's pod
+	members   []int          // each container's pod
+	ends      []time.Time    // of each container, never before that of an older attempt
+	units     []unit
+}
+
+// pod is what concerns all objects of one pod.
+type pod struct {
+	uid types.UID
+	// gone and ended are what Input.Pods says.
+	gone, ended bool
+	// foreign says that something of it is not ours, stays that some container is
+	// not to be removed, inUse that a sandbox is not.
+	foreign, stays, inUse bool
+	newestBox             int // in the snapshot, -1 if there is none
+}
+
+// unit is the dead containers of one name in one pod that can go.
+type unit struct {
+	pod    int
+	newest attempt // of all states
+	dead   []int   // in the snapshot, the newest first
+}
+
+type attempt struct {
+	number  uint32
+	created int64
+	id      string
+}
+
+// compare is negative if a is newer. Attempts count first because clocks step back
+// (kubernetes#134153).
+func (a attempt) compare(b attempt) int {
+	return cmp.Or(cmp.Compare(b.number, a.number), cmp.Compare(b.created, a.created), cmp.Compare(b.id, a.id))
+}
+
+func attemptOf(c *Container) attempt { return attempt{c.Attempt, c.CreatedAt.UnixNano(), c.ID} }
+
+func newDecider(in Input) *decider {
+	s := &in.Snapshot
+	d := &decider{
+		Input:     in,
+		decisions: make([]Decision, 0, len(s.Containers)+len(s.Sandboxes)+len(in.Folders)+len(in.Links)),
+		podOf:     make(map[types.UID]int, len(s.Sandboxes)),
+		boxPod:    make(map[string]int, len(s.Sandboxes)),
+		members:   make([]int, len(s.Containers)),
+		ends:      make([]time.Time, len(s.Containers)),
+	}
+	for i := range s.Sandboxes {
+		b := &s.Sandboxes[i]
+		n := d.pod(b.PodUID)
+		d.boxPod[b.ID] = n
+		if p := &d.pods[n]; p.newestBox < 0 || newerSandbox(b, &s.Sandboxes[p.newestBox]) {
+			p.newestBox = i
+		}
+	}
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if n, ok := d.boxPod[c.SandboxID]; ok && c.PodUID == "" {
+			d.members[i] = n
+		} else {
+			d.members[i] = d.pod(c.PodUID)
+		}
+	}
+	return d
+}
+
+// pod returns the index of a pod.
+func (d *decider) pod(uid types.UID) int {
+	n, ok := d.podOf[uid]
+	if !ok {
+		n = len(d.pods)
+		d.podOf[uid] = n
+		p := pod{uid: uid, newestBox: -1}
+		if uid != "" {
+			p.gone, p.ended = d.Pods.ShouldPodContentBeRemoved(uid), d.Pods.ShouldPodRuntimeBeRemoved(uid)
+		}
+		d.pods = append(d.pods, p)
+	}
+	return n
+}
+
+func newerSandbox(a, b *Sandbox) bool {
+	return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID)) < 0
+}
+
+// owned says whether an object is ours.
+func (d *decider) owned(o Object) bool { return d.Owned == nil || d.Owned(o) }
+
+// judgeContainers decides on the containers.
+func (d *decider) judgeContainers() {
+	for i := range d.Snapshot.Containers {
+		c := &d.Snapshot.Containers[i]
+		o := Object{
+			Kind: KindContainer, ID: c.ID, PodUID: d.pods[d.members[i]].uid, Namespace: c.Namespace, Pod: c.Pod,
+			Name: c.Name, Attempt: c.Attempt, Labels: c.Labels,
+		}
+		d.decisions = append(d.decisions, Decision{Object: o, Reason: WithinLimits, index: i})
+	}
+	d.makeUnits()
+	d.removeOfEndedPods()
+	d.enforcePerPod(limit(d.Policy.MaxPerPodContainer, 1), OverPerPod)
+	d.enforceTotal()
+	d.enforceBytes()
+	for i := range d.members {
+		if d.holdBack(&d.decisions[i]); !d.decisions[i].Remove {
+			d.pods[d.members[i]].stays = true
+		}
+	}
+}
+
+// holdBack keeps what failed to go a moment ago.
+func (d *decider) holdBack(v *Decision) {
+	if !v.Remove {
+		return
+	}
+	if at, ok := d.RetryAt[v.ID]; ok && at.After(d.Now) {
+		v.Remove, v.Reason, v.Until = false, BackingOff, at
+	}
+}
+
+// makeUnits collects what can go, by pod and name.
+func (d *decider) makeUnits() {
+	type key struct {
+		pod  int
+		name string
+	}
+	unitOf := make(map[key]int, len(d.members))
+	unitIn := make([]int, len(d.members))
+	for i := range d.members {
+		c := &d.Snapshot.Containers[i]
+		k := key{d.members[i], c.Name}
+		u, ok := unitOf[k]
+		if !ok {
+			u = len(d.units)
+			unitOf[k] = u
+			d.units = append(d.units, unit{pod: k.pod, newest: attemptOf(c)})
+		} else if a := attemptOf(c); a.compare(d.units[u].newest) < 0 {
+			d.units[u].newest = a
+		}
+		unitIn[i] = u
+	}
+	for i, n := range unitIn {
+		u := &d.units[n]
+		if reason := d.protected(i, u); reason != "" {
+			d.decisions[i].Reason = reason
+			continue
+		}
+		u.dead = append(u.dead, i)
+	}
+	for i := range d.units {
+		d.sortUnit(&d.units[i])
+	}
+}
+
+// sortUnit puts the newest attempt first and notes when each ended, so that sorting
+// by that never puts an older attempt before a newer one.
+func (d *decider) sortUnit(u *unit) {
+	slices.SortFunc(u.dead, func(a, b int) int {
+		return attemptOf(&d.Snapshot.Containers[a]).compare(attemptOf(&d.Snapshot.Containers[b]))
+	})
+	var latest time.Time
+	for _, i := range slices.Backward(u.dead) {
+		if end := d.endOf(&d.Snapshot.Containers[i]); end.After(latest) {
+			latest = end
+		}
+		d.ends[i] = latest
+	}
+}
+
+// protected returns why a container cannot go whatever the limits say, or nothing.
+func (d *decider) protected(i int, u *unit) Reason {
+	c, v, p := &d.Snapshot.Containers[i], &d.decisions[i], &d.pods[u.pod]
+	if p.uid == "" {
+		return NoPod
+	}
+	if !d.owned(v.Object) {
+		p.foreign = true
+		return NotOurs
+	}
+	switch c.State {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		if v.unused = attemptOf(c) == u.newest; v.unused && !p.ended {
+			return MayStart
+		}
+	case runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_UNKNOWN:
+	default:
+		return Running
+	}
+	if until := d.endOf(c).Add(d.Policy.MinAge); until.After(d.Now) {
+		v.Until = until
+		return Young
+	}
+	return ""
+}
+
+// endOf is when a container ended; one that never ran, when it was made.
+func (d *decider) endOf(c *Container) time.Time {
+	switch {
+	case !c.FinishedAt.IsZero():
+		return c.FinishedAt
+	case c.State == runtimeapi.ContainerState_CONTAINER_CREATED && !c.CreatedAt.IsZero():
+		return c.CreatedAt
+	default:
+		return d.Now
+	}
+}
+
+// removeOfEndedPods removes what goes whatever the limits, and forgets it.
+func (d *decider) removeOfEndedPods() {
+	budget := limit(d.Policy.MaxPerCompletedPod, -1)
+	var over []int // pods that have ended and not gone, if they have a budget
+	for i := range d.units {
+		u := &d.units[i]
+		p := &d.pods[u.pod]
+		switch {
+		case p.gone:
+			d.trim(u, 0, GonePod)
+		case d.AllUnused && p.ended:
+			d.trim(u, 0, EndedPod)
+		default:
+			d.removeOld(u)
+			if p.ended && budget >= 0 {
+				over = append(over, i)
+			}
+		}
+	}
+	slices.SortStableFunc(over, func(a, b int) int { return cmp.Compare(d.units[a].pod, d.units[b].pod) })
+	for len(over) > 0 {
+		n := 1
+		for n < len(over) && d.units[over[n]].pod == d.units[over[0]].pod {
+			n++
+		}
+		d.removeOldest(over[:n], budget, OverCompleted)
+		over = over[n:]
+	}
+}
+
+// removeOld applies the TTL.
+func (d *decider) removeOld(u *unit) {
+	if d.Policy.TTL <= 0 {
+		return
+	}
+	u.dead = slices.DeleteFunc(u.dead, func(i int) bool {
+		if d.last(u, i) || d.ends[i].Add(d.Policy.TTL).After(d.Now) {
+			return false
+		}
+		d.remove(i, OverAge)
+		return true
+	})
+}
+
+// last says whether i is the newest of its name in a pod that has not ended: what
+// became of that container is known from it alone.
+func (d *decider) last(u *unit, i int) bool {
+	return !d.pods[u.pod].ended && attemptOf(&d.Snapshot.Containers[i]) == u.newest
+}
+
+func (d *decider) remove(i int, why Reason) { d.decisions[i].Remove, d.decisions[i].Reason = true, why }
+
+// trim removes all but the newest keep of a unit.
+func (d *decider) trim(u *unit, keep int, why Reason) {
+	if keep < 0 || len(u.dead) <= keep {
+		return
+	}
+	for _, i := range u.dead[keep:] {
+		d.remove(i, why)
+	}
+	u.dead = u.dead[:keep]
+}
+
+// enforcePerPod leaves each unit the newest keep.
+func (d *decider) enforcePerPod(keep int, why Reason) {
+	for i := range d.units {
+		d.trim(&d.units[i], keep, why)
+	}
+}
+
+// enforceTotal applies MaxContainers.
+func (d *decider) enforceTotal() {
+	most := limit(d.Policy.MaxContainers, -1)
+	if most < 0 {
+		return
+	}
+	total, units, all := 0, 0, make([]int, len(d.units))
+	for i := range d.units {
+		all[i] = i
+		if n := len(d.units[i].dead); n > 0 {
+			total, units = total+n, units+1
+		}
+	}
+	if total <= most {
+		return
+	}
+	d.enforcePerPod(max(1, most/units), OverTotal)
+	d.removeOldest(all, most, OverTotal)
+}
+
+// removeOldest leaves some units, taken together, those keep that ended last.
+func (d *decider) removeOldest(units []int, keep int, why Reason) {
+	var flat []int
+	for _, u := range units {
+		flat = append(flat, d.units[u].dead...)
+	}
+	if len(flat) <= keep {
+		return
+	}
+	d.sortByEnd(flat)
+	for _, i := range flat[keep:] {
+		d.remove(i, why)
+	}
+	for _, u := range units {
+		d.units[u].dead = slices.DeleteFunc(d.units[u].dead, d.removed)
+	}
+}
+
+func (d *decider) removed(i int) bool { return d.decisions[i].Remove }
+
+// sortByEnd puts those that ended last first.
+func (d *decider) sortByEnd(all []int) {
+	slices.SortFunc(all, func(a, b int) int {
+		if n := d.ends[b].Compare(d.ends[a]); n != 0 {
+			return n
+		}
+		return attemptOf(&d.Snapshot.Containers[a]).compare(attemptOf(&d.Snapshot.Containers[b]))
+	})
+}
+
+// enforceBytes applies MaxBytes.
+func (d *decider) enforceBytes() {
+	if d.Policy.MaxBytes <= 0 {
+		return
+	}
+	var total int64
+	var flat []int
+	for n := range d.units {
+		u := &d.units[n]
+		for _, i := range u.dead {
+			total += d.Snapshot.Containers[i].Bytes
+			if !d.last(u, i) {
+				flat = append(flat, i)
+			}
+		}
+	}
+	d.sortByEnd(flat)
+	for _, i := range slices.Backward(flat) {
+		if total <= d.Policy.MaxBytes {
+			return
+		}
+		d.remove(i, OverBytes)
+		total -= d.Snapshot.Containers[i].Bytes
+	}
+}
+
+// judgeSandboxes decides on the sandboxes.
+func (d *decider) judgeSandboxes() {
+	used := make(map[string]bool, len(d.boxPod))
+	for i := range d.members {
+		if !d.decisions[i].Remove {
+			used[d.Snapshot.Containers[i].SandboxID] = true
+		}
+	}
+	for i := range d.Snapshot.Sandboxes {
+		b := &d.Snapshot.Sandboxes[i]
+		v := Decision{index: i, Object: Object{
+			Kind: KindSandbox, ID: b.ID, PodUID: b.PodUID, Namespace: b.Namespace, Pod: b.Pod,
+			Attempt: b.Attempt, Labels: b.Labels,
+		}}
+		p := &d.pods[d.boxPod[b.ID]]
+		v.Remove, v.Reason = d.sandboxGoes(&v, p, used[b.ID])
+		if d.holdBack(&v); !v.Remove {
+			p.inUse = true
+		}
+		d.decisions = append(d.decisions, v)
+	}
+}
+
+func (d *decider) sandboxGoes(v *Decision, p *pod, used bool) (bool, Reason) {
+	b := &d.Snapshot.Sandboxes[v.index]
+	switch {
+	case p.uid == "":
+		return false, NoPod
+	case !d.owned(v.Object):
+		p.foreign = true
+		return false, NotOurs
+	case b.Ready:
+		return false, Running
+	case used:
+		return false, HasContainers
+	case p.gone:
+		return true, GonePod
+	case d.AllUnused && p.ended:
+		return true, EndedPod
+	case p.newestBox != v.index:
+		return true, NewerSandbox
+	case p.ended && !p.stays && limit(d.Policy.MaxPerCompletedPod, -1) == 0:
+		return true, OverCompleted
+	case p.ended && !p.stays && d.Policy.TTL > 0 && !b.EndedAt.IsZero() && !b.EndedAt.Add(d.Policy.TTL).After(d.Now):
+		return true, OverAge
+	default:
+		return false, NewestSandbox
+	}
+}
