@@ -45,7 +45,9 @@ func newWriter(t *testing.T) *writer {
 	return w
 }
 
-func (w *writer) root() string { return strings.TrimSuffix(w.path, filepath.Join("/", folder, logName)) }
+func (w *writer) root() string {
+	return strings.TrimSuffix(w.path, filepath.Join("/", folder, logName))
+}
 
 func (w *writer) reopen() {
 	file, err := os.OpenFile(w.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
@@ -270,6 +272,9 @@ func crashAt(t *testing.T, n int, after bool, refuse string) bool {
 		pass(fresh)
 	}
 	w.requireAll()
+	info, err := os.Stat(w.path)
+	require.NoError(t, err)
+	require.NotZero(t, info.Size(), "the container writes to another file")
 	return ended
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"sync"
 	"time"
@@ -43,8 +44,9 @@ type container struct {
 	path string
 	// outside says that there is no log that we may touch.
 	outside bool
-	// unsure says that the runtime may not have noticed the last rotation.
-	unsure bool
+	// unsure says that the runtime may not have noticed the last rotation, visited
+	// that we have looked whether one of another process was.
+	unsure, visited bool
 	// retryAt is when to look again after a failure, delay how long that was.
 	retryAt time.Time
 	delay   time.Duration
@@ -230,6 +232,9 @@ func (r *Rotator) visit(ctx context.Context, f files, c *container) (rotated boo
 		}
 	}
 	info, err := f.lstat(c.path)
+	if err == nil && !c.visited {
+		c.visited, c.unsure = true, info.Size() == 0 && rotatedBefore(f, c.path)
+	}
 	if errors.Is(err, fs.ErrNotExist) || err == nil && c.unsure {
 		// A rotation has ended between its two steps: the runtime writes to the file
 		// with the other name.
@@ -250,6 +255,17 @@ func (r *Rotator) visit(ctx context.Context, f files, c *container) (rotated boo
 		return false, nil
 	}
 	return r.rotate(ctx, f, c, info.Size())
+}
+
+// rotatedBefore says whether a log has been rotated and not compressed since. If it is
+// empty as well, the container may write to that file still.
+func rotatedBefore(f files, log string) bool {
+	names, err := f.list(path.Dir(log))
+	if err != nil {
+		return false // and no rotation will be possible
+	}
+	a := sortAside(path.Base(log), names)
+	return len(a.rotated) > 0 && path.Ext(a.rotated[0]) != compressed
 }
 
 func (r *Rotator) rotate(ctx context.Context, f files, c *container, size int64) (bool, error) {
