@@ -38,11 +38,11 @@ type Manager struct {
 	// step, of capacity 1, is full while a pass is under way. It serialises them,
 	// guards the fields down to mu, and is a channel because those who wait for it
 	// have a context.
-	step     chan struct{}
-	ends     map[string]time.Time // of dead containers, as far as rules asked
-	boxEnds  map[string]time.Time // of sandboxes, when they were first seen not ready
-	failing  bool                 // the last full pass failed
-	eventAt  time.Time
+	step    chan struct{}
+	ends    map[string]time.Time // of dead containers, as far as rules asked
+	boxEnds map[string]time.Time // of sandboxes, when they were first seen not ready
+	failing bool                 // the last full pass failed
+	eventAt time.Time
 
 	mu       sync.Mutex // guards what follows; never held during a call to others
 	failures map[string]failure
