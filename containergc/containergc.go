@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,9 @@ var ErrRunning = loop.ErrRunning
 // ErrNotReady says that not every source of pods has been read, so that nothing is
 // known to be unused and nothing was removed.
 var ErrNotReady = errors.New("not every source of pods has been read")
+
+// requestRetry is when requests are served again that the runtime had no answer to.
+const requestRetry = 5 * time.Second
 
 // eventInterval is how often a row of failing passes is told as an event.
 const eventInterval = 10 * time.Minute
@@ -97,8 +101,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time
 	return m.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if m.cfg.Clock.Now().Before(next) {
-			m.serve(ctx)
-			return max(0, next.Sub(m.cfg.Clock.Now()))
+			again := m.serve(ctx)
+			return max(0, min(again, next.Sub(m.cfg.Clock.Now())))
 		}
 		if _, err := m.Collect(ctx); err != nil && ctx.Err() == nil {
 			m.cfg.Logger.ErrorContext(ctx, "container garbage collection failed", "err", err)
@@ -110,8 +114,8 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // RequestPod asks [Manager.Run] to enforce MaxPerPodContainer and what is gone in one
 // pod soon, as when a container of it was seen to end. It never blocks; requests for
-// one pod are one, and none is lost: what cannot be done now is for the next full
-// pass.
+// one pod are one, and none is lost: what cannot be done now is tried again, and a
+// full pass serves all.
 func (m *Manager) RequestPod(uid types.UID) {
 	m.mu.Lock()
 	m.requests[uid] = struct{}{}
@@ -333,15 +337,27 @@ func (m *Manager) fillBytes(ctx context.Context, in *Input) error {
 	return nil
 }
 
-// serve does a pass over the pods that were asked for.
-func (m *Manager) serve(ctx context.Context) {
+// serve does a pass over the pods that were asked for, and returns after what time it
+// wants to do another.
+func (m *Manager) serve(ctx context.Context) time.Duration {
 	pods := m.takeRequests()
 	if len(pods) == 0 {
-		return
+		return m.cfg.Period
 	}
-	if _, err := m.pass(ctx, scope{pods: pods}); err != nil && ctx.Err() == nil {
+	res, err := m.pass(ctx, scope{pods: pods})
+	if err == nil {
+		return m.cfg.Period
+	}
+	if ctx.Err() == nil {
 		m.cfg.Logger.WarnContext(ctx, "clean-up of single pods failed", "pods", len(pods), "err", err)
 	}
+	if res.Plan.Decisions != nil {
+		return m.cfg.Period // it was decided, and what failed has its own back-off
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.Copy(m.requests, pods)
+	return requestRetry
 }
 
 func (m *Manager) takeRequests() map[types.UID]struct{} {

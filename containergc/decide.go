@@ -72,7 +72,7 @@ type decider struct {
 	podOf     map[types.UID]int
 	boxPod    map[string]int // a sandbox's pod
 	members   []int          // each container's pod
-	ends      []time.Time    // of each container, never before that of an older attempt
+	ends      []time.Time    // of each container, never after that of a newer attempt
 	units     []unit
 }
 
@@ -225,15 +225,16 @@ func (d *decider) makeUnits() {
 	}
 }
 
-// sortUnit puts the newest attempt first and notes when each ended, so that sorting
-// by that never puts an older attempt before a newer one.
+// sortUnit puts the newest attempt first and notes when each ended, which was not
+// after a newer one did: so no rule about age takes a newer one before an older one,
+// and removing the older changes nothing for the newer.
 func (d *decider) sortUnit(u *unit) {
 	slices.SortFunc(u.dead, func(a, b int) int {
 		return attemptOf(&d.Snapshot.Containers[a]).compare(attemptOf(&d.Snapshot.Containers[b]))
 	})
-	var latest time.Time
-	for _, i := range slices.Backward(u.dead) {
-		if end := d.endOf(&d.Snapshot.Containers[i]); end.After(latest) {
+	latest := d.Now
+	for _, i := range u.dead {
+		if end := d.endOf(&d.Snapshot.Containers[i]); end.Before(latest) {
 			latest = end
 		}
 		d.ends[i] = latest
@@ -266,16 +267,17 @@ func (d *decider) protected(i int, u *unit) Reason {
 	return ""
 }
 
-// endOf is when a container ended; one that never ran, when it was made.
+// endOf is when a container ended; one that never ran, when it was made. It is never
+// later than now, whatever clocks said.
 func (d *decider) endOf(c *Container) time.Time {
-	switch {
-	case !c.FinishedAt.IsZero():
-		return c.FinishedAt
-	case c.State == runtimeapi.ContainerState_CONTAINER_CREATED && !c.CreatedAt.IsZero():
-		return c.CreatedAt
-	default:
+	end := c.FinishedAt
+	if end.IsZero() && c.State == runtimeapi.ContainerState_CONTAINER_CREATED {
+		end = c.CreatedAt
+	}
+	if end.IsZero() || end.After(d.Now) {
 		return d.Now
 	}
+	return end
 }
 
 // removeOfEndedPods removes what goes whatever the limits, and forgets it.
