@@ -70,7 +70,8 @@ type decider struct {
 	decisions []Decision // of containers, then of sandboxes, then of logs
 	pods      []pod
 	podOf     map[types.UID]int
-	boxPod    map[string]int // a sandbox's pod
+	boxOf     map[string]int // by id, nil if nobody needs it
+	boxPods   []int          // each sandbox's pod
 	members   []int          // each container's pod
 	ends      []time.Time    // of each container, never after that of a newer attempt
 	units     []unit
@@ -85,56 +86,70 @@ type pod struct {
 	// not to be removed, inUse that a sandbox is not.
 	foreign, stays, inUse bool
 	newestBox             int // in the snapshot, -1 if there is none
+	firstUnit             int // -1 if there is none
 }
 
 // unit is the dead containers of one name in one pod that can go.
 type unit struct {
 	pod    int
-	newest attempt // of all states
-	dead   []int   // in the snapshot, the newest first
+	name   string
+	size   int   // how many containers of any state have the name
+	newest int   // of those, in the snapshot
+	dead   []int // in the snapshot, the newest first
+	next   int   // another of the pod, -1 if there is none
 }
 
-type attempt struct {
-	number  uint32
-	created int64
-	id      string
+// newestFirst compares two containers of one unit. Attempts count first because clocks
+// step back (kubernetes#134153).
+func newestFirst(a, b *Container) int {
+	if a.Attempt != b.Attempt {
+		return cmp.Compare(b.Attempt, a.Attempt)
+	}
+	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
 }
-
-// compare is negative if a is newer. Attempts count first because clocks step back
-// (kubernetes#134153).
-func (a attempt) compare(b attempt) int {
-	return cmp.Or(cmp.Compare(b.number, a.number), cmp.Compare(b.created, a.created), cmp.Compare(b.id, a.id))
-}
-
-func attemptOf(c *Container) attempt { return attempt{c.Attempt, c.CreatedAt.UnixNano(), c.ID} }
 
 func newDecider(in Input) *decider {
 	s := &in.Snapshot
 	d := &decider{
 		Input:     in,
 		decisions: make([]Decision, 0, len(s.Containers)+len(s.Sandboxes)+len(in.Folders)+len(in.Links)),
+		pods:      make([]pod, 0, len(s.Sandboxes)),
 		podOf:     make(map[types.UID]int, len(s.Sandboxes)),
-		boxPod:    make(map[string]int, len(s.Sandboxes)),
+		boxPods:   make([]int, len(s.Sandboxes)),
 		members:   make([]int, len(s.Containers)),
 		ends:      make([]time.Time, len(s.Containers)),
+	}
+	if slices.ContainsFunc(s.Sandboxes, func(b Sandbox) bool { return !b.Ready }) ||
+		slices.ContainsFunc(s.Containers, func(c Container) bool { return c.PodUID == "" }) {
+		d.boxOf = make(map[string]int, len(s.Sandboxes))
 	}
 	for i := range s.Sandboxes {
 		b := &s.Sandboxes[i]
 		n := d.pod(b.PodUID)
-		d.boxPod[b.ID] = n
+		d.boxPods[i] = n
+		if d.boxOf != nil {
+			d.boxOf[b.ID] = i
+		}
 		if p := &d.pods[n]; p.newestBox < 0 || newerSandbox(b, &s.Sandboxes[p.newestBox]) {
 			p.newestBox = i
 		}
 	}
 	for i := range s.Containers {
-		c := &s.Containers[i]
-		if n, ok := d.boxPod[c.SandboxID]; ok && c.PodUID == "" {
-			d.members[i] = n
-		} else {
-			d.members[i] = d.pod(c.PodUID)
-		}
+		d.members[i] = d.podOfContainer(i)
 	}
 	return d
+}
+
+func (d *decider) podOfContainer(i int) int {
+	c := &d.Snapshot.Containers[i]
+	if c.PodUID == "" {
+		if box, ok := d.boxOf[c.SandboxID]; ok {
+			return d.boxPods[box]
+		}
+	} else if i > 0 && c.PodUID == d.Snapshot.Containers[i-1].PodUID {
+		return d.members[i-1]
+	}
+	return d.pod(c.PodUID)
 }
 
 // pod returns the index of a pod.
@@ -143,7 +158,7 @@ func (d *decider) pod(uid types.UID) int {
 	if !ok {
 		n = len(d.pods)
 		d.podOf[uid] = n
-		p := pod{uid: uid, newestBox: -1}
+		p := pod{uid: uid, newestBox: -1, firstUnit: -1}
 		if uid != "" {
 			p.gone, p.ended = d.Pods.ShouldPodContentBeRemoved(uid), d.Pods.ShouldPodRuntimeBeRemoved(uid)
 		}
@@ -193,26 +208,22 @@ func (d *decider) holdBack(v *Decision) {
 
 // makeUnits collects what can go, by pod and name.
 func (d *decider) makeUnits() {
-	type key struct {
-		pod  int
-		name string
-	}
-	unitOf := make(map[key]int, len(d.members))
-	unitIn := make([]int, len(d.members))
-	for i := range d.members {
-		c := &d.Snapshot.Containers[i]
-		k := key{d.members[i], c.Name}
-		u, ok := unitOf[k]
-		if !ok {
-			u = len(d.units)
-			unitOf[k] = u
-			d.units = append(d.units, unit{pod: k.pod, newest: attemptOf(c)})
-		} else if a := attemptOf(c); a.compare(d.units[u].newest) < 0 {
-			d.units[u].newest = a
+	all, unitOf := d.Snapshot.Containers, make([]int, len(d.members))
+	for i := range all {
+		n := d.unit(d.members[i], all[i].Name)
+		u := &d.units[n]
+		if u.size == 0 || newestFirst(&all[i], &all[u.newest]) < 0 {
+			u.newest = i
 		}
-		unitIn[i] = u
+		u.size++
+		unitOf[i] = n
 	}
-	for i, n := range unitIn {
+	memory := make([]int, len(all))
+	for i := range d.units {
+		u := &d.units[i]
+		u.dead, memory = memory[:0:u.size], memory[u.size:]
+	}
+	for i, n := range unitOf {
 		u := &d.units[n]
 		if reason := d.protected(i, u); reason != "" {
 			d.decisions[i].Reason = reason
@@ -225,12 +236,25 @@ func (d *decider) makeUnits() {
 	}
 }
 
+// unit returns the index of a unit. A pod has few.
+func (d *decider) unit(pod int, name string) int {
+	for n := d.pods[pod].firstUnit; n >= 0; n = d.units[n].next {
+		if d.units[n].name == name {
+			return n
+		}
+	}
+	n := len(d.units)
+	d.units = append(d.units, unit{pod: pod, name: name, next: d.pods[pod].firstUnit})
+	d.pods[pod].firstUnit = n
+	return n
+}
+
 // sortUnit puts the newest attempt first and notes when each ended, which was not
 // after a newer one did: so no rule about age takes a newer one before an older one,
 // and removing the older changes nothing for the newer.
 func (d *decider) sortUnit(u *unit) {
 	slices.SortFunc(u.dead, func(a, b int) int {
-		return attemptOf(&d.Snapshot.Containers[a]).compare(attemptOf(&d.Snapshot.Containers[b]))
+		return newestFirst(&d.Snapshot.Containers[a], &d.Snapshot.Containers[b])
 	})
 	latest := d.Now
 	for _, i := range u.dead {
@@ -253,7 +277,7 @@ func (d *decider) protected(i int, u *unit) Reason {
 	}
 	switch c.State {
 	case runtimeapi.ContainerState_CONTAINER_CREATED:
-		if v.unused = attemptOf(c) == u.newest; v.unused && !p.ended {
+		if v.unused = i == u.newest; v.unused && !p.ended {
 			return MayStart
 		}
 	case runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_UNKNOWN:
@@ -327,7 +351,7 @@ func (d *decider) removeOld(u *unit) {
 // last says whether i is the newest of its name in a pod that has not ended: what
 // became of that container is known from it alone.
 func (d *decider) last(u *unit, i int) bool {
-	return !d.pods[u.pod].ended && attemptOf(&d.Snapshot.Containers[i]) == u.newest
+	return !d.pods[u.pod].ended && i == u.newest
 }
 
 func (d *decider) remove(i int, why Reason) { d.decisions[i].Remove, d.decisions[i].Reason = true, why }
@@ -396,7 +420,7 @@ func (d *decider) sortByEnd(all []int) {
 		if n := d.ends[b].Compare(d.ends[a]); n != 0 {
 			return n
 		}
-		return attemptOf(&d.Snapshot.Containers[a]).compare(attemptOf(&d.Snapshot.Containers[b]))
+		return newestFirst(&d.Snapshot.Containers[a], &d.Snapshot.Containers[b])
 	})
 }
 
@@ -428,10 +452,12 @@ func (d *decider) enforceBytes() {
 
 // judgeSandboxes decides on the sandboxes.
 func (d *decider) judgeSandboxes() {
-	used := make(map[string]bool, len(d.boxPod))
-	for i := range d.members {
-		if !d.decisions[i].Remove {
-			used[d.Snapshot.Containers[i].SandboxID] = true
+	used := make([]bool, len(d.boxPods))
+	if d.boxOf != nil {
+		for i := range d.members {
+			if n, ok := d.boxOf[d.Snapshot.Containers[i].SandboxID]; ok && !d.decisions[i].Remove {
+				used[n] = true
+			}
 		}
 	}
 	for i := range d.Snapshot.Sandboxes {
@@ -440,8 +466,8 @@ func (d *decider) judgeSandboxes() {
 			Kind: KindSandbox, ID: b.ID, PodUID: b.PodUID, Namespace: b.Namespace, Pod: b.Pod,
 			Attempt: b.Attempt, Labels: b.Labels,
 		}}
-		p := &d.pods[d.boxPod[b.ID]]
-		v.Remove, v.Reason = d.sandboxGoes(&v, p, used[b.ID])
+		p := &d.pods[d.boxPods[i]]
+		v.Remove, v.Reason = d.sandboxGoes(&v, p, used[i])
 		if d.holdBack(&v); !v.Remove {
 			p.inUse = true
 		}
