@@ -31,7 +31,7 @@ type failure struct {
 
 // act removes what the plan says: the pods' objects in their order, several pods at
 // a time.
-func (m *Manager) act(ctx context.Context, s *Snapshot, p Plan) ([]Object, error) {
+func (m *Manager) act(ctx context.Context, in *Input, p Plan) ([]Object, error) {
 	var (
 		order []types.UID
 		tasks = map[types.UID]*task{}
@@ -43,7 +43,7 @@ func (m *Manager) act(ctx context.Context, s *Snapshot, p Plan) ([]Object, error
 		}
 		t := tasks[d.PodUID]
 		if t == nil {
-			t = &task{m: m, snapshot: s, failedBoxes: map[string]bool{}, failedLogs: map[logKey]bool{}}
+			t = &task{m: m, in: in, failedBoxes: map[string]bool{}, failedLogs: map[logKey]bool{}}
 			tasks[d.PodUID] = t
 			order = append(order, d.PodUID)
 		}
@@ -76,11 +76,11 @@ func (m *Manager) act(ctx context.Context, s *Snapshot, p Plan) ([]Object, error
 
 // task is what is to be removed of one pod, and what came of it.
 type task struct {
-	m        *Manager
-	snapshot *Snapshot
-	todo     []*Decision
-	removed  []Object
-	errs     []error
+	m       *Manager
+	in      *Input
+	todo    []*Decision
+	removed []Object
+	errs    []error
 	// What did not go keeps what it needs: a container its sandbox and its logs.
 	failed      bool
 	failedBoxes map[string]bool
@@ -140,7 +140,7 @@ func (t *task) keep(d *Decision) {
 	switch d.Kind {
 	case KindContainer:
 		t.failed = true
-		t.failedBoxes[t.snapshot.Containers[d.index].SandboxID] = true
+		t.failedBoxes[t.in.Snapshot.Containers[d.index].SandboxID] = true
 		t.failedLogs[logKey{d.PodUID, d.Name, d.Attempt}] = true
 	case KindSandbox:
 		t.failed = true
@@ -153,7 +153,7 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 	cfg := &t.m.cfg
 	switch d.Kind {
 	case KindContainer:
-		c := &t.snapshot.Containers[d.index]
+		c := &t.in.Snapshot.Containers[d.index]
 		if c.State == runtimeapi.ContainerState_CONTAINER_UNKNOWN {
 			// It may run, and runtimes refuse to remove what they cannot see.
 			if err := t.call(ctx, c.StopGrace, func(ctx context.Context) error {
@@ -170,7 +170,7 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 		}
 		return t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.RemovePodSandbox(ctx, d.ID) })
 	case KindLogs:
-		return removeBelow(cfg.PodLogs, d.files...)
+		return removeBelow(cfg.PodLogs, t.in.Folders[d.index].Attempts[d.logs].Files...)
 	case KindLogFolder:
 		return removeBelow(cfg.PodLogs, d.ID)
 	case KindLogLink:

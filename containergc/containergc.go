@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
@@ -189,7 +188,7 @@ func (m *Manager) pass(ctx context.Context, s scope) (res Result, err error) {
 	if s.pods == nil {
 		m.forget(res.Plan)
 	}
-	removed, err := m.act(ctx, &in.Snapshot, res.Plan)
+	removed, err := m.act(ctx, in, res.Plan)
 	res.Removed = removed
 	return res, errors.Join(errors.Join(errs...), err)
 }
@@ -263,78 +262,6 @@ func (s Snapshot) only(pods map[types.UID]struct{}) Snapshot {
 		return !ok && !boxes[c.SandboxID]
 	})
 	return s
-}
-
-// fillEnds notes when what is dead ended, as far as rules ask. The end of a container
-// is asked for once, and so that a clock that has stepped back makes nobody young for
-// ever, none is later than it was first seen.
-func (m *Manager) fillEnds(ctx context.Context, in *Input, all bool) (errs []error) {
-	if !in.Policy.needsEnd() {
-		return nil
-	}
-	ends, boxEnds := make(map[string]time.Time, len(m.ends)), make(map[string]time.Time, len(m.boxEnds))
-	for i := range in.Snapshot.Containers {
-		c := &in.Snapshot.Containers[i]
-		if c.State != runtimeapi.ContainerState_CONTAINER_EXITED && c.State != runtimeapi.ContainerState_CONTAINER_UNKNOWN {
-			continue
-		}
-		end, known := m.ends[c.ID]
-		if !known {
-			if end = c.FinishedAt; end.IsZero() && c.State == runtimeapi.ContainerState_CONTAINER_EXITED {
-				var err error
-				if end, err = m.askEnd(ctx, c.ID); err != nil {
-					errs = append(errs, err)
-					continue // counts as ended now, and is asked again
-				}
-			}
-			if end.IsZero() || end.After(in.Now) {
-				end = in.Now
-			}
-		}
-		c.FinishedAt, ends[c.ID] = end, end
-	}
-	for i := range in.Snapshot.Sandboxes {
-		if b := &in.Snapshot.Sandboxes[i]; !b.Ready {
-			end, known := m.boxEnds[b.ID]
-			if !known {
-				end = in.Now
-			}
-			b.EndedAt, boxEnds[b.ID] = end, end
-		}
-	}
-	if all {
-		m.ends, m.boxEnds = ends, boxEnds // what is gone is forgotten
-	}
-	return errs
-}
-
-// askEnd asks the runtime when a container ended. One that is gone or does not tell
-// has no time.
-func (m *Manager) askEnd(ctx context.Context, id string) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.CallTimeout)
-	defer cancel()
-	resp, err := m.cfg.Runtime.ContainerStatus(ctx, id, false)
-	if err = ignoreGone(err); err != nil {
-		return time.Time{}, fmt.Errorf("ask when container %s ended: %w", id, err)
-	}
-	return timeOf(resp.GetStatus().GetFinishedAt()), nil
-}
-
-// fillBytes notes how much disk the containers take.
-func (m *Manager) fillBytes(ctx context.Context, in *Input) error {
-	stats, err := m.cfg.Sizer.ListContainerStats(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("list container stats: %w", err)
-	}
-	bytes := make(map[string]int64, len(stats))
-	for _, s := range stats {
-		bytes[s.GetAttributes().GetId()] = int64(min(s.GetWritableLayer().GetUsedBytes().GetValue(), 1<<62))
-	}
-	for i := range in.Snapshot.Containers {
-		c := &in.Snapshot.Containers[i]
-		c.Bytes = bytes[c.ID]
-	}
-	return nil
 }
 
 // serve does a pass over the pods that were asked for, and returns after what time it

@@ -121,7 +121,7 @@ func (d *decider) judgeAttempts(folder int, here map[logKey]bool, newest map[log
 		if name = a.Container; first {
 			kept = 0
 		}
-		v := Decision{files: a.Files, Reason: ContainerIsGone, Object: Object{
+		v := Decision{index: folder, logs: i, Reason: ContainerIsGone, Object: Object{
 			Kind: KindLogs, ID: logsID(f, a), PodUID: f.UID, Namespace: f.Namespace, Pod: f.Pod,
 			Name: a.Container, Attempt: a.Attempt,
 		}}

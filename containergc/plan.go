@@ -106,9 +106,9 @@ type Decision struct {
 	// Until is when a reason to stay will be over by itself, if that is known.
 	Until time.Time `json:"until,omitzero"`
 
-	index  int      // in the snapshot or the logs
-	files  []string // of logs
-	unused bool     // goes only as long as its pod has ended
+	index  int  // in the snapshot or the logs
+	logs   int  // in the folder of that index
+	unused bool // goes only as long as its pod has ended
 }
 
 // Plan says what goes, what stays, and why. It is a value: nothing happens by it.
