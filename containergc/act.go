@@ -130,6 +130,9 @@ func (t *task) blocked(d *Decision) bool {
 		return t.failedLogs[logKey{d.PodUID, d.Name, d.Attempt}]
 	case KindLogFolder: // a static pod may come again with its UID
 		return t.failed || !pods.ShouldPodContentBeRemoved(d.PodUID)
+	case KindLogLink:
+		_, err := os.Stat(filepath.Join(t.m.cfg.ContainerLogs, d.ID))
+		return !errors.Is(err, fs.ErrNotExist)
 	default:
 		return false
 	}
@@ -174,9 +177,6 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 	case KindLogFolder:
 		return removeBelow(cfg.PodLogs, d.ID)
 	case KindLogLink:
-		if _, err := os.Stat(filepath.Join(cfg.ContainerLogs, d.ID)); !errors.Is(err, fs.ErrNotExist) {
-			return nil // it leads somewhere again
-		}
 		return removeBelow(cfg.ContainerLogs, d.ID)
 	default:
 		return nil

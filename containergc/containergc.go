@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/internal/loop"
@@ -25,6 +24,9 @@ var ErrNotReady = errors.New("not every source of pods has been read")
 
 // requestRetry is when requests are served again that the runtime had no answer to.
 const requestRetry = 5 * time.Second
+
+// eventTypeWarning is that of core/v1, which is not worth linking for it.
+const eventTypeWarning = "Warning"
 
 // eventInterval is how often a row of failing passes is told as an event.
 const eventInterval = 10 * time.Minute
@@ -304,7 +306,7 @@ func (m *Manager) report(ctx context.Context, err error) {
 	}
 	now := m.cfg.Clock.Now()
 	if m.cfg.Recorder != nil && (!m.failing || now.Sub(m.eventAt) >= eventInterval) {
-		m.cfg.Recorder.Eventf(m.cfg.Node, corev1.EventTypeWarning, ReasonFailed, "%s", err.Error())
+		m.cfg.Recorder.Eventf(m.cfg.Node, eventTypeWarning, ReasonFailed, "%s", err.Error())
 		m.eventAt = now
 	}
 	m.failing = true

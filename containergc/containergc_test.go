@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -115,6 +116,42 @@ func TestUnknownContainersAreStoppedFirst(t *testing.T) {
 	_, err = m.Collect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"web#0"}, b.left(), "the sandbox is ready")
+}
+
+// TestCreatedContainerIsNotTakenForADeadOne: no limit takes one that may be about to
+// start, whatever else there is.
+func TestCreatedContainerIsNotTakenForADeadOne(t *testing.T) {
+	b := newBed(t, func(c *containergc.Config) {
+		c.Policy.MaxPerPodContainer, c.Policy.MaxContainers = new(0), new(0)
+	})
+	for _, pod := range []string{"web", "evicted"} {
+		b.dead(pod, "side", 0)
+		b.create(pod, "app", 0)
+	}
+	b.set("evicted", "evicted")
+	b.clock.Step(48 * hour)
+	require.NoError(t, b.manager().DeleteAllUnusedContainers(t.Context()))
+	require.Equal(t, []string{"evicted#0", "evicted/app#0", "web#0", "web/app#0"}, b.left())
+}
+
+// TestEqualTimesKeepTheNewestAttempt in whatever order the runtime lists.
+func TestEqualTimesKeepTheNewestAttempt(t *testing.T) {
+	in := containergc.Input{Now: now(), Pods: pods{}}
+	for n := range uint32(8) {
+		in.Snapshot.Containers = append(in.Snapshot.Containers, containergc.Container{
+			ID: fmt.Sprint("c", n*5%8), PodUID: "web", Name: "app", Attempt: n, CreatedAt: now(), FinishedAt: now(),
+			State: runtimeapi.ContainerState_CONTAINER_EXITED,
+		})
+	}
+	for range 50 {
+		rand.Shuffle(8, func(i, j int) {
+			c := in.Snapshot.Containers
+			c[i], c[j] = c[j], c[i]
+		})
+		for _, d := range containergc.Decide(in).Decisions {
+			require.Equal(t, d.Attempt != 7, d.Remove)
+		}
+	}
 }
 
 // TestAgeCountsFromTheEnd: a container made 48 hours ago that ended a moment ago.
