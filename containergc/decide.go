@@ -73,7 +73,7 @@ type decider struct {
 	boxOf     map[string]int // by id, nil if nobody needs it
 	boxPods   []int          // each sandbox's pod
 	members   []int          // each container's pod
-	ends      []time.Time    // of each container, never after that of a newer attempt
+	ends      []int64        // of each container, in Unix nanoseconds, never after that of a newer attempt
 	units     []unit
 }
 
@@ -118,7 +118,7 @@ func newDecider(in Input) *decider {
 		podOf:     make(map[types.UID]int, len(s.Sandboxes)),
 		boxPods:   make([]int, len(s.Sandboxes)),
 		members:   make([]int, len(s.Containers)),
-		ends:      make([]time.Time, len(s.Containers)),
+		ends:      make([]int64, len(s.Containers)),
 	}
 	if slices.ContainsFunc(s.Sandboxes, func(b Sandbox) bool { return !b.Ready }) ||
 		slices.ContainsFunc(s.Containers, func(c Container) bool { return c.PodUID == "" }) {
@@ -257,11 +257,9 @@ func (d *decider) sortUnit(u *unit) {
 	slices.SortFunc(u.dead, func(a, b int) int {
 		return newestFirst(&d.Snapshot.Containers[a], &d.Snapshot.Containers[b])
 	})
-	latest := d.Now
+	latest := d.Now.UnixNano()
 	for _, i := range u.dead {
-		if end := d.endOf(&d.Snapshot.Containers[i]); end.Before(latest) {
-			latest = end
-		}
+		latest = min(latest, d.endOf(&d.Snapshot.Containers[i]).UnixNano())
 		d.ends[i] = latest
 	}
 }

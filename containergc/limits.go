@@ -40,8 +40,9 @@ func (d *decider) removeOld(u *unit) {
 	if d.Policy.TTL <= 0 {
 		return
 	}
+	expired := d.Now.Add(-d.Policy.TTL).UnixNano()
 	u.dead = slices.DeleteFunc(u.dead, func(i int) bool {
-		if d.last(u, i) || d.ends[i].Add(d.Policy.TTL).After(d.Now) {
+		if d.last(u, i) || d.ends[i] > expired {
 			return false
 		}
 		d.remove(i, OverAge)
@@ -118,7 +119,7 @@ func (d *decider) removed(i int) bool { return d.decisions[i].Remove }
 // sortByEnd puts those that ended last first.
 func (d *decider) sortByEnd(all []int) {
 	slices.SortFunc(all, func(a, b int) int {
-		if n := d.ends[b].Compare(d.ends[a]); n != 0 {
+		if n := cmp.Compare(d.ends[b], d.ends[a]); n != 0 {
 			return n
 		}
 		return newestFirst(&d.Snapshot.Containers[a], &d.Snapshot.Containers[b])
