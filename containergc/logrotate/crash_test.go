@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ const folder, logName = "ns_pod_uid/app", "0.log"
 type writer struct {
 	t    *testing.T
 	path string
+	mu   sync.Mutex
 	file *os.File
 	next int
 	// refuse makes reopening fail: at once, or after the file was made, or after the
@@ -52,6 +54,8 @@ func (w *writer) root() string {
 func (w *writer) reopen() {
 	file, err := os.OpenFile(w.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 	require.NoError(w.t, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.file != nil {
 		require.NoError(w.t, w.file.Close())
 	}
@@ -59,6 +63,8 @@ func (w *writer) reopen() {
 }
 
 func (w *writer) write(lines int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for range lines {
 		_, err := fmt.Fprintf(w.file, "line %d\n", w.next)
 		require.NoError(w.t, err)
@@ -276,6 +282,33 @@ func crashAt(t *testing.T, n int, after bool, refuse string) bool {
 	require.NoError(t, err)
 	require.NotZero(t, info.Size(), "the container writes to another file")
 	return ended
+}
+
+// TestNoLineIsLostUnderAWriterThatNeverStops rotates as fast as it can meanwhile.
+func TestNoLineIsLostUnderAWriterThatNeverStops(t *testing.T) {
+	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	r := w.rotator(clock, nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 30 {
+			w.write(500)
+		}
+	}()
+	rotated := 0
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		res, err := r.Rotate(t.Context())
+		require.NoError(t, err)
+		rotated += res.Rotated
+		clock.Step(time.Second)
+	}
+	require.NotZero(t, rotated)
+	w.requireAll()
 }
 
 // TestFullDiskStopsCompressionOnly fails every write to a new file.
