@@ -227,7 +227,7 @@ func TestRefusedPodThatIsMendedWhileItEndsRunsAgain(t *testing.T) {
 	manifest(t, dir, "a.yaml", good)
 	a := start(t, "--manifests", dir)
 	await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
-	manifest(t, dir, "a.yaml", good+"    livenessProbe: {tcpSocket: {port: 80}}\n")
+	manifest(t, dir, "a.yaml", good+"    resources: {limits: {example.com/gpu: 1}}\n")
 	await(t, "a is refused", func() bool { return a.pods(t)["a-node1"].Status.Reason == "UnsupportedFields" })
 	manifest(t, dir, "a.yaml", good)
 	await(t, "a runs again", func() bool {
