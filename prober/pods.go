@@ -2,6 +2,7 @@ package prober
 
 import (
 	"math"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,7 @@ func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 			switch p := known.find(c.Name, k); {
 			case p != nil:
 				p.container = c
-			case k == Readiness || !known.stopping:
+			case k == Readiness && !m.unready(known) || !known.stopping:
 				m.insert(known, c, k, o)
 			}
 		}
@@ -66,7 +67,7 @@ func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 func (m *Manager) insert(known *pod, c *corev1.Container, k Kind, o Options) {
 	o.FreshConnection = o.FreshConnection || m.cfg.FreshConnections
 	p := &probe{pod: known, container: c, kind: k, index: -1, count: count{result: Unknown}}
-	if o != (Options{}) {
+	if !reflect.ValueOf(o).IsZero() {
 		p.opts = &o
 	}
 	known.probes = append(known.probes, p)
@@ -102,13 +103,34 @@ func probed(spec *corev1.Pod) func(yield func(*corev1.Container) bool) {
 
 // StopLivenessAndStartup ends these probes of all containers of the pod, sidecars
 // included, because it is being ended; nothing is to be killed for them any more.
-// Readiness goes on. What is in flight is cut short.
+// Readiness goes on, unless [Config].UnreadyOnStop is set. What is in flight is cut
+// short.
 func (m *Manager) StopLivenessAndStartup(uid types.UID) {
-	m.remove(uid, func(known *pod, p *probe) bool {
+	m.mu.Lock()
+	known := m.pods[uid]
+	if known == nil && m.cfg.UnreadyOnStop {
+		known = &pod{} // one without probes was ready all the time
+		m.pods[uid] = known
+	}
+	if known != nil {
 		known.stopping = true
-		return p.kind != Readiness
+	}
+	m.mu.Unlock()
+	m.remove(uid, func(known *pod, p *probe) bool {
+		if p.kind != Readiness {
+			return true
+		}
+		unready := m.unready(known)
+		if unready && p.id != "" && p.count.result != Failure {
+			p.count.result = Failure
+			m.publish(p)
+		}
+		return unready
 	})
 }
+
+// unready says whether nothing of the pod is ready because it is being ended.
+func (m *Manager) unready(known *pod) bool { return known.stopping && m.cfg.UnreadyOnStop }
 
 // RemovePod ends all probes of the pod, at once. What is in flight is cut short
 // and counts for nothing.
@@ -306,6 +328,9 @@ func (m *Manager) Result(key Key, id string) Result {
 }
 
 func (m *Manager) result(key Key, id string) Result {
+	if known := m.pods[key.PodUID]; known != nil && key.Kind == Readiness && m.unready(known) {
+		return Failure
+	}
 	switch p := m.find(key); {
 	case p == nil:
 		return NoProbe

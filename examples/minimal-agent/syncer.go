@@ -37,8 +37,8 @@ func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, e
 
 // SyncTerminatingPod stops a pod.
 func (s syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	s.say(t, false)
 	s.probes.StopLivenessAndStartup(t.Pod.UID)
+	s.say(t, false)
 	if err := s.runner.SyncTerminatingPod(ctx, t); err != nil {
 		return err
 	}
