@@ -23,6 +23,12 @@ func serveRuntime(t *testing.T) (*fakecri.Node, string) {
 	t.Helper()
 	n, err := fakecri.New(demoNode())
 	require.NoError(t, err)
+	return n, serveNode(t, n)
+}
+
+// serveNode serves n until the test ends, and returns its address.
+func serveNode(t *testing.T, n *fakecri.Node) string {
+	t.Helper()
 	listener, remove, err := listenTemporary()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -33,7 +39,7 @@ func serveRuntime(t *testing.T) (*fakecri.Node, string) {
 		require.NoError(t, <-served)
 		require.NoError(t, remove())
 	})
-	return n, "unix://" + listener.Addr().String()
+	return "unix://" + listener.Addr().String()
 }
 
 // podYAML is a manifest of one container, with more lines for the container.
