@@ -48,7 +48,12 @@ func (m *Manager) execProbe(ctx context.Context, p *probe, j *job) finding {
 	select {
 	case e := <-done:
 		return execFinding(j, e, out.String())
-	case <-ctx.Done(): // cut short: what it is worth does not matter
+	case <-ctx.Done():
+		select {
+		case e := <-done: // it has ended, which is why
+			return execFinding(j, e, out.String())
+		default: // it was cut short, and counts for nothing
+		}
 	case <-timer.C():
 		m.outlived(ctx, j, r)
 	}

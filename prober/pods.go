@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"iter"
 	"math"
 	"reflect"
 	"slices"
@@ -26,12 +27,8 @@ func (m *Manager) AddPod(spec *corev1.Pod) {
 // add returns what is not wanted any more.
 func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 	var options []Options // asked for without the lock
-	for c := range probed(spec) {
-		for k := Startup; k <= Liveness; k++ {
-			if k.of(c) != nil {
-				options = append(options, m.cfg.Options(spec, c.Name, k))
-			}
-		}
+	for c, k := range wanted(spec) {
+		options = append(options, m.cfg.Options(spec, c.Name, k))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,20 +42,14 @@ func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 	}
 	known.spec = spec
 	known.stopping = known.stopping || spec.DeletionTimestamp != nil
-	for c := range probed(spec) {
-		for k := Startup; k <= Liveness; k++ {
-			if k.of(c) == nil {
-				continue
-			}
-			var o Options
-			o, options = options[0], options[1:]
-			switch p := known.find(c.Name, k); {
-			case p != nil:
-				p.container = c
-			case k == Readiness && !m.unready(known) || !known.stopping:
-				m.insert(known, c, k, o)
-			}
+	for c, k := range wanted(spec) {
+		switch p := known.find(c.Name, k); {
+		case p != nil:
+			p.container = c
+		case k == Readiness && !m.unready(known) || !known.stopping:
+			m.insert(known, c, k, options[0])
 		}
+		options = options[1:]
 	}
 	return m.prune(known)
 }
@@ -78,11 +69,11 @@ func (m *Manager) insert(known *pod, c *corev1.Container, k Kind, o Options) {
 // them any more.
 func (m *Manager) prune(known *pod) (removed []Key) {
 	for _, p := range slices.Clone(known.probes) {
-		wanted := false
-		for c := range probed(known.spec) {
-			wanted = wanted || c == p.container && p.spec() != nil
+		stays := false
+		for c, k := range wanted(known.spec) {
+			stays = stays || c == p.container && k == p.kind
 		}
-		if !wanted {
+		if !stays {
 			removed = append(removed, p.key())
 			m.drop(p)
 		}
@@ -90,8 +81,22 @@ func (m *Manager) prune(known *pod) (removed []Key) {
 	return removed
 }
 
+// wanted yields the probes that the pod asks for, in the order in which they are
+// added.
+func wanted(spec *corev1.Pod) iter.Seq2[*corev1.Container, Kind] {
+	return func(yield func(*corev1.Container, Kind) bool) {
+		for c := range probed(spec) {
+			for k := Startup; k <= Liveness; k++ {
+				if k.of(c) != nil && !yield(c, k) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // probed yields the containers that may have probes: regular ones and sidecars.
-func probed(spec *corev1.Pod) func(yield func(*corev1.Container) bool) {
+func probed(spec *corev1.Pod) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for c, init := range podspec.Containers(&spec.Spec) {
 			if (!init || podspec.IsSidecar(c)) && !yield(c) {

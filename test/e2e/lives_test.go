@@ -182,12 +182,10 @@ func sentence(pod *corev1.Pod) string {
 	}
 	b.WriteString(" |")
 	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		switch conditionStatus(pod, kind) {
-		case corev1.ConditionTrue:
-			fmt.Fprintf(&b, " %s", kind)
-		case corev1.ConditionFalse:
-			fmt.Fprintf(&b, " !%s", kind)
+		if conditionStatus(pod, kind) != corev1.ConditionTrue {
+			kind = "!" + kind
 		}
+		fmt.Fprintf(&b, " %s", kind)
 	}
 	return b.String()
 }
