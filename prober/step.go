@@ -261,6 +261,5 @@ func (m *Manager) remember(p *probe, r *Run) {
 	if r.Err != nil {
 		output = r.Err.Error()
 	}
-	output = output[:min(len(output), m.cfg.HistoryBytes)]
-	p.ring.add(m.cfg.History, newEntry(int64(r.At.Sub(m.start)), r.Duration, r.Outcome), output)
+	p.ring.add(m.cfg.History, newEntry(int64(r.At.Sub(m.start)), r.Duration, r.Outcome), cut(output, m.cfg.HistoryBytes))
 }

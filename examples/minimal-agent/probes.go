@@ -66,14 +66,13 @@ func (a *agent) runProbes(ctx context.Context) error {
 	return errors.Join(err, a.probes.grpc.Close())
 }
 
-// probed passes on what the runs of a probe amount to: readiness shows at once, and
-// whatever else a pod's worker has to act on wakes it.
+// probed passes on what the runs of a probe amount to: it shows at once, and wakes the
+// pod's worker, who may have to act on it, or be about to say what was true before.
 func (a *agent) probed(c prober.Change) {
 	good := c.Result == prober.Success
 	switch c.Kind {
 	case prober.Readiness:
 		a.statuses.SetContainerReadiness(c.PodUID, c.ContainerID, good)
-		return
 	case prober.Startup:
 		a.statuses.SetContainerStartup(c.PodUID, c.ContainerID, good)
 	case prober.Liveness:
