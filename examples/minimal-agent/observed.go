@@ -110,6 +110,16 @@ func (a *agent) generate(pod *corev1.Pod, observed *podcache.Status, terminal bo
 	})
 }
 
+// saidBefore returns what an agent before this one said of a pod. That it refused one
+// does not count: this one may know better.
+func (a *agent) saidBefore(uid types.UID) (corev1.PodStatus, bool) {
+	s, ok := a.saved.Status(uid)
+	if s.Phase == corev1.PodFailed && len(s.ContainerStatuses) == 0 {
+		return corev1.PodStatus{}, false
+	}
+	return s, ok
+}
+
 // flush saves what was said last, so that the next agent begins with it.
 func (a *agent) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushPatience)

@@ -166,6 +166,26 @@ func TestAnAgentsRestartChangesNoStatus(t *testing.T) {
 	require.NoError(t, second.stop())
 }
 
+// An agent that has learned something new since runs what the last one refused.
+func TestAPodThatAnEarlierAgentRefusedMayRun(t *testing.T) {
+	t.Parallel()
+	_, endpoint := serveRuntime(t)
+	dir, root := t.TempDir(), t.TempDir()
+	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root}
+	const uid = "6f1de7a3-0d0f-4c0c-9a2b-5b1f0a7c2d12"
+	good := strings.Replace(podYAML("a", "demo/web:1"), "{name: a}", "{name: a, uid: "+uid+"}", 1)
+	manifest(t, dir, "a.yaml", good+"    resources: {limits: {example.com/gpu: 1}}\n")
+	first := start(t, args...)
+	await(t, "a is refused", func() bool { return first.pods(t)["a-node1"].Status.Reason == "UnsupportedFields" })
+	require.NoError(t, first.stop())
+	require.FileExists(t, filepath.Join(root, "statuses", uid+".json"))
+
+	manifest(t, dir, "a.yaml", good)
+	second := start(t, args...)
+	await(t, "a runs", func() bool { return second.phase(t, "a") == corev1.PodRunning })
+	require.NoError(t, second.stop())
+}
+
 // execs is a runtime that has one answer to any command.
 type execs struct {
 	runtimeapi.RuntimeServiceClient

@@ -107,7 +107,7 @@ func (a *agent) newStatuses() (err error) {
 	a.statuses, err = status.New(status.Config{
 		Logger:   a.log,
 		Observer: status.Observer{StatusChanged: a.console.changed},
-		Saved:    a.saved.Status,
+		Saved:    a.saidBefore,
 	})
 	if err != nil {
 		return err
