@@ -40,9 +40,9 @@
 //     and MaxExec, for a timeout at most. Waiting for a place is not counted against
 //     the timeout.
 //  8. A container that has ended is not ready any more, at once on Refresh.
-//  9. With 100,000 probes in 10 s, on two cores that do nothing else, 99 of 100 runs
-//     begin within 2 ms of their time. What a run leaves to the collector decides that:
-//     an HTTP probe over a kept connection 170 bytes, a command 760.
+//  9. With 100,000 probes in 10 s, on two cores, 99 of 100 runs begin within 5 ms of
+//     their time. What a run leaves to the collector decides that, and is little: 170
+//     bytes by HTTP over a kept connection, 760 with a command.
 //
 // # Goroutines and locking
 //
