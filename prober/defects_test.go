@@ -25,6 +25,7 @@ import (
 //	kubernetes#141766  sidecars are probed while ending    TestSidecarsAreProbedAndInitContainersAreNot
 //	kubernetes#132826  a gap is never filled               TestAddPodFillsGaps
 //	kubernetes#100277  an agent's restart changes things   TestAnAgentsRestartChangesNothing
+//	kubernetes#136910  and unmakes sidecars' startups      TestAnAgentsRestartChangesNothing
 //	kubernetes#52154   all probe together, after a restart TestContainersFoundAtTheStartAreSpread
 //	kubernetes#80431   and ever after                      TestProbesThatStartTogetherPart
 //	kubernetes#96614   initial delays are rounded up       TestTheFirstRunIsExactlyAfterTheInitialDelay
