@@ -199,6 +199,19 @@ func TestWhatAnHTTPProbeCosts(t *testing.T) {
 	}
 }
 
+// A command: at most 12 allocations. The kubelet has 17, and a goroutine that waits.
+func TestWhatAnExecProbeCosts(t *testing.T) {
+	if raceEnabled {
+		return
+	}
+	s := newStepper(t, withProbes("app", prober.Readiness), func(cfg *prober.Config) {
+		cfg.Runner, cfg.Observer = okRunner{}, prober.Observer{}
+	})
+	s.step(prober.Readiness)
+	allocs := testing.AllocsPerRun(200, func() { _, _ = s.Probe(t.Context(), key("app", prober.Readiness)) })
+	require.LessOrEqual(t, allocs, 12.0)
+}
+
 // The figure to beat: 0.35 ms, 150 allocations and 19.5 KB, of both sides.
 func BenchmarkHTTP(b *testing.B) {
 	b.Run("reused", func(b *testing.B) {

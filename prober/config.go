@@ -89,7 +89,27 @@ type Options struct {
 	FreshConnection bool
 	// GRPCTLS makes a gRPC probe use TLS (KEP-4939).
 	GRPCTLS bool
+	// Redirects says which redirects an HTTP probe follows.
+	Redirects RedirectPolicy
+	// Statuses are the HTTP statuses that are a success; any other is a failure then,
+	// a redirect that is not followed included. Default: 200 to 299, and with a
+	// warning 300 to 399.
+	Statuses []StatusRange
 }
+
+// StatusRange is the HTTP statuses from First to Last, both included.
+type StatusRange struct{ First, Last int }
+
+// RedirectPolicy says which redirects an HTTP probe follows.
+type RedirectPolicy uint8
+
+// The policies.
+const (
+	// FollowOnHost follows up to ten redirects to the same host, like the kubelet.
+	FollowOnHost RedirectPolicy = iota
+	// FollowNone follows none: the redirect is the answer.
+	FollowNone
+)
 
 // ErrorPolicy says which runs that end in an error count as failures.
 type ErrorPolicy uint8
@@ -154,6 +174,11 @@ type Config struct {
 	// LivenessErrors, ReadinessErrors and StartupErrors are the policies of each
 	// kind. Default CountNotFound.
 	LivenessErrors, ReadinessErrors, StartupErrors ErrorPolicy
+	// UnreadyOnStop makes all containers of a pod not ready when
+	// [Manager.StopLivenessAndStartup] is called, whatever their probes would say:
+	// traffic ends with the beginning of the end. Otherwise they are ready for as
+	// long as they answer, as in the kubelet.
+	UnreadyOnStop bool
 	// Events receives Unhealthy and ProbeWarning events. Optional.
 	Events EventRecorder
 	// EventPolicy says how many. Default EventsOnChange.

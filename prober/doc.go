@@ -40,6 +40,9 @@
 //     and MaxExec, for a timeout at most. Waiting for a place is not counted against
 //     the timeout.
 //  8. A container that has ended is not ready any more, at once on Refresh.
+//  9. With 100,000 probes in 10 s, on two cores, 99 of 100 runs begin within 5 ms of
+//     their time. What a run leaves to the collector decides that, and is little: 170
+//     bytes by HTTP over a kept connection, 760 with a command.
 //
 // # Goroutines and locking
 //
@@ -73,19 +76,33 @@
 //     forgets about it.
 //   - Errors are not tried again within the period, and need not be ignored.
 //   - What a command amounts to is known at its timeout, not when the runtime returns;
-//     while it goes on, each period is a failure.
+//     while it goes on, each period is a failure. Timeouts are to the nanosecond,
+//     whatever the runtime can do.
+//   - Of a command's output the first 10 KiB are kept, as there, but no more is ever
+//     held: it goes from the [Runner] into a buffer that forgets the rest. The first,
+//     not the last, because they are what the kubelet's events and logs show, and a
+//     check says first what is wrong. History keeps the beginning of that.
 //   - Probes that start together part: by up to a tenth of a period or a second, which
 //     is taken off the first interval. Those that an agent finds at its start begin
 //     within ten seconds rather than a period, and can be stopped before.
+//   - The first run is when the initial delay is over, not at some tick after it. With
+//     no delay that is when the container has just been started, so one that takes a
+//     moment to listen fails it: a failureThreshold of 1 needs an initial delay or a
+//     startup probe.
 //   - A startup probe's success sets off the others at once.
 //   - A probe that is triggered does not count as a failure, and none is triggered by
 //     generating a status.
 //   - AddPod adds whatever is missing. Sidecars are stopped with their pod.
+//   - Readiness is probed for as long as a container runs, because nothing here is
+//     bound to a turn of the pod's worker. With [Config].UnreadyOnStop nothing is
+//     ready any more from the beginning of the end.
 //   - A liveness result comes from probes only: an ended container does not have one
 //     of Failure for its end.
 //   - Unhealthy events come when the threshold is reached, with the first failure below
 //     it ("2/3") and seldom else: see [EventPolicy]. The texts are the kubelet's.
+//   - Which statuses are well, and whether redirects are followed, is for [Options].
 //   - Header names that HTTP does not allow are left out rather than a failure.
+//   - Periods, timeouts and delays may be shorter than a second, by [Options] too.
 //
 // # Testing your code with it
 //

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 )
 
 // maxOutput is how much of what a container says is read, as in the kubelet.
@@ -30,32 +31,43 @@ func (m *Manager) execProbe(ctx context.Context, p *probe, j *job) finding {
 		j.flight.cancel()
 		return finding{outcome: Errored, err: errors.New("no runner for exec probes")}
 	}
-	out := &output{}
+	out, flight := &output{}, j.flight
 	r := ExecRequest{
 		ContainerID: j.target.ID, Command: expand(j.spec.Exec.Command, j.container.Env),
 		Timeout: j.timing.timeout, Output: out,
 	}
-	timely, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
+	timer := clock.RealClock{}.NewTimer(r.Timeout)
+	defer timer.Stop()
 	done := make(chan exited, 1)
 	j.spawn(func() {
 		code, err := m.cfg.Runner.Exec(ctx, r)
-		m.landed(p, j.flight)
+		m.landed(p, flight)
 		done <- exited{code, err}
-		j.flight.cancel()
+		flight.cancel()
 	})
 	select {
 	case e := <-done:
 		return execFinding(j, e, out.String())
-	case <-timely.Done():
-	}
-	if ctx.Err() == nil {
-		m.cfg.Observer.ExecOutlived(j.key)
-		if m.cfg.Killer != nil {
-			j.spawn(func() { m.cfg.Killer.KillExec(ctx, r) })
+	case <-ctx.Done():
+		select {
+		case e := <-done: // it has ended, which is why
+			return execFinding(j, e, out.String())
+		default: // it was cut short, and counts for nothing
 		}
+	case <-timer.C():
+		m.outlived(ctx, j, r)
 	}
 	return finding{outcome: Failed, output: timedOut(j)}
+}
+
+// outlived gives the command its grace.
+func (m *Manager) outlived(ctx context.Context, j *job, r ExecRequest) {
+	end := clock.RealClock{}.AfterFunc(m.cfg.ExecGrace, j.flight.cancel)
+	context.AfterFunc(ctx, func() { end.Stop() }) // it has ended before
+	m.cfg.Observer.ExecOutlived(j.key)
+	if killer := m.cfg.Killer; killer != nil {
+		j.spawn(func() { killer.KillExec(ctx, r) })
+	}
 }
 
 // execFinding says what the end of a command means.

@@ -227,3 +227,5 @@ func intOrString(s string) intstr.IntOrString { return intstr.Parse(s) }
 
 // discard is a logger for servers that are treated badly on purpose.
 func discard() *log.Logger { return log.New(io.Discard, "", 0) }
+
+func realClock() clock.Clock { return clock.RealClock{} }

@@ -3,6 +3,7 @@ package prober
 import (
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // history holds the last records of a probe. It is made at the first one, and
@@ -37,6 +38,17 @@ func (h *history) add(size int, e entry, output string) {
 	}
 	h.entries[h.next] = e
 	h.next = (h.next + 1) % size
+}
+
+// cut returns at most the first limit bytes of s, and no half rune.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
 }
 
 // newEntry returns an entry without output.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,13 +42,13 @@ func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
 	}
 	switch {
 	case errors.Is(err, errNoHTTP1):
-		return m.follow(m.client(nil), request)
+		return m.follow(j, nil, request)
 	case err != nil:
 		return failed(u.String(), err)
 	case a.redirect != nil:
-		return m.follow(m.client(a.redirect), request)
+		return m.follow(j, a.redirect, request)
 	default:
-		return judge(a.status, a.body)
+		return j.judge(a.status, a.body)
 	}
 }
 
@@ -67,7 +68,7 @@ func (m *Manager) again(ctx context.Context, p *probe, j *job) (f finding, done 
 	m.launch(p, j, l.interrupt)
 	b := m.takeBuffer()
 	defer m.buffers.Put(b)
-	a, err := l.exchange(ctx, b)
+	a, err := j.exchange(ctx, l, b)
 	if err == nil && a.keep {
 		j.kept = l
 	} else {
@@ -75,7 +76,7 @@ func (m *Manager) again(ctx context.Context, p *probe, j *job) (f finding, done 
 	}
 	switch {
 	case err == nil && a.redirect == nil:
-		return judge(a.status, a.body), true
+		return j.judge(a.status, a.body), true
 	case err == nil:
 		j.redirect = a.redirect
 		return f, false
@@ -130,12 +131,22 @@ func (m *Manager) anew(ctx context.Context, j *job, request *http.Request) (answ
 	}
 	b := m.takeBuffer()
 	defer m.buffers.Put(b)
-	a, err := l.exchange(ctx, b)
+	a, err := j.exchange(ctx, l, b)
 	if err == nil && keep && a.keep {
 		j.kept = l
 		return a, nil
 	}
 	l.hangUp()
+	return a, err
+}
+
+// exchange makes the request over l. A redirect is an answer like any other if it is
+// not to be followed.
+func (j *job) exchange(ctx context.Context, l *link, b *buffer) (answer, error) {
+	a, err := l.exchange(ctx, b)
+	if j.opts.Redirects == FollowNone {
+		a.redirect = nil
+	}
 	return a, err
 }
 
@@ -157,7 +168,7 @@ func tlsConfig(host string, protocols ...string) *tls.Config {
 
 // client returns a net/http client for what is not done here: HTTP/2, and going
 // where a response, if there is one, redirects to. It keeps no connection.
-func (m *Manager) client(first *http.Response) *http.Client {
+func (m *Manager) client(policy RedirectPolicy, first *http.Response) *http.Client {
 	transport := &http.Transport{
 		DialContext: m.cfg.Dial, TLSClientConfig: tlsConfig("", "h2", "http/1.1"), ForceAttemptHTTP2: true,
 		DisableKeepAlives: true, DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second,
@@ -167,7 +178,7 @@ func (m *Manager) client(first *http.Response) *http.Client {
 		Transport: &resumed{first: first, next: transport},
 		CheckRedirect: func(request *http.Request, via []*http.Request) error {
 			switch {
-			case request.URL.Hostname() != via[0].URL.Hostname():
+			case policy == FollowNone, request.URL.Hostname() != via[0].URL.Hostname():
 				return http.ErrUseLastResponse
 			case len(via) >= maxRedirects:
 				return fmt.Errorf("stopped after %d redirects", maxRedirects)
@@ -194,9 +205,10 @@ func (r *resumed) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-// follow makes the request with the client.
-func (m *Manager) follow(client *http.Client, request *http.Request) finding {
-	response, err := client.Do(request)
+// follow makes the request by net/http. If there is a first response, it begins with
+// that.
+func (m *Manager) follow(j *job, first *http.Response, request *http.Request) finding {
+	response, err := m.client(j.opts.Redirects, first).Do(request)
 	if err != nil {
 		return finding{outcome: Failed, output: err.Error()}
 	}
@@ -205,12 +217,17 @@ func (m *Manager) follow(client *http.Client, request *http.Request) finding {
 	if err != nil {
 		return failed(request.URL.String(), err)
 	}
-	return judge(response.StatusCode, string(body))
+	return j.judge(response.StatusCode, string(body))
 }
 
 // judge says what a response means, in the kubelet's words.
-func judge(status int, body string) finding {
+func (j *job) judge(status int, body string) finding {
+	listed := len(j.opts.Statuses) > 0
 	switch {
+	case slices.ContainsFunc(j.opts.Statuses, func(r StatusRange) bool { return r.First <= status && status <= r.Last }):
+		return finding{outcome: Succeeded, output: body}
+	case listed:
+		return finding{outcome: Failed, output: fmt.Sprintf("HTTP probe failed with statuscode: %d", status)}
 	case status >= 200 && status < 300:
 		return finding{outcome: Succeeded, output: body}
 	case status >= 300 && status < 400:

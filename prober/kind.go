@@ -152,10 +152,9 @@ type Target struct {
 	ExitCode int32
 	// PodIP is the address that probes without a host of their own go to.
 	PodIP string
-	// Started and Ready are what was last said of this very container by the
-	// node, before an agent's restart too. They matter only for a container
-	// older than the [Manager].
-	Started, Ready bool
+	// Started is what was last said of this very container by the node, before an
+	// agent's restart too. It matters only for a container older than the [Manager].
+	Started bool
 	// Ended says that the pod has Succeeded or Failed.
 	Ended bool
 }

@@ -1,7 +1,9 @@
 package prober
 
 import (
+	"iter"
 	"math"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,12 +27,8 @@ func (m *Manager) AddPod(spec *corev1.Pod) {
 // add returns what is not wanted any more.
 func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 	var options []Options // asked for without the lock
-	for c := range probed(spec) {
-		for k := Startup; k <= Liveness; k++ {
-			if k.of(c) != nil {
-				options = append(options, m.cfg.Options(spec, c.Name, k))
-			}
-		}
+	for c, k := range wanted(spec) {
+		options = append(options, m.cfg.Options(spec, c.Name, k))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,20 +42,14 @@ func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 	}
 	known.spec = spec
 	known.stopping = known.stopping || spec.DeletionTimestamp != nil
-	for c := range probed(spec) {
-		for k := Startup; k <= Liveness; k++ {
-			if k.of(c) == nil {
-				continue
-			}
-			var o Options
-			o, options = options[0], options[1:]
-			switch p := known.find(c.Name, k); {
-			case p != nil:
-				p.container = c
-			case k == Readiness || !known.stopping:
-				m.insert(known, c, k, o)
-			}
+	for c, k := range wanted(spec) {
+		switch p := known.find(c.Name, k); {
+		case p != nil:
+			p.container = c
+		case k == Readiness && !m.unready(known) || !known.stopping:
+			m.insert(known, c, k, options[0])
 		}
+		options = options[1:]
 	}
 	return m.prune(known)
 }
@@ -66,7 +58,7 @@ func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 func (m *Manager) insert(known *pod, c *corev1.Container, k Kind, o Options) {
 	o.FreshConnection = o.FreshConnection || m.cfg.FreshConnections
 	p := &probe{pod: known, container: c, kind: k, index: -1, count: count{result: Unknown}}
-	if o != (Options{}) {
+	if !reflect.ValueOf(o).IsZero() {
 		p.opts = &o
 	}
 	known.probes = append(known.probes, p)
@@ -77,11 +69,11 @@ func (m *Manager) insert(known *pod, c *corev1.Container, k Kind, o Options) {
 // them any more.
 func (m *Manager) prune(known *pod) (removed []Key) {
 	for _, p := range slices.Clone(known.probes) {
-		wanted := false
-		for c := range probed(known.spec) {
-			wanted = wanted || c == p.container && p.spec() != nil
+		stays := false
+		for c, k := range wanted(known.spec) {
+			stays = stays || c == p.container && k == p.kind
 		}
-		if !wanted {
+		if !stays {
 			removed = append(removed, p.key())
 			m.drop(p)
 		}
@@ -89,8 +81,22 @@ func (m *Manager) prune(known *pod) (removed []Key) {
 	return removed
 }
 
+// wanted yields the probes that the pod asks for, in the order in which they are
+// added.
+func wanted(spec *corev1.Pod) iter.Seq2[*corev1.Container, Kind] {
+	return func(yield func(*corev1.Container, Kind) bool) {
+		for c := range probed(spec) {
+			for k := Startup; k <= Liveness; k++ {
+				if k.of(c) != nil && !yield(c, k) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // probed yields the containers that may have probes: regular ones and sidecars.
-func probed(spec *corev1.Pod) func(yield func(*corev1.Container) bool) {
+func probed(spec *corev1.Pod) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for c, init := range podspec.Containers(&spec.Spec) {
 			if (!init || podspec.IsSidecar(c)) && !yield(c) {
@@ -102,13 +108,34 @@ func probed(spec *corev1.Pod) func(yield func(*corev1.Container) bool) {
 
 // StopLivenessAndStartup ends these probes of all containers of the pod, sidecars
 // included, because it is being ended; nothing is to be killed for them any more.
-// Readiness goes on. What is in flight is cut short.
+// Readiness goes on, unless [Config].UnreadyOnStop is set. What is in flight is cut
+// short.
 func (m *Manager) StopLivenessAndStartup(uid types.UID) {
-	m.remove(uid, func(known *pod, p *probe) bool {
+	m.mu.Lock()
+	known := m.pods[uid]
+	if known == nil && m.cfg.UnreadyOnStop {
+		known = &pod{} // one without probes was ready all the time
+		m.pods[uid] = known
+	}
+	if known != nil {
 		known.stopping = true
-		return p.kind != Readiness
+	}
+	m.mu.Unlock()
+	m.remove(uid, func(known *pod, p *probe) bool {
+		if p.kind != Readiness {
+			return true
+		}
+		unready := m.unready(known)
+		if unready && p.id != "" && p.count.result != Failure {
+			p.count.result = Failure
+			m.publish(p)
+		}
+		return unready
 	})
 }
+
+// unready says whether nothing of the pod is ready because it is being ended.
+func (m *Manager) unready(known *pod) bool { return known.stopping && m.cfg.UnreadyOnStop }
 
 // RemovePod ends all probes of the pod, at once. What is in flight is cut short
 // and counts for nothing.
@@ -306,6 +333,9 @@ func (m *Manager) Result(key Key, id string) Result {
 }
 
 func (m *Manager) result(key Key, id string) Result {
+	if known := m.pods[key.PodUID]; known != nil && key.Kind == Readiness && m.unready(known) {
+		return Failure
+	}
 	switch p := m.find(key); {
 	case p == nil:
 		return NoProbe

@@ -136,7 +136,7 @@ func TestAnAgentsRestartChangesNothing(t *testing.T) {
 			if c.sidecar {
 				pod.Spec.Containers, pod.Spec.InitContainers = nil, []corev1.Container{sidecar(container)}
 			}
-			n.set("app", prober.Target{ID: "a", State: prober.Running, StartedAt: started, Started: c.before.started, Ready: c.before.ready})
+			n.set("app", prober.Target{ID: "a", State: prober.Running, StartedAt: started, Started: c.before.started})
 			status := statusOf("app", "a", prober.Running)
 			if c.before.started || c.old {
 				before := statusOf("app", "a", prober.Running)
@@ -170,7 +170,7 @@ func TestAnAgentsRestartChangesNothing(t *testing.T) {
 func TestEvidenceAfterARestart(t *testing.T) {
 	t.Parallel()
 	s := newStepper(t, withProbes("app", prober.Readiness))
-	s.set("app", prober.Target{ID: "a", State: prober.Running, StartedAt: epoch.Add(-time.Hour), Started: true, Ready: true})
+	s.set("app", prober.Target{ID: "a", State: prober.Running, StartedAt: epoch.Add(-time.Hour), Started: true})
 	s.refuse(prober.Readiness) // it is spread
 	s.clock.Step(10 * time.Second)
 	s.exits(1)

@@ -307,6 +307,12 @@ func TestHistoryKeepsTheLast(t *testing.T) {
 		require.Equal(t, epoch.Add(time.Second+time.Duration(i+2)*1001*time.Millisecond), r.At)
 		require.Equal(t, map[bool]prober.Outcome{true: prober.Failed, false: prober.Succeeded}[i%2 == 1], r.Outcome)
 	}
+	s.answers(func(_ context.Context, r prober.ExecRequest) (int32, error) {
+		fmt.Fprint(r.Output, "noé")
+		return 0, nil
+	})
+	s.step(prober.Readiness)
+	require.Equal(t, "no", s.History(key("app", prober.Readiness))[4].Output, "no half of a rune")
 	none := newStepper(t, withProbes("app", prober.Readiness), func(cfg *prober.Config) { cfg.History = -1 })
 	none.step(prober.Readiness)
 	require.Empty(t, none.History(key("app", prober.Readiness)))

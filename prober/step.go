@@ -76,23 +76,19 @@ func (m *Manager) step(ctx context.Context, p *probe, spawn func(func())) (Run, 
 
 // first makes a run from its beginning.
 func (m *Manager) first(ctx context.Context, p *probe, j *job) finding {
-	// A command may go on for its grace; its run does not.
-	limit := j.timing.timeout
-	if j.spec.Exec != nil {
-		limit += m.cfg.ExecGrace
+	if j.spec.Exec == nil {
+		ctx, cancel := context.WithTimeout(ctx, j.timing.timeout)
+		defer cancel()
+		m.launch(p, j, cancel)
+		return m.attempt(ctx, j)
 	}
-	runCtx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithCancel(ctx)
 	m.launch(p, j, cancel)
-	switch {
-	case j.outlived:
+	if j.outlived {
 		cancel()
 		return finding{outcome: Failed, output: timedOut(j) + ", and has not ended since"}
-	case j.spec.Exec != nil:
-		return m.execProbe(runCtx, p, j) // which calls cancel when the command has ended
-	default:
-		defer cancel()
-		return m.attempt(runCtx, j)
 	}
+	return m.execProbe(ctx, p, j) // which calls cancel when the command has ended
 }
 
 // begin looks the container up and decides. If it says run, j is filled; if not, p
@@ -153,16 +149,19 @@ func (m *Manager) lookup(p *probe) (Target, bool) {
 	}
 }
 
-// launch makes the run one that can be cut short.
+// launch makes the run one that can be cut short. A command that has outlived its
+// run stands in the way of another, and of nothing else.
 func (m *Manager) launch(p *probe, j *job, cancel context.CancelFunc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch {
+	switch outlived := p.flight != nil && p.flight != j.flight; {
 	case p.removed || p.id != j.target.ID:
 		cancel()
-	case p.flight != nil && p.flight != j.flight:
+	case outlived && j.spec.Exec != nil:
 		j.outlived = true
 		return
+	case outlived: // the spec says something else by now
+		p.flight.cancel()
 	}
 	j.flight = &flight{cancel: cancel}
 	p.flight = j.flight
@@ -262,6 +261,5 @@ func (m *Manager) remember(p *probe, r *Run) {
 	if r.Err != nil {
 		output = r.Err.Error()
 	}
-	output = output[:min(len(output), m.cfg.HistoryBytes)]
-	p.ring.add(m.cfg.History, newEntry(int64(r.At.Sub(m.start)), r.Duration, r.Outcome), output)
+	p.ring.add(m.cfg.History, newEntry(int64(r.At.Sub(m.start)), r.Duration, r.Outcome), cut(output, m.cfg.HistoryBytes))
 }

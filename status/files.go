@@ -80,8 +80,8 @@ func (f *Files) load(path string) error {
 	return nil
 }
 
-// Status returns what Load found of a pod, for [Config.Saved]. It is shared and must
-// not be modified.
+// Status returns what Load found of a pod, for [Config.Saved], until something newer is
+// published. It is shared and must not be modified.
 func (f *Files) Status(uid types.UID) (corev1.PodStatus, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,6 +120,9 @@ func (f *Files) Publish(ctx context.Context, change Change) error {
 	if err != nil {
 		return fmt.Errorf("status file: %w", err)
 	}
+	f.mu.Lock()
+	delete(f.saved, change.Pod.UID) // from now on somebody knows better
+	f.mu.Unlock()
 	if err := f.replace(f.path(change.Pod.UID), append(body, '\n')); err != nil {
 		return fmt.Errorf("status file: %w", err)
 	}

@@ -14,6 +14,26 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
+// What an earlier process left counts until there is something newer: a pod that has
+// gone and come back begins anew.
+func TestWhatWasFoundCountsUntilSomethingIsPublished(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"}}
+	ended := status.Change{Pod: pod, New: corev1.PodStatus{Phase: corev1.PodFailed}}
+	require.NoError(t, status.NewFiles(dir).Load())
+	require.NoError(t, status.NewFiles(dir).Publish(t.Context(), ended))
+
+	f := status.NewFiles(dir)
+	require.NoError(t, f.Load())
+	found, ok := f.Status("1")
+	require.True(t, ok)
+	require.Equal(t, corev1.PodFailed, found.Phase)
+	require.NoError(t, f.Publish(t.Context(), ended))
+	_, ok = f.Status("1")
+	require.False(t, ok)
+}
+
 func onDisk(t *testing.T, dir string) (*status.Files, *status.Manager, *status.Publisher) {
 	t.Helper()
 	files := status.NewFiles(dir)

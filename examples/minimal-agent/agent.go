@@ -25,7 +25,8 @@ import (
 // agent is the managers and what flows between them:
 //
 //	manifests -> source -> pods -> workers -> runner -> runtime
-//	runtime -> pleg -> cache -> workers -> statuses -> console, /pods
+//	runtime -> pleg -> cache -> workers -> statuses -> console, /pods, files
+//	cache -> probes -> statuses, workers
 type agent struct {
 	opts    options
 	node    *node
@@ -41,7 +42,10 @@ type agent struct {
 	pleg     *pleg.Generator
 	runner   *podrunner.Runner
 	workers  *podworker.Workers
+	probes   *probes
 	statuses *status.Manager
+	saved    *status.Files // what an agent before this one said
+	publish  *status.Publisher
 	sweep    *loop.Loop // housekeeping
 	removals *removals
 	ask      *loop.Loop // asking the runtime how it is
@@ -68,7 +72,7 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		rejected: map[types.UID]bool{},
 	}
 	a.removals = newRemovals(a.sweep.Trigger)
-	return a, errors.Join(a.newSource(), a.newPLEG(), a.newRunner(), a.newWorkers(), a.newStatuses())
+	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newRunner(), a.newWorkers(), a.newStatuses())
 }
 
 // run serves until ctx is done or a part of the agent can't go on, and returns
@@ -94,6 +98,8 @@ func (a *agent) run(ctx context.Context) error {
 		"source":  a.source.Run,
 		"pleg":    a.pleg.Run,
 		"workers": a.workers.Run,
+		"probes":  a.runProbes,
+		"publish": a.publish.Run,
 		"sweep":   a.runSweep,
 		"runtime": func(ctx context.Context) error { return a.ask.Run(ctx, a.askRuntime) },
 	} {
@@ -114,6 +120,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	stop(nil)
 	parts.Wait()
+	a.flush(working)
 	if cause := context.Cause(working); !errors.Is(cause, context.Canceled) {
 		return cause
 	}

@@ -217,15 +217,15 @@ func TestUnsupportedFieldsFailThePodAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	manifest(t, dir, "good.yaml", strings.ReplaceAll(podManifest, "NAME", "good"))
-	manifest(t, dir, "probed.yaml", strings.ReplaceAll(podManifest, "NAME", "probed")+"    livenessProbe: {tcpSocket: {port: 80}}\n")
+	manifest(t, dir, "refused.yaml", strings.ReplaceAll(podManifest, "NAME", "refused")+"    resources: {limits: {example.com/gpu: 1}}\n")
 	a := start(t, "--manifests", dir)
-	await(t, "good runs and probed fails", func() bool {
+	await(t, "good runs and refused fails", func() bool {
 		got := phases(a.pods(t))
-		return got["good-node1"] == "Running" && got["probed-node1"] == "Failed"
+		return got["good-node1"] == "Running" && got["refused-node1"] == "Failed"
 	})
-	probed := a.pods(t)["probed-node1"]
-	require.Equal(t, "UnsupportedFields", probed.Status.Reason)
-	require.Contains(t, probed.Status.Message, "spec.containers[0].livenessProbe")
+	refused := a.pods(t)["refused-node1"]
+	require.Equal(t, "UnsupportedFields", refused.Status.Reason)
+	require.Contains(t, refused.Status.Message, "spec.containers[0].resources.limits[example.com/gpu]")
 }
 
 func TestBadManifestsAreSaidOnceAndHarmNoOther(t *testing.T) {

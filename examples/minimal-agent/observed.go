@@ -28,10 +28,13 @@ const (
 	// runtimePatience is how long it may take to answer that before it counts as
 	// hung: the kubelet waits two minutes.
 	runtimePatience = 3 * time.Second
+	// flushPatience is how long the agent stays to save what it said last.
+	flushPatience = 5 * time.Second
 )
 
 // plegEvent wakes the worker of a pod in which something changed.
 func (a *agent) plegEvent(_ context.Context, e pleg.Event) {
+	a.probes.Refresh(e.PodUID)
 	pod, known := a.pods.GetPodByUID(e.PodUID)
 	if !known {
 		a.sweep.Trigger()
@@ -102,8 +105,28 @@ func (a *agent) generate(pod *corev1.Pod, observed *podcache.Status, terminal bo
 		Terminal:    terminal,
 		Waiting:     a.runner.Waiting(pod.UID),
 		NodeIPs:     a.hostIPs,
+		Probes:      a.probes.forStatus(pod.UID),
 		Now:         time.Now(),
 	})
+}
+
+// saidBefore returns what an agent before this one said of a pod. That it refused one
+// does not count: this one may know better.
+func (a *agent) saidBefore(uid types.UID) (corev1.PodStatus, bool) {
+	s, ok := a.saved.Status(uid)
+	if s.Phase == corev1.PodFailed && len(s.ContainerStatuses) == 0 {
+		return corev1.PodStatus{}, false
+	}
+	return s, ok
+}
+
+// flush saves what was said last, so that the next agent begins with it.
+func (a *agent) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushPatience)
+	defer cancel()
+	if err := a.publish.Flush(ctx); err != nil {
+		a.log.ErrorContext(ctx, "what was last said is not saved", "err", err)
+	}
 }
 
 func (a *agent) setStatus(pod *corev1.Pod, s corev1.PodStatus) corev1.PodStatus {

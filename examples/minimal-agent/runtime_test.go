@@ -23,6 +23,12 @@ func serveRuntime(t *testing.T) (*fakecri.Node, string) {
 	t.Helper()
 	n, err := fakecri.New(demoNode())
 	require.NoError(t, err)
+	return n, serveNode(t, n)
+}
+
+// serveNode serves n until the test ends, and returns its address.
+func serveNode(t *testing.T, n *fakecri.Node) string {
+	t.Helper()
 	listener, remove, err := listenTemporary()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -33,7 +39,7 @@ func serveRuntime(t *testing.T) (*fakecri.Node, string) {
 		require.NoError(t, <-served)
 		require.NoError(t, remove())
 	})
-	return n, "unix://" + listener.Addr().String()
+	return "unix://" + listener.Addr().String()
 }
 
 // podYAML is a manifest of one container, with more lines for the container.
@@ -227,7 +233,7 @@ func TestRefusedPodThatIsMendedWhileItEndsRunsAgain(t *testing.T) {
 	manifest(t, dir, "a.yaml", good)
 	a := start(t, "--manifests", dir)
 	await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
-	manifest(t, dir, "a.yaml", good+"    livenessProbe: {tcpSocket: {port: 80}}\n")
+	manifest(t, dir, "a.yaml", good+"    resources: {limits: {example.com/gpu: 1}}\n")
 	await(t, "a is refused", func() bool { return a.pods(t)["a-node1"].Status.Reason == "UnsupportedFields" })
 	manifest(t, dir, "a.yaml", good)
 	await(t, "a runs again", func() bool {

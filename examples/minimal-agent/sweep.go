@@ -34,10 +34,12 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 	}
 	wanted := a.wanted()
 	known := a.workers.SyncKnownPods(func() []*corev1.Pod { return wanted })
-	a.statuses.RemoveOrphanedStatuses(func(uid types.UID) bool {
-		_, isKnown := known[uid]
-		return isKnown || a.rejected[uid]
-	})
+	isKnown := func(uid types.UID) bool { _, ok := known[uid]; return ok }
+	a.probes.keep(isKnown)
+	a.statuses.RemoveOrphanedStatuses(func(uid types.UID) bool { return isKnown(uid) || a.rejected[uid] })
+	if err := a.saved.RemoveOrphans(func(uid types.UID) bool { _, desired := a.pods.GetPodByUID(uid); return desired }); err != nil {
+		a.log.ErrorContext(ctx, "what was said of pods that are gone stays", "err", err)
+	}
 	keep := map[types.UID]bool{}
 	for _, p := range wanted {
 		if _, isKnown := known[p.UID]; !isKnown && a.remains(p.UID) {

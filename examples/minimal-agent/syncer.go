@@ -21,7 +21,8 @@ var _ podworker.Syncer = syncer{}
 // SyncPod moves a pod that is to run towards its spec. It is terminal when its
 // containers have ended and none comes again.
 func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
-	if podspec.IsTerminal(s.publish(t, false).Phase) {
+	s.probes.turn(t) // before the status, which asks for what was probed
+	if podspec.IsTerminal(s.say(t, false).Phase) {
 		return true, nil
 	}
 	if err := s.awaitNamesake(ctx, t); err != nil {
@@ -29,19 +30,21 @@ func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, e
 	}
 	_, err = s.runner.SyncPod(ctx, t)
 	if len(s.runner.Waiting(t.Pod.UID)) > 0 {
-		s.publish(t, false) // what waits now, and why; what started shows in the next turn
+		s.say(t, false) // what waits now, and why; what started shows in the next turn
 	}
 	return false, err
 }
 
 // SyncTerminatingPod stops a pod.
 func (s syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	s.publish(t, false)
+	s.probes.StopLivenessAndStartup(t.Pod.UID)
+	s.say(t, false)
 	if err := s.runner.SyncTerminatingPod(ctx, t); err != nil {
 		return err
 	}
+	s.probes.end(t.Pod.UID)
 	t.Status, _ = s.cache.Get(t.Pod.UID) // the runner has just had it refreshed
-	s.publish(t, true)
+	s.say(t, true)
 	return nil
 }
 
@@ -57,14 +60,14 @@ func (s syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
 	if err := s.runner.SyncTerminatedPod(ctx, t); err != nil {
 		return err
 	}
-	s.publish(t, true)
+	s.say(t, true)
 	s.statuses.TerminatePod(t.Pod)
 	s.sweep.Trigger()
 	return nil
 }
 
-// publish computes the pod's status and keeps it; it returns what was kept.
-func (s syncer) publish(t podworker.Turn, terminal bool) corev1.PodStatus {
+// say computes the pod's status and keeps it; it returns what was kept.
+func (s syncer) say(t podworker.Turn, terminal bool) corev1.PodStatus {
 	return s.setStatus(t.Pod, s.generate(t.Pod, t.Status, terminal))
 }
 

@@ -82,6 +82,7 @@ func (a *agent) newRunner() (err error) {
 		Agent:               a.opts.agentName,
 		NodeName:            a.opts.nodeName,
 		HostIPs:             a.hostIPs,
+		Probes:              a.probes.results,
 		MemoryCapacityBytes: memoryBytes("/proc/meminfo"),
 		Logger:              a.log,
 	})
@@ -99,10 +100,19 @@ func (a *agent) newWorkers() (err error) {
 }
 
 func (a *agent) newStatuses() (err error) {
+	a.saved = status.NewFiles(filepath.Join(a.node.rootDir, "statuses"))
+	if err := a.saved.Load(); err != nil { // the others count
+		a.log.Error("what was last said of some pods is lost", "err", err)
+	}
 	a.statuses, err = status.New(status.Config{
 		Logger:   a.log,
 		Observer: status.Observer{StatusChanged: a.console.changed},
+		Saved:    a.saidBefore,
 	})
+	if err != nil {
+		return err
+	}
+	a.publish, err = status.NewPublisher(status.PublisherConfig{Statuses: a.statuses, Sink: a.saved, Logger: a.log})
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Unsupported returns an error that names every field of the pod that this
 // package can't honour yet, or nil. A pod with such fields is to be refused
-// whole: running it without its volumes, probes or hooks would be another pod
+// whole: running it without its volumes or hooks would be another pod
 // than the one that was asked for.
 func Unsupported(pod *corev1.Pod) error {
 	var u unsupported
@@ -55,9 +55,6 @@ func (u *unsupported) pod(s *corev1.PodSpec) {
 func (u *unsupported) container(path string, c *corev1.Container) {
 	u.when(len(c.VolumeMounts) > 0, path+".volumeMounts")
 	u.when(len(c.VolumeDevices) > 0, path+".volumeDevices")
-	u.when(c.LivenessProbe != nil, path+".livenessProbe")
-	u.when(c.ReadinessProbe != nil, path+".readinessProbe")
-	u.when(c.StartupProbe != nil, path+".startupProbe")
 	if l := c.Lifecycle; l != nil {
 		u.when(l.PostStart != nil, path+".lifecycle.postStart")
 		u.when(l.PreStop != nil, path+".lifecycle.preStop")

@@ -33,7 +33,11 @@
 //
 // # Differences from the kubelet
 //
-//   - Connections are reused. The kubelet builds an HTTP/2 client for each probe.
+//   - Connections are reused. The kubelet builds an HTTP/2 client for each probe, in
+//     861 allocations, those of the server in the same process included. A check over
+//     a kept one takes 82, and the server's none of them: two for its messages here,
+//     the rest in gRPC itself, whose call is not to be had for less.
+//   - Connections are closed by a reset, which leaves nothing in TIME_WAIT.
 //   - A refused connection is a failure that says so within a millisecond; the
 //     kubelet's takes the whole timeout and says that there was one.
 //   - TLS, without verification of the server's certificate (KEP-4939).

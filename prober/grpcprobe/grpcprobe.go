@@ -239,6 +239,9 @@ func (c *Checker) dial(t target) (*conn, error) {
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := c.cfg.Dial(ctx, "tcp", address)
 			k.dialed(err)
+			if raw, ok := conn.(*net.TCPConn); ok {
+				_ = raw.SetLinger(0) // closed by a reset, it leaves nothing in TIME_WAIT
+			}
 			return conn, err
 		}))
 	return k, err

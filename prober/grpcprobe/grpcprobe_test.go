@@ -126,6 +126,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// refusedLimit is what a refused connection may take.
+const refusedLimit = time.Millisecond
+
 // The kubelet takes the whole timeout for a port that refuses, 3 s here, and says
 // that there was one.
 func TestARefusedPortIsAFailureAtOnce(t *testing.T) {
@@ -134,17 +137,20 @@ func TestARefusedPortIsAFailureAtOnce(t *testing.T) {
 	address := l.Addr().String()
 	require.NoError(t, l.Close())
 	k := checker(t, grpcprobe.Config{})
-	for _, fresh := range []bool{false, false, false, true} {
+	best := time.Hour
+	for i := range 40 { // a machine that is busy may take its time with one, not with all
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		began := time.Now()
-		outcome, output := k.Check(ctx, prober.GRPCRequest{Address: address, Fresh: fresh})
+		outcome, output := k.Check(ctx, prober.GRPCRequest{Address: address, Fresh: i%2 == 1})
 		took := time.Since(began)
 		cancel()
 		require.Equal(t, prober.Failed, outcome)
 		require.Contains(t, output, "connection refused")
 		require.Less(t, took, time.Second)
-		t.Log(took)
+		best = min(best, took)
 	}
+	t.Log(best)
+	require.LessOrEqual(t, best, refusedLimit)
 	// And what refused once is asked again when it does not any more.
 	l, err = net.Listen("tcp", address)
 	require.NoError(t, err)
@@ -257,7 +263,9 @@ func remote(tb testing.TB) string {
 	return strings.TrimSpace(line)
 }
 
-// A check over a kept connection: the kubelet's takes 861 allocations of both sides.
+// A check over a kept connection: the kubelet's takes 861 allocations of both sides,
+// one over a connection that it kept would take 158. These are of the client's side,
+// and all but two of them are in gRPC and what that calls.
 func TestWhatACheckCosts(t *testing.T) {
 	address := remote(t)
 	k := checker(t, grpcprobe.Config{})
@@ -266,16 +274,49 @@ func TestWhatACheckCosts(t *testing.T) {
 		require.Equal(t, prober.Succeeded, outcome, output)
 	}
 	check()
-	const runs = 200
+	const runs = 500
+	rate := runtime.MemProfileRate
+	runtime.MemProfileRate = 1
+	defer func() { runtime.MemProfileRate = rate }()
 	var before, after runtime.MemStats
+	mine := ours(t)
 	runtime.ReadMemStats(&before)
 	for range runs {
 		check()
 	}
 	runtime.ReadMemStats(&after)
+	mine = ours(t) - mine
 	allocs := (after.Mallocs - before.Mallocs) / runs
-	t.Logf("%d allocs, %d B", allocs, (after.TotalAlloc-before.TotalAlloc)/runs)
+	t.Logf("%d allocs, %d B; %.1f allocs are made here", allocs, (after.TotalAlloc-before.TotalAlloc)/runs, float64(mine)/runs)
 	require.LessOrEqual(t, allocs, uint64(maxAllocs))
+	require.InDelta(t, 2, float64(mine)/runs, 0.5, "the request and the response")
+}
+
+// ours counts the allocations so far that the package itself has made, rather than
+// somebody whom it has called.
+func ours(t *testing.T) (count int64) {
+	t.Helper()
+	for range 3 { // what is profiled shows two collections later
+		runtime.GC()
+	}
+	records := make([]runtime.MemProfileRecord, 1<<16)
+	n, ok := runtime.MemProfile(records, true)
+	require.True(t, ok)
+	for _, r := range records[:n] {
+		frames := runtime.CallersFrames(r.Stack())
+		for more := true; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			if strings.HasPrefix(f.Function, "runtime.") {
+				continue
+			}
+			if strings.HasPrefix(f.Function, "github.com/kubeparts/kubeparts/prober/grpcprobe.") {
+				count += r.AllocObjects
+			}
+			break
+		}
+	}
+	return count
 }
 
 // maxAllocs is the ceiling for a check, on the client's side.

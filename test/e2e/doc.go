@@ -8,6 +8,7 @@
 //	go test -tags e2e -v -count=1 -parallel 4 ./test/e2e                  # the same
 //	go test -tags e2e -v -count=1 -run TestCrashLoop ./test/e2e           # one test
 //	KUBEPARTS_AGENT=/path/to/agent go test -tags e2e -v -count=1 ./test/e2e
+//	KUBEPARTS_E2E_PROBED_PODS=200 KUBEPARTS_E2E_PROBED_TIME=2m go test -tags e2e -v -count=1 -run TestManyProbes ./test/e2e
 //
 // It needs Linux, root, and Debian with apt and Go. What else it needs the bed
 // gets for itself (test/testbed): the first run builds containerd, which takes

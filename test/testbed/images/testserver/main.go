@@ -1,5 +1,5 @@
 // Command testserver is the workload of the test bed: one static binary that
-// serves HTTP, sleeps, ignores SIGTERM or exits, as a test needs it. It says on
+// serves HTTP and gRPC, sleeps, ignores SIGTERM or exits, as a test needs it. It says on
 // stdout what happens to it, one line each.
 //
 //	testserver [serve] [flags]       serve HTTP (the default)
@@ -8,6 +8,7 @@
 //	testserver exit CODE [SECONDS]   exit with CODE after a while
 //	testserver echo WORDS...         print them
 //	testserver hog                   take memory without end
+//	testserver get URL               0 if the answer is 200, else 1
 package main
 
 import (
@@ -56,6 +57,8 @@ func run(args []string, signals <-chan os.Signal) (int, error) {
 		return 0, err
 	case "exit":
 		return exit(args, signals)
+	case "get":
+		return get(args)
 	case "echo":
 		fmt.Println(strings.Join(args, " "))
 		return 0, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -10,6 +11,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // serve answers HTTP until a signal:
@@ -17,23 +22,45 @@ import (
 //	/                              "testserver"
 //	/env                           the environment, one variable a line
 //	/healthz                       200, or 503 after /healthz/fail
-//	/healthz/ok, /healthz/fail     change that answer
+//	/healthz/ok, /healthz/fail     change that answer, and that of gRPC
+//	/hang                          nothing, ever
+//
+// and, if it is told to, the health protocol of gRPC at another address.
 func serve(args []string, signals <-chan os.Signal) (int, error) {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	addr := flags.String("http", ":8080", "address")
+	grpcAddr := flags.String("grpc", "", "address for gRPC, none by default")
+	unhealthy := flags.Bool("unhealthy", false, "begin as after /healthz/fail")
 	delay := flags.Duration("term-delay", 0, "go on for this long after SIGTERM")
 	code := flags.Int("term-exit", 0, "exit code after SIGTERM")
 	if err := flags.Parse(args); err != nil {
 		return 0, err
 	}
 
+	failed := make(chan error, 2)
+	checks := health.NewServer()
+	h := newHandler(func(well bool) {
+		state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+		if well {
+			state = grpc_health_v1.HealthCheckResponse_SERVING
+		}
+		checks.SetServingStatus("", state)
+	}, !*unhealthy)
+	if *grpcAddr != "" {
+		listener, err := net.Listen("tcp", *grpcAddr)
+		if err != nil {
+			return 0, err
+		}
+		server := grpc.NewServer()
+		grpc_health_v1.RegisterHealthServer(server, checks)
+		go func() { failed <- server.Serve(listener) }()
+	}
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return 0, err
 	}
 	fmt.Println("listening on", listener.Addr())
-	server := &http.Server{Handler: newHandler(), ReadHeaderTimeout: 10 * time.Second}
-	failed := make(chan error, 1)
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	go func() { failed <- server.Serve(listener) }()
 
 	select {
@@ -49,8 +76,11 @@ func serve(args []string, signals <-chan os.Signal) (int, error) {
 	}
 }
 
-func newHandler() http.Handler {
+// newHandler tells of every change of health, also the first.
+func newHandler(tell func(well bool), well bool) http.Handler {
 	var unhealthy atomic.Bool
+	set := func(well bool) { unhealthy.Store(!well); tell(well) }
+	set(well)
 	mux := http.NewServeMux()
 	say := func(pattern string, text func() string) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
@@ -59,12 +89,31 @@ func newHandler() http.Handler {
 	}
 	say("/{$}", func() string { return "testserver" })
 	say("/env", func() string { return strings.Join(os.Environ(), "\n") })
-	say("/healthz/ok", func() string { unhealthy.Store(false); return "now ok" })
-	say("/healthz/fail", func() string { unhealthy.Store(true); return "now failing" })
+	say("/healthz/ok", func() string { set(true); return "now ok" })
+	say("/healthz/fail", func() string { set(false); return "now failing" })
+	mux.HandleFunc("/hang", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if unhealthy.Load() {
 			http.Error(w, "told to fail", http.StatusServiceUnavailable)
 		}
 	})
 	return mux
+}
+
+// get asks for a page, and ends with 1 unless the answer is 200.
+func get(args []string) (int, error) {
+	if len(args) == 0 {
+		return 0, errors.New("get needs a URL")
+	}
+	answer, err := http.Get(args[0])
+	if err != nil {
+		fmt.Println(err)
+		return 1, nil
+	}
+	defer answer.Body.Close()
+	fmt.Println(answer.Status)
+	if answer.StatusCode != http.StatusOK {
+		return 1, nil
+	}
+	return 0, nil
 }

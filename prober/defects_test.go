@@ -1,0 +1,251 @@
+package prober_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/prober"
+)
+
+// What is known to go wrong in the kubelet is a test each. Those that are not below:
+//
+//	kubernetes#82440   commands eat the node's CPU         TestTheCapOverCommands
+//	kubernetes#110070  timed-out commands pile up          TestACommandThatHangs
+//	kubernetes#106682  broken commands never restart       TestErrorPolicies
+//	kubernetes#53530   counts survive a restart            TestCountsDoNotSurviveTheContainer
+//	kubernetes#141766  sidecars are probed while ending    TestSidecarsAreProbedAndInitContainersAreNot
+//	kubernetes#132826  a gap is never filled               TestAddPodFillsGaps
+//	kubernetes#100277  an agent's restart changes things   TestAnAgentsRestartChangesNothing
+//	kubernetes#136910  and unmakes sidecars' startups      TestAnAgentsRestartChangesNothing
+//	kubernetes#52154   all probe together, after a restart TestContainersFoundAtTheStartAreSpread
+//	kubernetes#80431   and ever after                      TestProbesThatStartTogetherPart
+//	kubernetes#96614   initial delays are rounded up       TestTheFirstRunIsExactlyAfterTheInitialDelay
+//	kubernetes#38778   no less than a second               TestSubSecondPeriodsAndStartAndEdge
+//	kubernetes#89898   ports run out in TIME_WAIT          TestNothingIsLeftInTimeWait
+//	kubernetes#115939  19.5 KB of garbage a probe          TestWhatAnHTTPProbeCosts
+//	kubernetes#15643   a stale connection is a failure     TestAStaleConnectionIsNoFailure
+//	KEP-4939           no TLS for gRPC                     grpcprobe.TestTLS
+//	kubernetes#128365  refused gRPC takes all the timeout  grpcprobe.TestARefusedPortIsAFailureAtOnce
+//	kubernetes#115823  an event for every failure          TestEvents
+//	kubernetes#118815  runs off their turn count           TestTriggeredRunsAreExtra
+//	kubernetes#128820  dead containers stay ready          TestAnExitMakesUnreadyAtOnce
+
+// kubernetes#122591: a body that stalls is asked for three times, and then forgotten.
+func TestABodyThatStallsIsAFailureEachTime(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 8)
+	s := probeSite(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		w.Header().Set("Content-Length", "10")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}), func(c *corev1.Container) { c.ReadinessProbe.FailureThreshold = 2 })
+	for _, want := range []prober.Result{prober.Failure, prober.Failure} {
+		began := time.Now()
+		r, err := s.Probe(t.Context(), key("app", prober.Readiness))
+		require.NoError(t, err)
+		require.Equal(t, prober.Failed, r.Outcome)
+		require.Equal(t, want, r.Result)
+		require.Less(t, time.Since(began), 2*time.Second, "one timeout, not three")
+	}
+	require.Len(t, asked, 2)
+}
+
+// kubernetes#140881: readiness is frozen while a pod ends, because its probes are cut
+// short with the worker's turn. Here they go on to the end of the container.
+func TestReadinessIsProbedWhileAPodEnds(t *testing.T) {
+	t.Parallel()
+	inBubble(t, withProbes("app", prober.Readiness, prober.Liveness), func(t *testing.T, l *loop) {
+		t.Helper()
+		wait(time.Second)
+		require.Equal(t, prober.Success, l.Result(key("app", prober.Readiness), "a"))
+		l.StopLivenessAndStartup("1234")
+		l.exits(1)
+		wait(40 * time.Second)
+		require.Equal(t, prober.Failure, l.Result(key("app", prober.Readiness), "a"))
+		require.Equal(t, prober.NoProbe, l.Result(key("app", prober.Liveness), "a"))
+		l.exits(0)
+		wait(10 * time.Second)
+		require.Equal(t, prober.Success, l.Result(key("app", prober.Readiness), "a"))
+	})
+}
+
+// kubernetes#105780: who would rather have no traffic from the beginning of the end.
+func TestUnreadyFromTheBeginningOfTheEnd(t *testing.T) {
+	t.Parallel()
+	ending := func(cfg *prober.Config) { cfg.UnreadyOnStop = true }
+	s := newStepper(t, withProbes("app", prober.Readiness, prober.Liveness), ending)
+	require.Equal(t, prober.Success, s.step(prober.Readiness))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	results := s.Results(ctx)
+	s.StopLivenessAndStartup("1234")
+	require.Equal(t, prober.Change{Key: key("app", prober.Readiness), ContainerID: "a", Result: prober.Failure}, <-results)
+	s.AddPod(s.pod) // too late
+	require.Equal(t, prober.Failure, s.Result(key("app", prober.Readiness), "a"))
+	_, err := s.Probe(t.Context(), key("app", prober.Readiness))
+	require.ErrorIs(t, err, prober.ErrNoProbe)
+	st := &corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{statusOf("app", "a", prober.Running)}}
+	s.UpdatePodStatus(s.pod, st)
+	require.True(t, *st.ContainerStatuses[0].Started)
+	require.False(t, st.ContainerStatuses[0].Ready)
+	cancel()
+	for range results {
+		require.Fail(t, "told twice")
+	}
+
+	// One without probes is no exception, and the next of its name is ready again.
+	plain := newStepper(t, corev1.Container{Name: "app"}, ending)
+	plain.StopLivenessAndStartup("1234")
+	plain.Refresh("1234")
+	require.Equal(t, prober.Failure, plain.Result(key("app", prober.Readiness), "a"))
+	require.Equal(t, prober.NoProbe, plain.Result(key("app", prober.Startup), "a"))
+	plain.RemovePod("1234")
+	require.Equal(t, prober.NoProbe, plain.Result(key("app", prober.Readiness), "a"))
+}
+
+// kubernetes#132826: the startup probe of a sidecar that ends is forgotten where the
+// pod's policy is Never, though sidecars begin again whatever it is.
+func TestASidecarsStartupProbeOutlivesItWhereThePolicyIsNever(t *testing.T) {
+	t.Parallel()
+	s := newStepper(t, corev1.Container{Name: "other"})
+	pod := podOf(corev1.Container{Name: "main"})
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.InitContainers = []corev1.Container{sidecar(withProbes("app", prober.Startup))}
+	s.AddPod(pod)
+	s.runsAt("app", "a", s.clock.Now())
+	s.step(prober.Startup)
+	s.ends("app", 1)
+	s.refuse(prober.Startup)
+	s.runsAt("app", "b", s.clock.Now())
+	s.Refresh("1234")
+	require.Equal(t, prober.Unknown, s.Result(key("app", prober.Startup), "b"))
+	require.Equal(t, prober.Success, s.step(prober.Startup))
+}
+
+// kubernetes#115963: series of probes that are gone, of another pod of the same name
+// at that. Who counts by pod is told of each end, once, with the UID.
+func TestWhoCountsByPodIsToldOfEachEnd(t *testing.T) {
+	t.Parallel()
+	s := newStepper(t, withProbes("app", prober.Readiness, prober.Liveness))
+	again := podOf(withProbes("app", prober.Readiness, prober.Liveness))
+	again.UID = "5678" // of the same name
+	s.AddPod(again)
+	s.step(prober.Readiness)
+	require.EqualValues(t, "1234", s.runs[0].PodUID)
+	s.StopLivenessAndStartup("1234")
+	s.RemovePod("1234")
+	s.RemovePod("1234")
+	require.Equal(t, []prober.Key{key("app", prober.Liveness), key("app", prober.Readiness)}, s.removed)
+}
+
+// kubernetes#103877: whether a redirect is well is for the user to say.
+func TestRedirectsAndStatusesAsTheUserWants(t *testing.T) {
+	t.Parallel()
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/there" {
+			fmt.Fprint(w, "arrived")
+			return
+		}
+		status, _ := strconv.Atoi(r.URL.Path[1:])
+		if status < 400 && status >= 300 {
+			w.Header().Set("Location", "/there")
+		}
+		w.WriteHeader(status)
+	})
+	only := func(first, last int) []prober.StatusRange { return []prober.StatusRange{{First: first, Last: last}} }
+	for name, c := range map[string]struct {
+		options prober.Options
+		path    string
+		want    prober.Outcome
+		output  string
+	}{
+		"followed":                        {prober.Options{}, "/302", prober.Succeeded, "arrived"},
+		"not followed":                    {prober.Options{Redirects: prober.FollowNone}, "/302", prober.Warned, "Probe terminated redirects"},
+		"not followed, and well":          {prober.Options{Redirects: prober.FollowNone, Statuses: only(200, 399)}, "/302", prober.Succeeded, ""},
+		"not followed, and not well":      {prober.Options{Redirects: prober.FollowNone, Statuses: only(200, 299)}, "/302", prober.Failed, "HTTP probe failed with statuscode: 302"},
+		"followed to where all is well":   {prober.Options{Statuses: only(200, 200)}, "/302", prober.Succeeded, "arrived"},
+		"whoever asks must be known":      {prober.Options{Statuses: only(401, 401)}, "/401", prober.Succeeded, ""},
+		"so that one that answers is not": {prober.Options{Statuses: only(401, 401)}, "/204", prober.Failed, "HTTP probe failed with statuscode: 204"},
+		"the second of two":               {prober.Options{Statuses: append(only(200, 200), only(404, 410)...)}, "/410", prober.Succeeded, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := probeSite(t, address, get(func(h *corev1.HTTPGetAction) { h.Path = c.path }))
+			s.Manager = manager(t, s.node, realClock(), func(cfg *prober.Config) {
+				cfg.Options = func(*corev1.Pod, string, prober.Kind) prober.Options { return c.options }
+			})
+			_, port, err := net.SplitHostPort(address)
+			require.NoError(t, err)
+			number, err := strconv.Atoi(port)
+			require.NoError(t, err)
+			s.AddPod(podOf(corev1.Container{Name: "app", ReadinessProbe: probeOf(httpGet(number, c.path))}))
+			s.runsAt("app", "a", time.Now())
+			t.Cleanup(func() { s.RemovePod("1234") })
+			for range 2 { // the second over a kept connection
+				s.want(c.want, c.output)
+			}
+		})
+	}
+}
+
+// A pod whose spec has changed its handler does not meet the command that an older one
+// has left behind.
+func TestAHandlerMayChangeWhileACommandHangs(t *testing.T) {
+	t.Parallel()
+	c := withProbes("app", prober.Liveness)
+	inBubble(t, c, func(t *testing.T, l *loop) {
+		t.Helper()
+		var ended error
+		l.answers(func(ctx context.Context, _ prober.ExecRequest) (int32, error) {
+			<-ctx.Done()
+			l.do(func() { ended = ctx.Err() })
+			return 0, ctx.Err()
+		})
+		wait(2 * time.Second)
+		changed := withProbes("app", prober.Liveness)
+		changed.LivenessProbe.ProbeHandler = corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}
+		l.AddPod(podOf(changed))
+		wait(10 * time.Second)
+		l.do(func() {
+			require.Equal(t, prober.Errored, l.runs[1].Outcome)
+			require.ErrorContains(t, l.runs[1].Err, "no handler for gRPC probes")
+			require.ErrorIs(t, ended, context.Canceled)
+		})
+	})
+}
+
+// An exec probe that is refused a place has not begun; one that the runtime is slow
+// to begin has. Both are told apart from one that says no.
+func TestARunnerThatTimesOutItself(t *testing.T) {
+	t.Parallel()
+	s := newStepper(t, withProbes("app", prober.Liveness))
+	s.answers(func(context.Context, prober.ExecRequest) (int32, error) {
+		return 0, errors.Join(errors.New("rpc"), context.DeadlineExceeded)
+	})
+	s.step(prober.Liveness)
+	require.Equal(t, prober.Failed, s.runs[0].Outcome)
+	require.Equal(t, `command timed out: "check" timed out after 1s`, s.runs[0].Output)
+}
+
+// The end of a command ends its context too, and which of the two is seen first must
+// not matter.
+func TestACommandThatEndsIsNotTakenForOneThatIsCutShort(t *testing.T) {
+	t.Parallel()
+	s := newStepper(t, withProbes("app", prober.Liveness))
+	for range 2000 {
+		s.step(prober.Liveness)
+	}
+	for _, r := range s.runs {
+		require.Equal(t, prober.Succeeded, r.Outcome)
+	}
+}

@@ -1,0 +1,41 @@
+package grpcprobe_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/prober"
+	"github.com/kubeparts/kubeparts/prober/grpcprobe"
+)
+
+// kubernetes#89898: ports are not used up by fresh connections.
+func TestNothingIsLeftInTimeWait(t *testing.T) {
+	t.Parallel()
+	_, register := healthServer()
+	address := serve(t, register)
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	number, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	k := checker(t, grpcprobe.Config{})
+	for i := range 20 {
+		outcome, output := k.Check(t.Context(), prober.GRPCRequest{Address: address, Fresh: i > 0})
+		require.Equal(t, prober.Succeeded, outcome, output)
+	}
+	require.NoError(t, k.Close())
+	data, err := os.ReadFile("/proc/net/tcp")
+	require.NoError(t, err)
+	end, timeWait := fmt.Sprintf(":%04X", number), "06"
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) > 3 && (strings.HasSuffix(f[1], end) || strings.HasSuffix(f[2], end)) {
+			require.NotEqual(t, timeWait, f[3], line)
+		}
+	}
+}

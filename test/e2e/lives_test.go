@@ -1,0 +1,297 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// rewriteVar makes the tests write testdata/lives anew. Read the diff, and mark again
+// with a ? what may be too short to be seen.
+const rewriteVar = "KUBEPARTS_E2E_REWRITE"
+
+// TestWhatIsSaidOfAPodAtEachStepOfItsLife compares all that /pods and, when the pod is
+// no longer desired, the file of its status show from a pod's beginning to its end,
+// with testdata/lives.
+func TestWhatIsSaidOfAPodAtEachStepOfItsLife(t *testing.T) {
+	t.Parallel()
+	container := func(args string) string {
+		return "  - {name: main, image: \"kubeparts.test/testserver:1\", args: [" + args + "]}\n"
+	}
+	for name, life := range map[string]struct {
+		spec  string
+		steer func(n *node, name string)
+	}{
+		// Pending, initializing, running, ready, unready, ready, terminating, ended.
+		"serves": {
+			spec: `  initContainers:
+  - {name: first, image: "kubeparts.test/testserver:1", args: [sleep, "1"]}
+  - {name: side, image: "kubeparts.test/testserver:1", restartPolicy: Always, args: [serve, -http, ":8081", -unhealthy],
+     startupProbe: {httpGet: {port: 8081, path: /healthz}, periodSeconds: 1, failureThreshold: 60}}
+  containers:
+  - {name: main, image: "kubeparts.test/testserver:1", args: [serve, -unhealthy, -term-delay, 2s],
+     readinessProbe: {httpGet: {port: 8080, path: /healthz}, periodSeconds: 1, failureThreshold: 1}}
+`,
+			steer: func(n *node, name string) {
+				pod := n.waitPod(startTimeout, name, "to have its sidecar running", func(pod *corev1.Pod) bool {
+					return len(pod.Status.InitContainerStatuses) == 2 && pod.Status.InitContainerStatuses[1].State.Running != nil && pod.Status.PodIP != ""
+				})
+				n.tellPort(pod, "8081", "/healthz/ok")
+				n.waitRunning(name)
+				n.tell(pod, "/healthz/ok")
+				n.waitReady(name)
+				n.tell(pod, "/healthz/fail")
+				n.waitPod(startTimeout, name, "to be unready", func(pod *corev1.Pod) bool { return !ready(pod) })
+				n.tell(pod, "/healthz/ok")
+				n.waitReady(name)
+				n.remove(name + ".yaml")
+				bed.requireGone(n.t, bed.traces(n.t, pod))
+				_, end, _ := strings.Cut(n.output.String(), "main=Completed(0)") // which no file shows for long
+				require.Contains(n.t, end, name+"-"+n.hostname+" removed")
+			},
+		},
+		"crashes": {
+			spec: "  containers:\n" + container(`exit, "3", "1"`),
+			steer: func(n *node, name string) {
+				n.waitPod(startTimeout, name, "to back off", func(pod *corev1.Pod) bool {
+					return backoff(pod) == "10s" && pod.Status.ContainerStatuses[0].RestartCount == 1
+				})
+			},
+		},
+		"succeeds": {
+			spec: "  restartPolicy: Never\n  containers:\n" + container(`exit, "0", "1"`),
+			steer: func(n *node, name string) {
+				n.waitPod(startTimeout, name, "to succeed", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+			},
+		},
+		"fails": {
+			spec: "  restartPolicy: Never\n  containers:\n" + container(`exit, "3", "1"`),
+			steer: func(n *node, name string) {
+				n.waitPod(startTimeout, name, "to fail", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.start()
+			n.write(name+".yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+"}\nspec:\n"+life.spec)
+			n.waitPod(startTimeout, name, "to be there", func(*corev1.Pod) bool { return true })
+			seen := n.watchLife(name)
+			life.steer(n, name)
+			requireLife(t, filepath.Join("testdata/lives", name+".txt"), seen())
+		})
+	}
+}
+
+// watchLife collects what is said of the pod until the returned function is called.
+func (n *node) watchLife(name string) (stop func() []string) {
+	const period = 10 * time.Millisecond
+	var (
+		watcher sync.WaitGroup
+		seen    []string
+		file    string
+	)
+	done := make(chan struct{})
+	look := func() {
+		line := ""
+		if pod := n.shown(name); pod != nil {
+			file = filepath.Join(n.root, "statuses", string(pod.UID)+".json")
+			line = sentence(pod)
+		} else if pod := saved(file); pod != nil {
+			line = "(not desired) " + sentence(pod)
+		}
+		if line != "" && (len(seen) == 0 || seen[len(seen)-1] != line) {
+			seen = append(seen, line)
+		}
+	}
+	watcher.Go(func() {
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for {
+			look()
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() []string {
+		close(done)
+		watcher.Wait()
+		look()
+		return seen
+	}
+}
+
+// shown returns the pod as the agent shows it, nil if it does not.
+func (n *node) shown(name string) *corev1.Pod {
+	pods, err := n.agent.pods()
+	if err != nil {
+		return nil
+	}
+	for i := range pods {
+		if pods[i].Name == name+"-"+n.hostname {
+			return &pods[i]
+		}
+	}
+	return nil
+}
+
+// saved reads a status file; nil if there is none.
+func saved(file string) *corev1.Pod {
+	var pod corev1.Pod
+	data, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(data, &pod) != nil {
+		return nil
+	}
+	return &pod
+}
+
+// sentence is a status in one line, without what differs from run to run.
+func sentence(pod *corev1.Pod) string {
+	var b strings.Builder
+	st := &pod.Status
+	fmt.Fprintf(&b, "%s", st.Phase)
+	for _, c := range append(slices.Clone(st.InitContainerStatuses), st.ContainerStatuses...) {
+		fmt.Fprintf(&b, " | %s %s", c.Name, stateWord(c.State))
+		if c.Started != nil && *c.Started {
+			b.WriteString(" started")
+		}
+		if c.Ready {
+			b.WriteString(" ready")
+		}
+		if c.RestartCount > 0 {
+			fmt.Fprintf(&b, " #%d", c.RestartCount)
+		}
+		if last := stateWord(c.LastTerminationState); last != "" {
+			b.WriteString(" after " + last)
+		}
+	}
+	b.WriteString(" |")
+	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		if conditionStatus(pod, kind) != corev1.ConditionTrue {
+			kind = "!" + kind
+		}
+		fmt.Fprintf(&b, " %s", kind)
+	}
+	return b.String()
+}
+
+func stateWord(s corev1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "Running"
+	case s.Waiting != nil:
+		return s.Waiting.Reason
+	case s.Terminated != nil:
+		return fmt.Sprintf("%s(%d)", s.Terminated.Reason, s.Terminated.ExitCode)
+	default:
+		return ""
+	}
+}
+
+// requireLife compares what was seen with a file. Lines that begin with ? may be
+// missing, because they are true only for an instant; nothing else may be, and nothing
+// may be there besides, but for what comes at a "...".
+func requireLife(t *testing.T, file string, seen []string) {
+	t.Helper()
+	if os.Getenv(rewriteVar) != "" {
+		require.NoError(t, os.WriteFile(file, []byte(strings.Join(seen, "\n")+"\n"), 0o600))
+		return
+	}
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	rest := seen
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		short := strings.TrimPrefix(line, "? ")
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case line == "...":
+			return
+		case len(rest) > 0 && rest[0] == short:
+			rest = rest[1:]
+		case short == line:
+			t.Fatalf("%s: not seen: %s\nseen:\n%s", file, line, strings.Join(seen, "\n"))
+		}
+	}
+	require.Empty(t, rest, "%s: more than was to be seen; all of it:\n%s", file, strings.Join(seen, "\n"))
+}
+
+// TestNothingFlapsWhenTheAgentRestarts compares whole statuses, times included, from
+// before an agent's end to long after the next one's start: of a pod that is ready
+// through every kind of probe, of one that is not ready, of one that has yet to start.
+func TestNothingFlapsWhenTheAgentRestarts(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"stopped", "killed"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.start()
+			n.write("probed.yaml", probed)
+			n.write("others.yaml", `
+apiVersion: v1
+kind: Pod
+metadata: {name: others}
+spec:
+  containers:
+  - {name: unready, image: "kubeparts.test/testserver:1", args: [serve, -unhealthy],
+     readinessProbe: {httpGet: {port: 8080, path: /healthz}, periodSeconds: 1}}
+  - {name: unstarted, image: "kubeparts.test/testserver:1", args: [serve, -unhealthy, -http, ":8081"],
+     startupProbe: {httpGet: {port: 8081, path: /healthz}, periodSeconds: 1, failureThreshold: 600}}
+  - {name: lived, image: "kubeparts.test/testserver:1", args: [serve, -http, ":8082"],
+     livenessProbe: {httpGet: {port: 8082, path: /healthz}, periodSeconds: 1, failureThreshold: 2}}
+`)
+			n.waitReady("probed")
+			others := n.waitRunning("others")
+			n.tellPort(others, "8082", "/healthz/fail")
+			n.waitPod(startTimeout, "others", "to have restarted one", func(pod *corev1.Pod) bool {
+				st := containerStatus(t, pod, "lived")
+				return st.RestartCount == 1 && st.Ready
+			})
+			settle := time.NewTimer(2 * time.Second)
+			<-settle.C
+			before := n.statuses()
+			if how == "stopped" {
+				n.agent.stop(t)
+			} else {
+				n.agent.kill(t)
+			}
+			n.start()
+			stays(t, 13*time.Second, "all is as it was", func() (string, bool) {
+				now := n.statuses()
+				return before + "\n\nnow:\n" + now, now == before || now == ""
+			})
+			require.Equal(t, before, n.statuses())
+		})
+	}
+}
+
+// statuses returns all of what is said of all pods, nothing before the manifests
+// were read.
+func (n *node) statuses() string {
+	n.t.Helper()
+	pods, err := n.agent.pods()
+	require.NoError(n.t, err)
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	var b strings.Builder
+	for i := range pods {
+		data, err := json.MarshalIndent(&pods[i].Status, "", " ")
+		require.NoError(n.t, err)
+		b.WriteString(pods[i].Name + " " + string(data) + "\n")
+	}
+	return b.String()
+}

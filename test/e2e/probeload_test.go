@@ -1,0 +1,133 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The load of the probes, which can be changed: on two cores 200 pods take some
+// minutes to come and go.
+const (
+	loadPodsVar = "KUBEPARTS_E2E_PROBED_PODS" // default 60
+	loadTimeVar = "KUBEPARTS_E2E_PROBED_TIME" // default 30s
+)
+
+// loadPod has three probes of three kinds of handlers, a second apart each.
+const loadPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: kubeparts.test/testserver:1
+    args: [serve, -grpc, ":9090"]
+    readinessProbe: {httpGet: {port: 8080, path: /healthz}, periodSeconds: 1}
+    livenessProbe: {grpc: {port: 9090}, periodSeconds: 1}
+  - name: other
+    image: kubeparts.test/testserver:1
+    args: [sleep, "3600"]
+    livenessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
+`
+
+// Not parallel: it measures.
+func TestManyProbesCostLittleAndLeaveNoSockets(t *testing.T) {
+	pods, err := strconv.Atoi(cmp.Or(os.Getenv(loadPodsVar), "60"))
+	require.NoError(t, err)
+	span, err := time.ParseDuration(cmp.Or(os.Getenv(loadTimeVar), "30s"))
+	require.NoError(t, err)
+	n := newNode(t)
+	n.start()
+	for i := range pods {
+		n.write(fmt.Sprintf("p%03d.yaml", i), strings.ReplaceAll(loadPod, "NAME", fmt.Sprintf("p%03d", i)))
+	}
+	waitFor(t, time.Minute+time.Duration(pods)*time.Second, "all to be ready", func() (string, bool) {
+		count := n.readyPods()
+		return count, count == fmt.Sprint(pods)
+	})
+	quiet := time.NewTimer(5 * time.Second) // the last that began are still being inspected
+	<-quiet.C
+
+	cpu, waiting := n.agent.cpu(t), timeWaits(t)
+	began := time.Now()
+	// Not by stays: it would ask so often that the answers were most of the cost.
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for time.Since(began) < span {
+		<-look.C
+		require.Equal(t, fmt.Sprint(pods), n.readyPods(), "all are ready")
+	}
+	took := time.Since(began)
+	used := n.agent.cpu(t) - cpu
+	left := timeWaits(t) - waiting
+	t.Logf("%d pods × 3 probes at 1 s for %v: the agent used %.1f %% of a core, %d sockets more in TIME_WAIT",
+		pods, took.Round(time.Second), 100*used.Seconds()/took.Seconds(), left)
+	// This test's own questions for /pods go over one connection.
+	require.Less(t, left, 20)
+	shown, err := n.agent.pods()
+	require.NoError(t, err)
+	for i := range shown {
+		for _, st := range shown[i].Status.ContainerStatuses {
+			require.Zero(t, st.RestartCount, shown[i].Name)
+		}
+	}
+	// A machine that is busy otherwise may be too slow now and then, but not thrice.
+	t.Logf("%d reports of a run that failed", n.output.linesWith("Unhealthy"))
+}
+
+// readyPods counts them.
+func (n *node) readyPods() string {
+	shown, err := n.agent.pods()
+	if err != nil {
+		return err.Error()
+	}
+	count := 0
+	for i := range shown {
+		if conditionStatus(&shown[i], corev1.PodReady) == corev1.ConditionTrue {
+			count++
+		}
+	}
+	return strconv.Itoa(count)
+}
+
+// cpu returns what the process has used so far.
+func (a *agent) cpu(t *testing.T) time.Duration {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid))
+	require.NoError(t, err)
+	_, fields, _ := strings.Cut(string(data), ") ")
+	ticks := int64(0)
+	for _, field := range strings.Fields(fields)[11:13] { // utime and stime
+		n, err := strconv.ParseInt(field, 10, 64)
+		require.NoError(t, err)
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / 100
+}
+
+// timeWaits counts the sockets of this network namespace in TIME_WAIT.
+func timeWaits(t *testing.T) (count int) {
+	t.Helper()
+	const timeWait = "06"
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(data)) {
+			if fields := strings.Fields(line); len(fields) > 3 && fields[3] == timeWait {
+				count++
+			}
+		}
+	}
+	return count
+}
