@@ -79,8 +79,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "dir.json"), 0o700))
 	files := status.NewFiles(dir)
 	err := files.Load()
-	for _, want := range []string{"broken.json", `renamed.json: holds the status of pod "other"`, "dir.json",
-		`later.json: holds "Pod" of version "v2", not a pod of version v1`, `another.json: holds "Node"`, "torn.json", "twice.json", "empty.json"} {
+	for _, want := range []string{"broken.json", `renamed.json: holds the status of pod "other"`, "dir.json", `later.json: holds "Pod" of version "v2", not a pod of version v1`, `another.json: holds "Node"`, "torn.json", "twice.json", "empty.json"} {
 		require.ErrorContains(t, err, want)
 	}
 	for _, uid := range []types.UID{"later", "another", "torn", "twice", "empty", "broken", "renamed", "other"} {
