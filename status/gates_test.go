@@ -137,3 +137,24 @@ func TestTheNodesAddressesStandUntilTheyAreKnownAgain(t *testing.T) {
 	in.NodeIPs = []string{"192.168.0.2"}
 	require.Equal(t, []corev1.HostIP{{IP: "192.168.0.2"}}, status.Generate(in).HostIPs)
 }
+
+// TestAnEndThatTheAPIServerShowsIsAnEndForEveryWriter: whoever ended it there, the
+// pod will not run again.
+func TestAnEndThatTheAPIServerShowsIsAnEndForEveryWriter(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	w.SetPodStatus(pod, simple("Running", "True"))
+	pod = pod.DeepCopy()
+	pod.Status = corev1.PodStatus{Phase: "Failed", Reason: "NodeLost", Message: "m"}
+	stored, changed := w.SetPodStatus(pod, simple("Running", "True"))
+	require.True(t, changed)
+	require.Equal(t, corev1.PodFailed, stored.Phase)
+	require.Equal(t, "NodeLost", stored.Reason)
+	require.Equal(t, "PodFailed", status.Condition(stored.Conditions, corev1.PodReady).Reason)
+
+	pod = pod.DeepCopy()
+	pod.Status.Phase = "Succeeded"
+	stored, changed = w.SetPodStatus(pod, simple("Running", "True"))
+	require.False(t, changed)
+	require.Equal(t, corev1.PodFailed, stored.Phase, "an end never becomes another one")
+}

@@ -69,7 +69,8 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 // SetPodStatus says status of the pod and returns what is said of it now, and
 // whether that has changed. These hold for it, whatever status says:
 //
-//   - an ended pod keeps its phase, and is not Ready; a status that says another
+//   - a pod that has ended, here or as the API server shows it in pod, keeps its
+//     phase, and is not Ready; a status that says another
 //     phase also loses its reason and message, which belong to it;
 //   - a start time stays as it was first set, and is now if nobody knows better;
 //   - a condition's transition time moves only with its status;
@@ -266,8 +267,10 @@ func (m *Manager) keep(e *entry) {
 // reconcile returns a copy of next that follows old: what never goes back does
 // not, what was there before keeps its times. It may share with known.
 func (m *Manager) reconcile(pod *corev1.Pod, old, known *corev1.PodStatus, next corev1.PodStatus) corev1.PodStatus {
-	if podspec.IsTerminal(old.Phase) && next.Phase != old.Phase {
-		next.Phase, next.Reason, next.Message = old.Phase, old.Reason, old.Message
+	for _, end := range []*corev1.PodStatus{&pod.Status, old} { // what was said last weighs most
+		if podspec.IsTerminal(end.Phase) && next.Phase != end.Phase {
+			next.Phase, next.Reason, next.Message = end.Phase, end.Reason, end.Message
+		}
 	}
 	next.Message = valid(next.Message)
 	now := m.cfg.Clock.Now()
