@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -116,13 +117,14 @@ func NewAPIServer(cfg APIServerConfig) (*APIServer, error) {
 // Seen takes note of a pod's object as a watch of the API server shows it, so that
 // the next patch need not find out what has changed; follow it by
 // [Publisher.Trigger], which compares it with what the node says and calls only if
-// they differ. An older object than the one known changes nothing. pod is retained
+// they differ. An older object than the one known changes nothing, and nor does one of
+// a pod that was never to be published, or is forgotten: nothing is kept of it. pod is retained
 // and must not be modified afterwards. Of a mirror, uid is the static pod's.
 func (a *APIServer) Seen(uid types.UID, pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	k := a.known[uid]
-	if newest := newer(k.object, pod); newest != k.object {
+	k, ok := a.known[uid]
+	if newest := newer(k.object, pod); ok && newest != k.object {
 		a.known[uid] = known{object: newest}
 	}
 }
@@ -197,7 +199,9 @@ func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, 
 	if object != k.object {
 		k.doubt = false
 	}
-	return object, k.doubt || object.ResourceVersion == ""
+	k.object, k.doubt = object, k.doubt || object.ResourceVersion == ""
+	a.known[uid] = k
+	return k.object, k.doubt
 }
 
 func (a *APIServer) learn(uid types.UID, k known) {
@@ -212,7 +216,7 @@ func (a *APIServer) get(ctx context.Context, uid types.UID, old *corev1.Pod) (*c
 	object, err := a.cfg.Pods(old.Namespace).Get(ctx, old.Name, metav1.GetOptions{})
 	a.called(Call{Verb: "get", Err: err}, old, start)
 	switch {
-	case reason(err) == metav1.StatusReasonNotFound:
+	case isNotFound(err):
 		return nil, ErrGone
 	case err != nil:
 		return nil, fmt.Errorf("get pod %s/%s: %w", old.Namespace, old.Name, err)
@@ -253,7 +257,7 @@ func (a *APIServer) finish(ctx context.Context, change Change, stored *corev1.Po
 		GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &stored.UID},
 	})
 	a.called(Call{Verb: "delete", Err: err}, stored, start)
-	if err != nil && reason(err) != metav1.StatusReasonNotFound {
+	if err != nil && !isNotFound(err) {
 		// A conflict is another pod of that name, which the next look shows.
 		a.learn(change.Pod.UID, known{object: stored, doubt: true})
 		return fmt.Errorf("delete pod %s/%s: %w", stored.Namespace, stored.Name, err)
@@ -292,6 +296,19 @@ func reason(err error) metav1.StatusReason {
 		return status.Reason
 	}
 	return metav1.StatusReasonUnknown
+}
+
+// isNotFound says whether err means that the API server does not have the object. A
+// 404 of something between, such as a load balancer, does not: client-go marks an
+// answer that it could not read as one of an API server.
+func isNotFound(err error) bool {
+	status := apiStatus(err)
+	if status == nil || status.Reason != metav1.StatusReasonNotFound {
+		return false
+	}
+	return status.Details == nil || !slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == metav1.CauseTypeUnexpectedServerResponse
+	})
 }
 
 func apiStatus(err error) *metav1.Status {

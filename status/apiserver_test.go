@@ -101,16 +101,16 @@ func TestOthersWriteBetweenOurPatches(t *testing.T) {
 func TestVersionsThatAreNoNumbers(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
-	pod := numbered(1)[0]
-	seen := a.put(pod)
+	seen := a.put(numbered(1)[0])
 	n := newNode(t, a)
 	odd := seen.DeepCopy()
 	odd.ResourceVersion = "odd"
-	n.sink.Seen(pod.UID, seen)
-	n.sink.Seen(pod.UID, odd)
-	n.SetPodStatus(pod, simple("Running", "True"))
+	n.SetPodStatus(seen, simple("Running", "True"))
 	require.NoError(t, n.Sync(t.Context()))
-	require.Equal(t, []string{"patch p0"}, a.asked(), "the first one stands")
+	n.sink.Seen(seen.UID, odd)
+	n.SetPodStatus(seen, simple("Running", "False"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0", "patch p0"}, a.asked(), "the first one stands")
 }
 
 func TestAPodThatOthersChangeAllTheTime(t *testing.T) {

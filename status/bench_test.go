@@ -68,6 +68,21 @@ func BenchmarkGetPodStatus(b *testing.B) {
 	})
 }
 
+func TestAChangedStatusCostsAtMostTenAllocations(t *testing.T) {
+	in := benchInput()
+	s := status.Generate(in)
+	unready := *s.DeepCopy()
+	status.Condition(unready.Conditions, corev1.PodReady).Status = corev1.ConditionFalse
+	m, err := status.New(status.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, two := 0, []corev1.PodStatus{s, unready}
+	if n := testing.AllocsPerRun(100, func() { m.SetPodStatus(in.Pod, two[i&1]); i++ }); n > 10 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func TestAnUnchangedStatusCostsAtMostOneAllocation(t *testing.T) {
 	in := benchInput()
 	s := status.Generate(in)

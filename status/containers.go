@@ -128,6 +128,7 @@ func (g *generator) container(c *corev1.Container, k kind, old *corev1.Container
 	if newest != nil || st.VolumeMounts == nil {
 		st.VolumeMounts = volumeMounts(c, newest)
 	}
+	g.devices(&st, old)
 	g.hold(&st, c, k)
 	g.probe(&st, k, old)
 	return st
@@ -209,6 +210,21 @@ func carry(st, old *corev1.ContainerStatus) {
 	own := last != nil && last.ContainerID != "" && last.ContainerID == st.ContainerID
 	if st.LastTerminationState.Terminated == nil && !own {
 		st.LastTerminationState.Terminated = last.DeepCopy()
+	}
+}
+
+// devices says how what the container was given is.
+func (g *generator) devices(st, old *corev1.ContainerStatus) {
+	var known []corev1.ResourceStatus
+	switch {
+	case g.Devices != nil:
+		known = g.Devices[st.Name]
+	case old != nil && old.ContainerID == st.ContainerID:
+		known = old.AllocatedResourcesStatus
+	}
+	st.AllocatedResourcesStatus = nil
+	for i := range known {
+		st.AllocatedResourcesStatus = append(st.AllocatedResourcesStatus, *known[i].DeepCopy())
 	}
 }
 

@@ -38,7 +38,8 @@
 //	publisher.Trigger(pod.UID)
 //
 // which saves the looks and puts right what others have changed; without it both
-// happen at the next change of the pod.
+// happen at the next change of the pod, or at the next tick with
+// [PublisherConfig].Reconcile.
 //
 // # What it guarantees
 //
@@ -57,8 +58,9 @@
 //  7. Nothing that is given is modified. Nil and half-filled CRI messages do no
 //     harm.
 //  8. The newest status of each pod reaches the sink, one publication of a pod at a
-//     time, versions never going back. A pod whose calls fail or hang delays no
-//     other, and memory is bounded by the number of pods.
+//     time, versions never going back. A pod whose calls fail delays no other; one
+//     whose calls hang holds one worker, for a timeout at a time. Memory is bounded by
+//     the number of pods.
 //  9. A pod that has ended or is deleted goes first; its end is held back while it
 //     may still run; its object is deleted only after its end is stored, and only
 //     if it is the very object.
@@ -98,7 +100,8 @@
 //   - Init containers are matched to the spec by name, not by index.
 //   - Whether a mount is recursively read-only is what the runtime says it did, not
 //     what it should be able to do. Resources of the pod as a whole are the spec's.
-//     Stop signals and the health of devices, alpha, are not shown.
+//     Stop signals (KEP-4960), alpha and off by default, are not shown. The health of
+//     devices (KEP-4680) is shown if whoever manages them says it.
 //   - A startup result decides Initialized at once, not with the next sync.
 //   - Resize conditions are the Manager's alone: a status made from an older view
 //     neither brings one back nor loses one.
@@ -109,7 +112,12 @@
 //   - An end that the API server has is not sent over by another one, which it
 //     would refuse for ever.
 //   - The publication latency is that of a version, not of the pod (kubernetes#107896).
-//   - There is no tick: what others change is seen by whoever watches.
+//   - There is no tick unless one is asked for: what others change is seen by
+//     whoever watches. A tick looks at each pod and calls only where that differs.
+//   - A 404 of something other than an API server does not make a pod gone.
+//   - A readiness gate that has moved counts for the next probe result, not from the
+//     next sync on, and a result of a container that has ended counts for nothing.
+//   - The node's addresses, where nobody knows them for a while, stay as they were.
 //
 // # Testing your code with it
 //

@@ -15,7 +15,7 @@ import (
 // times and generations within conditions, and the status of resource claims,
 // which others write. Neither is modified.
 func Equal(a, b *corev1.PodStatus) bool {
-	return a.Phase == b.Phase && a.Reason == b.Reason && a.Message == b.Message &&
+	return a.Phase == b.Phase && a.Reason == b.Reason && sameText(a.Message, b.Message) &&
 		a.ObservedGeneration == b.ObservedGeneration && a.QOSClass == b.QOSClass &&
 		a.NominatedNodeName == b.NominatedNodeName && a.Resize == b.Resize &&
 		a.HostIP == b.HostIP && slices.Equal(a.HostIPs, b.HostIPs) &&
@@ -37,7 +37,7 @@ func sameConditions(a, b []corev1.PodCondition) bool {
 			continue
 		}
 		y := Condition(b, x.Type)
-		if y == nil || x.Status != y.Status || x.Reason != y.Reason || x.Message != y.Message {
+		if y == nil || x.Status != y.Status || x.Reason != y.Reason || !sameText(x.Message, y.Message) {
 			return false
 		}
 	}
@@ -80,7 +80,7 @@ func sameContainer(a, b *corev1.ContainerStatus, share int) bool {
 }
 
 func sameState(a, b *corev1.ContainerState, share int) bool {
-	if !sameOptional(a.Waiting, b.Waiting) || (a.Running == nil) != (b.Running == nil) || (a.Terminated == nil) != (b.Terminated == nil) {
+	if !sameWaiting(a.Waiting, b.Waiting) || (a.Running == nil) != (b.Running == nil) || (a.Terminated == nil) != (b.Terminated == nil) {
 		return false
 	}
 	if a.Running != nil && !sameTime(a.Running.StartedAt, b.Running.StartedAt) {
@@ -94,6 +94,12 @@ func sameState(a, b *corev1.ContainerState, share int) bool {
 		sameTime(x.StartedAt, y.StartedAt) && sameTime(x.FinishedAt, y.FinishedAt) &&
 		(x.Message == y.Message || cut(x.Message, share) == cut(y.Message, share))
 }
+
+func sameWaiting(a, b *corev1.ContainerStateWaiting) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Reason == b.Reason && sameText(a.Message, b.Message))
+}
+
+func sameText(a, b string) bool { return a == b || valid(a) == valid(b) }
 
 func sameTime(a, b metav1.Time) bool { return a.Unix() == b.Unix() }
 

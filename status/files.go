@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -20,6 +21,9 @@ import (
 const (
 	fileSuffix = ".json"
 	tempPrefix = ".tmp-"
+
+	podVersion = "v1"
+	podKind    = "Pod"
 )
 
 // Files is a [Sink] that keeps the status of each pod in a file of its own, for a
@@ -53,10 +57,10 @@ func (f *Files) Load() error {
 	for _, entry := range entries {
 		path := filepath.Join(f.dir, entry.Name())
 		switch {
+		case strings.HasSuffix(entry.Name(), fileSuffix): // first: a UID may begin like a temporary file
+			errs = append(errs, f.load(path))
 		case strings.HasPrefix(entry.Name(), tempPrefix): // a replacement that was cut off
 			errs = append(errs, os.Remove(path))
-		case strings.HasSuffix(entry.Name(), fileSuffix):
-			errs = append(errs, f.load(path))
 		}
 	}
 	return errors.Join(errs...)
@@ -70,6 +74,9 @@ func (f *Files) load(path string) error {
 	var pod corev1.Pod
 	if err := json.Unmarshal(body, &pod); err != nil {
 		return fmt.Errorf("status file %s: %w", path, err)
+	}
+	if pod.APIVersion != podVersion || pod.Kind != podKind {
+		return fmt.Errorf("status file %s: holds %q of version %q, not a pod of version %s", path, pod.Kind, pod.APIVersion, podVersion)
 	}
 	if path != f.path(pod.UID) {
 		return fmt.Errorf("status file %s: holds the status of pod %q", path, pod.UID)
@@ -113,7 +120,7 @@ func (f *Files) Publish(ctx context.Context, change Change) error {
 		return err
 	}
 	body, err := json.MarshalIndent(&corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: podVersion, Kind: podKind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: change.Pod.Namespace, Name: change.Pod.Name, UID: change.Pod.UID},
 		Status:     change.New,
 	}, "", "  ")
@@ -142,9 +149,26 @@ func (f *Files) replace(path string, body []byte) (err error) {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		err = errors.Join(err, os.Remove(file.Name()))
+		return errors.Join(err, os.Remove(file.Name()))
 	}
-	return err
+	return f.sync()
+}
+
+// sync has the folder's entries on the disk too, where the system knows of that: a
+// file that was made or removed is then so for good.
+func (f *Files) sync() (err error) {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	dir, err := os.Open(f.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
+		return err
+	}
+	return nil
 }
 
 // Forget removes the pod's file. If that fails, the file is an orphan of the next

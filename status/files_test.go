@@ -83,9 +83,14 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, body := range map[string]string{
-		"good.json":    `{"metadata":{"uid":"good"},"status":{"phase":"Running"}}`,
+		"good.json":    `{"apiVersion":"v1","kind":"Pod","metadata":{"uid":"good"},"status":{"phase":"Running"}}`,
+		"later.json":   `{"apiVersion":"v2","kind":"Pod","metadata":{"uid":"later"},"status":{"phase":"Running"}}`,
+		"another.json": `{"apiVersion":"v1","kind":"Node","metadata":{"uid":"another"}}`,
+		"torn.json":    `{"apiVersion":"v1","kind":"Pod","metadata":{"uid":"torn"},"status":{"pha` + "\x00\x00\x00\x00",
+		"twice.json":   `{"apiVersion":"v1","kind":"Pod","metadata":{"uid":"twice"}}{"apiVersion":"v1"}`,
+		"empty.json":   ``,
 		"broken.json":  `{"metadata":`,
-		"renamed.json": `{"metadata":{"uid":"other"}}`,
+		"renamed.json": `{"apiVersion":"v1","kind":"Pod","metadata":{"uid":"other"}}`,
 		".tmp-1":       `{`,
 		"notes.txt":    `left alone`,
 	} {
@@ -94,8 +99,12 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "dir.json"), 0o700))
 	files := status.NewFiles(dir)
 	err := files.Load()
-	for _, want := range []string{"broken.json", `renamed.json: holds the status of pod "other"`, "dir.json"} {
+	for _, want := range []string{"broken.json", `renamed.json: holds the status of pod "other"`, "dir.json", `later.json: holds "Pod" of version "v2", not a pod of version v1`, `another.json: holds "Node"`, "torn.json", "twice.json", "empty.json"} {
 		require.ErrorContains(t, err, want)
+	}
+	for _, uid := range []types.UID{"later", "another", "torn", "twice", "empty", "broken", "renamed", "other"} {
+		_, ok := files.Status(uid)
+		require.False(t, ok, uid)
 	}
 	s, ok := files.Status("good")
 	require.True(t, ok)
@@ -137,4 +146,24 @@ func TestFilesThatCannotBeWritten(t *testing.T) {
 	left, err = os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, left, 1, "what cannot be put in place is cleared away")
+}
+
+func TestAUIDMayBeginLikeATemporaryFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, uid := range []types.UID{".tmp-1", ".", "..", "", "a/b", "a%2Fb", "a\\b", "x.json", "\xff"} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+		require.NoError(t, status.NewFiles(dir).Publish(t.Context(), status.Change{Pod: pod, New: corev1.PodStatus{Phase: corev1.PodRunning}}))
+		files := status.NewFiles(dir)
+		err := files.Load()
+		if uid == "\xff" {
+			require.Error(t, err, "JSON cannot hold it")
+			continue
+		}
+		require.NoError(t, err, uid)
+		s, ok := files.Status(uid)
+		require.True(t, ok, uid)
+		require.Equal(t, corev1.PodRunning, s.Phase)
+		require.NoError(t, files.RemoveOrphans(func(types.UID) bool { return false }))
+	}
 }

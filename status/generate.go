@@ -37,7 +37,12 @@ type Input struct {
 	// Allocated says, by container name, what resources the node has given to a
 	// container, where that is not what the spec asks for because a resize waits.
 	Allocated map[string]corev1.ResourceRequirements
-	// NodeIPs are the node's addresses, the primary one first.
+	// Devices says, by container name, how the devices and claims that a container
+	// was given are (KEP-4680): what a device manager knows. If it is nil, what was
+	// last said of the very container stands.
+	Devices map[string][]corev1.ResourceStatus
+	// NodeIPs are the node's addresses, the primary one first. Without any, what was
+	// last said of the host's stands.
 	NodeIPs []string
 	// Probes says what the probes of running containers found. Nil means that
 	// there are none: a container is started and ready while it runs.

@@ -15,6 +15,9 @@ func setIPs(s, old *corev1.PodStatus, in *Input) {
 	for _, ip := range node {
 		s.HostIPs = append(s.HostIPs, corev1.HostIP{IP: ip})
 	}
+	if len(node) == 0 { // nobody knows: what was said stands
+		s.HostIPs = slices.Clone(old.HostIPs)
+	}
 	var ips []string
 	if in.Runtime != nil {
 		ips = in.Runtime.IPs

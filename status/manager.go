@@ -69,7 +69,8 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 // SetPodStatus says status of the pod and returns what is said of it now, and
 // whether that has changed. These hold for it, whatever status says:
 //
-//   - an ended pod keeps its phase, and is not Ready; a status that says another
+//   - a pod that has ended, here or as the API server shows it in pod, keeps its
+//     phase, and is not Ready; a status that says another
 //     phase also loses its reason and message, which belong to it;
 //   - a start time stays as it was first set, and is now if nobody knows better;
 //   - a condition's transition time moves only with its status;
@@ -134,10 +135,8 @@ func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int) {
 	m.step.Lock()
 	defer m.step.Unlock()
-	m.mu.RLock()
-	uids := slices.Sorted(maps.Keys(m.pods))
-	m.mu.RUnlock()
-	for _, uid := range uids {
+	pods := m.known()
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		if keep(uid) {
 			continue
 		}
@@ -145,6 +144,9 @@ func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int
 		delete(m.pods, uid)
 		delete(m.resizes, uid)
 		m.mu.Unlock()
+		if !pods[uid] {
+			continue
+		}
 		removed++
 		for _, o := range m.observers {
 			if o.StatusRemoved != nil {
@@ -153,6 +155,21 @@ func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int
 		}
 	}
 	return removed
+}
+
+// known returns the pods of which anything is kept, and whether a status is: of a
+// resize may be heard before.
+func (m *Manager) known() map[types.UID]bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	pods := make(map[types.UID]bool, len(m.pods))
+	for uid := range m.resizes {
+		pods[uid] = false
+	}
+	for uid := range m.pods {
+		pods[uid] = true
+	}
+	return pods
 }
 
 func (m *Manager) entry(uid types.UID) *entry {
@@ -199,13 +216,46 @@ func (m *Manager) store(e *entry, pod *corev1.Pod, next corev1.PodStatus, finish
 		change.Old, change.Version, change.Finished = e.status, e.version+1, finished || e.finished
 		deleted := e.pod.DeletionTimestamp == nil && pod.DeletionTimestamp != nil
 		if !deleted && change.Finished == e.finished && Equal(&e.status, &next) {
-			m.keep(&entry{pod: pod, status: e.status, version: e.version, finished: e.finished})
-			return e.status, false
+			same := e.status
+			same.Conditions = refreshed(same.Conditions, next.Conditions)
+			m.keep(&entry{pod: pod, status: same, version: e.version, finished: e.finished})
+			return same, false
 		}
 	}
 	m.keep(&entry{pod: pod, status: next, version: change.Version, finished: change.Finished})
 	m.tell(old, &change)
 	return next, true
+}
+
+// refreshed returns old with the conditions of other writers as next has them:
+// they are no change of ours, but readiness gates are among them, and the next
+// probe result is judged by them.
+func refreshed(old, next []corev1.PodCondition) []corev1.PodCondition {
+	isForeign := func(c corev1.PodCondition) bool { return owner(c.Type) == foreign }
+	count := 0
+	stale := slices.ContainsFunc(next, func(c corev1.PodCondition) bool {
+		if !isForeign(c) {
+			return false
+		}
+		count++
+		was := Condition(old, c.Type)
+		return was == nil || *was != c
+	})
+	for i := range old {
+		if isForeign(old[i]) {
+			count--
+		}
+	}
+	if !stale && count == 0 {
+		return old
+	}
+	out := slices.DeleteFunc(slices.Clone(old), isForeign)
+	for _, c := range next {
+		if isForeign(c) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 func (m *Manager) keep(e *entry) {
@@ -217,9 +267,12 @@ func (m *Manager) keep(e *entry) {
 // reconcile returns a copy of next that follows old: what never goes back does
 // not, what was there before keeps its times. It may share with known.
 func (m *Manager) reconcile(pod *corev1.Pod, old, known *corev1.PodStatus, next corev1.PodStatus) corev1.PodStatus {
-	if podspec.IsTerminal(old.Phase) && next.Phase != old.Phase {
-		next.Phase, next.Reason, next.Message = old.Phase, old.Reason, old.Message
+	for _, end := range []*corev1.PodStatus{&pod.Status, old} { // what was said last weighs most
+		if podspec.IsTerminal(end.Phase) && next.Phase != end.Phase {
+			next.Phase, next.Reason, next.Message = end.Phase, end.Reason, end.Message
+		}
 	}
+	next.Message = valid(next.Message)
 	now := m.cfg.Clock.Now()
 	switch {
 	case old.StartTime != nil:
@@ -234,8 +287,7 @@ func (m *Manager) reconcile(pod *corev1.Pod, old, known *corev1.PodStatus, next 
 	settle(&next)
 	stamp(next.Conditions, old.Conditions, now)
 	for i := range next.Conditions {
-		truncate(&next.Conditions[i].LastProbeTime)
-		truncate(&next.Conditions[i].LastTransitionTime)
+		normalizeCondition(&next.Conditions[i])
 	}
 	return next
 }

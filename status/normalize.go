@@ -16,15 +16,15 @@ const MaxTerminationMessageBytes = 12 * 1024
 
 // Normalize brings s into the form in which the API server returns it, so that a
 // status which was sent and one which was read back are the same: times in whole
-// seconds, termination messages valid UTF-8 and cut to their share, at a rune's
-// end; init containers in spec order, others by name. It changes s and all that
+// seconds, messages valid UTF-8, those of terminated containers cut to their share
+// at a rune's end; init containers in spec order, others by name. It changes s and all that
 // s points to, which therefore must be the caller's own. It is idempotent.
 func Normalize(pod *corev1.Pod, s *corev1.PodStatus) {
 	truncate(s.StartTime)
 	for i := range s.Conditions {
-		truncate(&s.Conditions[i].LastProbeTime)
-		truncate(&s.Conditions[i].LastTransitionTime)
+		normalizeCondition(&s.Conditions[i])
 	}
+	s.Message = valid(s.Message)
 	share := messageShare(s)
 	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range list {
@@ -70,7 +70,16 @@ func specIndex(pod *corev1.Pod, name string) int {
 
 func byName(a, b corev1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) }
 
+func normalizeCondition(c *corev1.PodCondition) {
+	truncate(&c.LastProbeTime)
+	truncate(&c.LastTransitionTime)
+	c.Message = valid(c.Message)
+}
+
 func normalizeState(state *corev1.ContainerState, share int) {
+	if state.Waiting != nil {
+		state.Waiting.Message = valid(state.Waiting.Message)
+	}
 	if state.Running != nil {
 		truncate(&state.Running.StartedAt)
 	}
@@ -98,7 +107,7 @@ func messageShare(s *corev1.PodStatus) int {
 // rune by a whole one of another length, and what is read back would differ from
 // what was sent for ever.
 func cut(s string, limit int) string {
-	s = strings.ToValidUTF8(s, string(utf8.RuneError))
+	s = valid(s)
 	if len(s) <= limit {
 		return s
 	}
@@ -107,3 +116,6 @@ func cut(s string, limit int) string {
 	}
 	return s[:limit]
 }
+
+// valid returns s as valid UTF-8, which JSON would make of it anyway.
+func valid(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }

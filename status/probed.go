@@ -13,11 +13,12 @@ import (
 // container's as the status has it or as the runtime does, without the scheme; it
 // names one life of a container, so that a late result of the one before changes
 // nothing. It returns whether that changed anything: nothing changes for a pod or
-// a container of which nothing is said. When a container has died, say so here
+// a container of which nothing is said, and a container that has ended is not ready
+// again, whatever a probe still says of it. When a container has died, say so here
 // rather than wait for the next [Generate] (kubernetes#128820).
 func (m *Manager) SetContainerReadiness(uid types.UID, id string, ready bool) (changed bool) {
 	return m.setContainer(uid, id, func(pod *corev1.Pod, s *corev1.PodStatus, st *corev1.ContainerStatus) {
-		st.Ready = ready
+		st.Ready = ready && st.State.Terminated == nil
 		setCondition(s, Ready(pod, s))
 		setCondition(s, ContainersReady(pod, s))
 	})

@@ -61,6 +61,11 @@ type PublisherConfig struct {
 	// publication; the wait doubles with each in a row. Half of it is random.
 	// Default 500ms and 30s.
 	MinBackoff, MaxBackoff time.Duration
+	// Reconcile is how often Run publishes every pod again that the sink has, which
+	// puts right what others have changed where nobody calls Trigger; the kubelet does
+	// so every 10s. An [APIServer] compares and calls only if there is a difference;
+	// other sinks are called for each pod. Default 0: never.
+	Reconcile time.Duration
 	// Clock is the time source. Default the system clock. Timeouts are real time.
 	Clock clock.Clock
 	// Random returns a number in [0, 1). Default math/rand/v2's.
@@ -94,6 +99,9 @@ type Publication struct {
 	// the kubelet's pod_status_sync_duration_seconds, measured per version
 	// (kubernetes#107896).
 	Latency time.Duration
+	// Again says that the sink had taken this very version before, and was called to
+	// put right what others may have changed: Latency is then no pod's.
+	Again bool
 	// Gone says that the sink does not have the pod any more.
 	Gone bool
 }
@@ -113,7 +121,7 @@ func (c PublisherConfig) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"Timeout", c.Timeout}, {"MinBackoff", c.MinBackoff}, {"MaxBackoff", c.MaxBackoff}} {
+	}{{"Timeout", c.Timeout}, {"MinBackoff", c.MinBackoff}, {"MaxBackoff", c.MaxBackoff}, {"Reconcile", c.Reconcile}} {
 		if d.value < 0 {
 			errs = append(errs, fmt.Errorf("field %s: %v is negative", d.name, d.value))
 		}
@@ -198,8 +206,26 @@ func (p *Publisher) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer p.running.Store(false)
-	p.work(ctx, func() bool { return false })
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if p.cfg.Reconcile > 0 {
+		wg.Go(func() { p.reconcile(ctx) })
+	}
+	p.work(ctx, nil, func() bool { return false })
 	return nil
+}
+
+// reconcile asks for every pod again, time and again.
+func (p *Publisher) reconcile(ctx context.Context) {
+	for {
+		p.sleep(ctx, nil, p.cfg.Reconcile)
+		if ctx.Err() != nil {
+			return
+		}
+		for uid := range p.cfg.Statuses.known() {
+			p.queue.repeat(uid, p.cfg.Statuses.entry(uid), p.cfg.Clock.Now())
+		}
+	}
 }
 
 // Sync is one pass: it publishes every pod that waits for it now and does not have
@@ -214,7 +240,7 @@ func (p *Publisher) Sync(ctx context.Context) error {
 	)
 	for range p.queue.ready(now) {
 		slots <- struct{}{}
-		j, _ := p.queue.take(now)
+		j, _ := p.queue.take(now, nil)
 		if j == nil {
 			break
 		}
@@ -233,26 +259,30 @@ func (p *Publisher) Sync(ctx context.Context) error {
 
 // Flush returns when everything that was said before the call is published, or
 // gone from the sink, or ctx is done; then it returns an error. Whether Run runs
-// does not matter. A node that shuts down calls it before it lets go.
+// does not matter. It publishes these pods and no others, for whose calls it would
+// have to wait. A node that shuts down calls it before it lets go.
 func (p *Publisher) Flush(ctx context.Context) error {
 	targets := p.queue.pending()
-	p.work(ctx, func() bool { return p.queue.reached(targets) })
+	mine := func(r *record) bool { return targets[r.change.Pod.UID] > r.reached }
+	p.work(ctx, mine, func() bool { return p.queue.reached(targets) })
 	if p.queue.reached(targets) {
 		return nil
 	}
 	return fmt.Errorf("status: %d of %d pods not published: %w", p.queue.behind(targets), len(targets), context.Cause(ctx))
 }
 
-// Trigger publishes a pod's status again, because the sink may show another one:
-// after [APIServer.Seen], or when a mirror pod has appeared. It also revives a pod
+// Trigger publishes a pod's status again, with the pod as [Manager.SetPodStatus] last
+// had it, because the sink may show another one: after [APIServer.Seen], or when a
+// mirror pod has appeared. It also revives a pod
 // that the sink had called gone.
 func (p *Publisher) Trigger(uid types.UID) {
-	p.queue.again(p.cfg.Statuses.cfg.TranslateUID(uid), p.cfg.Clock.Now())
+	uid = p.cfg.Statuses.cfg.TranslateUID(uid)
+	p.queue.again(uid, p.cfg.Statuses.entry(uid), p.cfg.Clock.Now())
 }
 
-// work publishes what is due, as many at a time as there are workers, until over
-// says so or ctx is done.
-func (p *Publisher) work(ctx context.Context, over func() bool) {
+// work publishes what is due of the pods that want wants, as many at a time as there
+// are workers, until over says so or ctx is done.
+func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func() bool) {
 	woken := p.queue.listen()
 	defer p.queue.unlisten(woken)
 	var wg sync.WaitGroup
@@ -265,7 +295,7 @@ func (p *Publisher) work(ctx context.Context, over func() bool) {
 		case <-ctx.Done():
 			return
 		}
-		if j, wait := p.queue.take(p.cfg.Clock.Now()); j != nil {
+		if j, wait := p.queue.take(p.cfg.Clock.Now(), want); j != nil {
 			wg.Go(func() {
 				defer func() { <-slots }()
 				if err := p.publish(ctx, j); err != nil && ctx.Err() == nil && !errors.Is(err, ErrHeld) {
@@ -305,7 +335,7 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	switch {
 	case err == nil, o.gone: // told before a Flush that waits for it returns
 		p.cfg.Observer.Published(Publication{
-			Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since), Gone: o.gone,
+			Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since), Again: j.again, Gone: o.gone,
 		})
 	case ctx.Err() != nil:
 		o.failed = true // whoever works next may try at once
@@ -317,6 +347,7 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	}
 	if p.queue.done(j, o, now) {
 		p.cfg.Sink.Forget(pod.UID)
+		p.queue.forgotten(j, p.cfg.Clock.Now())
 	}
 	if err != nil && !o.gone {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)

@@ -50,9 +50,11 @@ type record struct {
 	change    Change    // the newest
 	asked     uint64    // counts requests to publish it
 	reached   uint64    // the request that the last success has met
+	taken     uint64    // the version that the sink has
 	waits     bool      // a request is not being met yet
 	inFlight  bool      // a publication is under way
 	gone      bool      // the sink does not have the pod
+	revived   bool      // asked for during a publication, by who knows that it is there
 	dropped   bool      // forget it after the publication under way
 	held      bool      // the sink has taken all but the pod's end
 	since     time.Time // of the first request that waits
@@ -80,6 +82,7 @@ type job struct {
 	since    time.Time
 	priority Priority
 	failures int
+	again    bool
 }
 
 // outcome is how a publication went.
@@ -136,12 +139,34 @@ func (q *queue) put(c Change, now time.Time) {
 	}
 }
 
-// again asks for a pod once more.
-func (q *queue) again(uid types.UID, now time.Time) {
+// repeat asks for a pod once more unless it waits already or is gone.
+func (q *queue) repeat(uid types.UID, e *entry, now time.Time) {
 	q.mu.Lock()
 	defer q.unlock(q.depth)
-	if r := q.pods[uid]; r != nil && !r.dropped {
-		r.gone = false
+	if r := q.renewed(uid, e); r != nil && !r.gone && !r.waits {
+		q.ask(r, PriorityNormal, now)
+	}
+}
+
+// renewed returns the record of a pod, nil if there is none, with the pod as e has
+// it: a pod that has changed need not be a change of its status.
+func (q *queue) renewed(uid types.UID, e *entry) *record {
+	r := q.pods[uid]
+	if r == nil || r.dropped {
+		return nil
+	}
+	if e != nil && e.version == r.change.Version {
+		r.change.Pod = e.pod
+	}
+	return r
+}
+
+// again asks for a pod once more.
+func (q *queue) again(uid types.UID, e *entry, now time.Time) {
+	q.mu.Lock()
+	defer q.unlock(q.depth)
+	if r := q.renewed(uid, e); r != nil {
+		r.gone, r.revived = false, r.inFlight
 		change := r.change
 		change.Old = change.New // whether it became ready is old news
 		q.ask(r, priorityOf(&change), now)
@@ -196,7 +221,8 @@ func (q *queue) ripen(now time.Time) {
 
 // take returns what is to be published first, nil if nothing is; then it also
 // returns in how long something will be, negative if not before it is asked for.
-func (q *queue) take(now time.Time) (j *job, wait time.Duration) {
+// Pods that want does not want are passed over; a nil want wants all.
+func (q *queue) take(now time.Time, want func(*record) bool) (j *job, wait time.Duration) {
 	q.mu.Lock()
 	defer func() {
 		depth := q.depth
@@ -206,16 +232,17 @@ func (q *queue) take(now time.Time) (j *job, wait time.Duration) {
 		}
 	}()
 	q.ripen(now)
-	if q.due.Len() == 0 {
-		if q.delayed.Len() == 0 {
+	r := q.due.first(want)
+	if r == nil {
+		if r = q.delayed.first(want); r == nil {
 			return nil, -1
 		}
-		return nil, q.delayed.list[0].notBefore.Sub(now)
+		return nil, r.notBefore.Sub(now)
 	}
-	r := heap.Pop(&q.due).(*record)
+	heap.Remove(&q.due, r.index)
 	q.depth--
-	r.waits, r.inFlight, r.held = false, true, false
-	return &job{record: r, change: r.change, asked: r.asked, since: r.since, priority: r.priority, failures: r.failures}, 0
+	r.waits, r.inFlight, r.held, r.revived = false, true, false, false
+	return &job{record: r, change: r.change, asked: r.asked, since: r.since, priority: r.priority, failures: r.failures, again: r.taken == r.change.Version}, 0
 }
 
 // done takes the outcome of a publication. It returns whether the pod is to be
@@ -224,13 +251,12 @@ func (q *queue) done(j *job, o outcome, now time.Time) (forget bool) {
 	q.mu.Lock()
 	defer q.unlock(q.depth)
 	r := j.record
+	if r.dropped { // it stays in flight until it is forgotten
+		return true
+	}
 	r.inFlight, r.held, r.notBefore = false, o.held, time.Time{}
 	switch {
-	case r.dropped:
-		delete(q.pods, j.change.Pod.UID)
-		q.stopWaiting(r)
-		return true
-	case o.gone:
+	case o.gone && !r.revived:
 		r.gone = true
 		q.stopWaiting(r)
 		return false
@@ -248,10 +274,24 @@ func (q *queue) done(j *job, o outcome, now time.Time) (forget bool) {
 			r.notBefore = now.Add(o.wait)
 		}
 	default:
-		r.failures, r.reached = 0, j.asked
+		r.failures, r.reached, r.taken = 0, j.asked, j.change.Version
 	}
 	q.place(r, now)
 	return false
+}
+
+// forgotten ends the publication of a pod that the sink has forgotten now, unless
+// something was said of it anew.
+func (q *queue) forgotten(j *job, now time.Time) {
+	q.mu.Lock()
+	defer q.unlock(q.depth)
+	r := j.record
+	if r.dropped {
+		delete(q.pods, j.change.Pod.UID)
+		return
+	}
+	r.inFlight, r.held, r.notBefore, r.failures, r.taken = false, false, time.Time{}, 0, 0
+	q.place(r, now)
 }
 
 func (q *queue) stopWaiting(r *record) {
@@ -337,35 +377,4 @@ func (q *queue) unlock(was int) {
 	if depth != was {
 		q.observe(depth)
 	}
-}
-
-// records is a heap of records that know their places.
-type records struct {
-	list   []*record
-	before func(a, b *record) bool
-}
-
-func (h *records) Len() int           { return len(h.list) }
-func (h *records) Less(i, j int) bool { return h.before(h.list[i], h.list[j]) }
-
-func (h *records) Swap(i, j int) {
-	h.list[i], h.list[j] = h.list[j], h.list[i]
-	h.list[i].index, h.list[j].index = i, j
-}
-
-// Push is for package heap.
-func (h *records) Push(x any) {
-	r := x.(*record)
-	r.in, r.index = h, len(h.list)
-	h.list = append(h.list, r)
-}
-
-// Pop is for package heap.
-func (h *records) Pop() any {
-	last := len(h.list) - 1
-	r := h.list[last]
-	h.list[last] = nil
-	h.list = h.list[:last]
-	r.in = nil
-	return r
 }

@@ -31,7 +31,7 @@ func CheckTransition(pod *corev1.Pod, old, next *corev1.PodStatus) error {
 		was := &old.InitContainerStatuses[i]
 		c := specOf(pod.Spec.InitContainers, was.Name)
 		switch {
-		case was.State.Terminated == nil:
+		case was.State.Terminated == nil, stillEnded(was, next.InitContainerStatuses):
 		case c == nil:
 			errs = append(errs, fmt.Errorf("found mismatch between pod spec and status, container: %v", was.Name))
 		case podspec.IsSidecar(c):
@@ -54,8 +54,13 @@ func revived(pod *corev1.Pod, c *corev1.Container, was *corev1.ContainerStatus, 
 	case c != nil && podspec.ShouldRestart(pod, c, end.ExitCode):
 		return false
 	}
+	return !stillEnded(was, next)
+}
+
+// stillEnded says whether next lacks the container or shows it as terminated.
+func stillEnded(was *corev1.ContainerStatus, next []corev1.ContainerStatus) bool {
 	now := find(next, was.Name)
-	return now != nil && now.State.Terminated == nil
+	return now == nil || now.State.Terminated != nil
 }
 
 func specOf(list []corev1.Container, name string) *corev1.Container {

@@ -1,0 +1,170 @@
+package status_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/status"
+)
+
+// TestFlushDoesNotWaitForOthers: a pod that changes during a flush, and whose call
+// hangs, does not hold up a node that shuts down.
+func TestFlushDoesNotWaitForOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var m *status.Manager
+		pods, start := numbered(2), time.Now()
+		m, p := sinkOf(t, func(ctx context.Context, c status.Change) error {
+			if c.Pod.Name == "p1" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			m.SetPodStatus(pods[1], simple("Running", "True"))
+			time.Sleep(time.Second)
+			return nil
+		})
+		m.SetPodStatus(pods[0], simple("Running", "True"))
+		require.NoError(t, p.Flush(t.Context()))
+		require.Equal(t, time.Second, time.Since(start))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorContains(t, p.Flush(ctx), "status: 1 of 1 pods not published", "it still waits")
+	})
+}
+
+// TestAPodSaidAgainWhileItIsForgotten: a static pod has the same UID when it comes
+// back, and what the sink is told of it then must not be forgotten with the old one.
+func TestAPodSaidAgainWhileItIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, err := status.New(status.Config{})
+		require.NoError(t, err)
+		sink := &forgetful{}
+		p, err := status.NewPublisher(status.PublisherConfig{Statuses: m, Sink: sink})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- p.Run(ctx) }()
+		pod := numbered(1)[0]
+		m.SetPodStatus(pod, simple("Running", "True"))
+		synctest.Wait()
+		m.RemoveOrphanedStatuses(func(types.UID) bool { return false })
+		time.Sleep(1500 * time.Millisecond) // published, and being forgotten
+		m.SetPodStatus(pod, simple("Running", "False"))
+		require.NoError(t, p.Flush(t.Context()))
+		cancel()
+		require.NoError(t, <-done)
+		require.Equal(t, []string{"publish", "forget", "forgotten", "publish"}, sink.log)
+	})
+}
+
+// forgetful takes a second for everything.
+type forgetful struct {
+	mu  sync.Mutex
+	log []string
+}
+
+func (s *forgetful) say(words ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = append(s.log, words...)
+}
+
+func (s *forgetful) Publish(context.Context, status.Change) error {
+	s.say("publish")
+	time.Sleep(time.Second)
+	return nil
+}
+
+func (s *forgetful) Forget(types.UID) {
+	s.say("forget")
+	time.Sleep(time.Second)
+	s.say("forgotten")
+}
+
+// TestAPodThatComesBackWhileItIsFoundGone: who asks for it during the call that
+// finds it gone knows better than that call.
+func TestAPodThatComesBackWhileItIsFoundGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		m, p := sinkOf(t, func(context.Context, status.Change) error {
+			time.Sleep(time.Second)
+			if calls++; calls == 1 {
+				return status.ErrGone
+			}
+			return nil
+		})
+		pod := numbered(1)[0]
+		m.SetPodStatus(pod, simple("Running", "True"))
+		done := make(chan error)
+		go func() { done <- p.Sync(t.Context()) }()
+		synctest.Wait()
+		p.Trigger(pod.UID)
+		require.NoError(t, <-done)
+		require.NoError(t, p.Flush(t.Context()))
+		require.Equal(t, 2, calls)
+	})
+}
+
+// TestA404OfSomethingBetweenIsNoTombstone: only an API server can say that a pod is
+// gone; a load balancer that is set up wrong for a minute cannot.
+func TestA404OfSomethingBetweenIsNoTombstone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		seen := a.put(numbered(1)[0])
+		n := newNode(t, a)
+		between := true
+		a.before = func(_ context.Context, verb, name string) error {
+			if !between {
+				return nil
+			}
+			return apierrors.NewGenericServerResponse(404, verb, podResource, name, "default backend", 0, true)
+		}
+		n.SetPodStatus(seen, simple("Running", "True"))
+		require.Error(t, n.Sync(t.Context()))
+		between = false
+		require.NoError(t, n.Flush(t.Context()))
+		require.Equal(t, corev1.PodRunning, a.pod("p0").Status.Phase)
+	})
+}
+
+// TestNothingIsKeptOfPodsThatAreNotToBePublished: a watch shows pods that are not
+// this node's to speak of, and pods that are forgotten already.
+func TestNothingIsKeptOfPodsThatAreNotToBePublished(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	pod := numbered(1)[0]
+	pod.Status = simple("Pending", "True")
+	seen := a.put(pod)
+	n := newNode(t, a)
+	late := seen.DeepCopy()
+	late.ResourceVersion = "1000"
+	n.sink.Seen(pod.UID, late)
+	n.SetPodStatus(seen, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked(), "against the pod as it was given")
+
+	n.RemoveOrphanedStatuses(func(types.UID) bool { return false })
+	n.sink.Seen(pod.UID, late)
+	n.SetPodStatus(a.pod("p0"), simple("Running", "False"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked())
+
+	// Seen counts from the first publication on, also of one that had nothing to say.
+	shown := a.edit("p0", func(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} })
+	n.sink.Seen(pod.UID, shown)
+	n.SetPodStatus(seen, simple("Running", "True"))
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch p0"}, a.asked())
+	require.Equal(t, corev1.ConditionTrue, a.pod("p0").Status.Conditions[0].Status)
+}

@@ -1,0 +1,160 @@
+package status_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/status"
+)
+
+// TestAGateThatMovesWhileThePodIsNotReady: what others say is no change, but the
+// next probe result is judged by it, not by what they said when the pod last
+// changed.
+func TestAGateThatMovesWhileThePodIsNotReady(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		before, after []corev1.PodCondition
+		want          string
+	}{
+		"opens":    {gate("False"), gate("True"), "True"},
+		"shuts":    {gate("True"), gate("False"), "False, but ContainersReady is not"},
+		"appears":  {nil, gate("True"), "True"},
+		"vanishes": {gate("True"), nil, "False, but ContainersReady is not"},
+	} {
+		w := newWorld(t)
+		in := status.Input{Runtime: runningIn("a"), Now: at(0), Probes: func(string, string) (startup, ready status.ProbeResult) {
+			return status.NoProbe, status.ProbeFailed
+		}}
+		var versions []uint64
+		for _, conditions := range [][]corev1.PodCondition{tc.before, tc.after} {
+			in.Pod = newPod("Always", "a")
+			in.Pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x/y"}}
+			in.Pod.Status.Conditions = conditions
+			in.Previous, _ = w.GetPodStatus(in.Pod.UID)
+			stored, changed := w.SetPodStatus(in.Pod, status.Generate(in))
+			versions = append(versions, w.changes[len(w.changes)-1].Version)
+			require.Equal(t, len(versions) == 1, changed, name)
+			require.Equal(t, len(conditions) == 1, status.Condition(stored.Conditions, "x/y") != nil, name)
+		}
+		require.Equal(t, []uint64{1, 1}, versions, "%s: what others say is no change of ours", name)
+		require.True(t, w.SetContainerReadiness(in.Pod.UID, "a1", true), name)
+		got, _ := w.GetPodStatus(in.Pod.UID)
+		require.Equal(t, tc.want, readiness(got), name)
+		require.Equal(t, len(tc.before) == 1, status.Condition(w.changes[0].New.Conditions, "x/y") != nil, "what was told is as it was")
+	}
+}
+
+func gate(s corev1.ConditionStatus) []corev1.PodCondition {
+	return []corev1.PodCondition{{Type: "x/y", Status: s}}
+}
+
+// TestALateResultDoesNotMakeADeadContainerReady: the probe that passed last may be
+// heard of after the container's end (kubernetes#128820).
+func TestALateResultDoesNotMakeADeadContainerReady(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	w.SetPodStatus(pod, corev1.PodStatus{Phase: "Running", ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "a", ContainerID: "x", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}},
+	}}})
+	w.SetContainerReadiness(pod.UID, "x", true)
+	got, _ := w.GetPodStatus(pod.UID)
+	require.False(t, got.ContainerStatuses[0].Ready)
+	require.Equal(t, "False", readiness(got))
+}
+
+func TestAResizeOfAPodWithoutAStatusIsForgottenToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	require.True(t, w.SetPodResizePending("wanted", corev1.PodReasonDeferred, "", 1))
+	require.True(t, w.SetPodResizePending("orphan", corev1.PodReasonDeferred, "", 1))
+	require.Zero(t, w.RemoveOrphanedStatuses(func(uid types.UID) bool { return uid == "wanted" }))
+	require.Empty(t, w.removed, "nothing was said of it")
+	pending, _ := w.CountResizes()
+	require.Equal(t, map[string]int{corev1.PodReasonDeferred: 1}, pending)
+}
+
+// TestAPodCanEndWhateverItsSpecLacks: a status of a container that is not in the
+// spec must not keep a pod from ever ending.
+func TestAPodCanEndWhateverItsSpecLacks(t *testing.T) {
+	t.Parallel()
+	w, sc := newWorld(t), parseScene(t, "Never", "i:exit0 run")
+	sc.pod.UID = "uid"
+	sc.s.Phase = "Running"
+	w.SetPodStatus(sc.pod, sc.s)
+	sc.pod = sc.pod.DeepCopy()
+	sc.pod.Spec.InitContainers = nil
+	require.Equal(t, corev1.PodFailed, w.TerminatePod(sc.pod).Phase)
+	require.True(t, w.changes[len(w.changes)-1].Finished)
+	require.Empty(t, w.refused)
+}
+
+// TestWordsThatAreNotUTF8: JSON makes them UTF-8, so that what comes back would
+// differ from what was sent for ever.
+func TestWordsThatAreNotUTF8(t *testing.T) {
+	t.Parallel()
+	raw := corev1.PodStatus{
+		Phase: "Running", Message: "p\xff", StartTime: &metav1.Time{Time: at(0)},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "False", Message: "c\xff"}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "a", State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "w\xff"},
+		}}},
+	}
+	pod := newPod("Always", "a")
+	a := newAPI()
+	seen := a.put(pod)
+	n := newNode(t, a)
+	_, changed := n.SetPodStatus(seen, raw)
+	require.True(t, changed)
+	_, changed = n.SetPodStatus(seen, raw)
+	require.False(t, changed)
+	require.NoError(t, n.Sync(t.Context()))
+	n.sink.Seen(seen.UID, a.pod(pod.Name))
+	n.Trigger(seen.UID)
+	require.NoError(t, n.Sync(t.Context()))
+	require.Equal(t, []string{"patch " + pod.Name}, a.asked())
+
+	cooked := *raw.DeepCopy()
+	status.Normalize(pod, &cooked)
+	require.True(t, status.Equal(&raw, &cooked))
+	require.Equal(t, "w\ufffd", cooked.ContainerStatuses[0].State.Waiting.Message)
+	require.Equal(t, "w\xff", raw.ContainerStatuses[0].State.Waiting.Message)
+}
+
+func TestTheNodesAddressesStandUntilTheyAreKnownAgain(t *testing.T) {
+	t.Parallel()
+	in := status.Input{Pod: newPod("Always", "a"), Runtime: runningIn("a"), NodeIPs: []string{"192.168.0.1", "fd00::1"}}
+	in.Previous = status.Generate(in)
+	in.NodeIPs = nil
+	s := status.Generate(in)
+	require.Equal(t, "192.168.0.1", s.HostIP)
+	require.Equal(t, in.Previous.HostIPs, s.HostIPs)
+	s.HostIPs[0].IP = "x"
+	require.Equal(t, "192.168.0.1", in.Previous.HostIPs[0].IP, "not shared")
+	in.NodeIPs = []string{"192.168.0.2"}
+	require.Equal(t, []corev1.HostIP{{IP: "192.168.0.2"}}, status.Generate(in).HostIPs)
+}
+
+// TestAnEndThatTheAPIServerShowsIsAnEndForEveryWriter: whoever ended it there, the
+// pod will not run again.
+func TestAnEndThatTheAPIServerShowsIsAnEndForEveryWriter(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	w.SetPodStatus(pod, simple("Running", "True"))
+	pod = pod.DeepCopy()
+	pod.Status = corev1.PodStatus{Phase: "Failed", Reason: "NodeLost", Message: "m"}
+	stored, changed := w.SetPodStatus(pod, simple("Running", "True"))
+	require.True(t, changed)
+	require.Equal(t, corev1.PodFailed, stored.Phase)
+	require.Equal(t, "NodeLost", stored.Reason)
+	require.Equal(t, "PodFailed", status.Condition(stored.Conditions, corev1.PodReady).Reason)
+
+	pod = pod.DeepCopy()
+	pod.Status.Phase = "Succeeded"
+	stored, changed = w.SetPodStatus(pod, simple("Running", "True"))
+	require.False(t, changed)
+	require.Equal(t, corev1.PodFailed, stored.Phase, "an end never becomes another one")
+}
