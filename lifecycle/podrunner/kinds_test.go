@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
@@ -116,6 +117,7 @@ func TestFailedProbeKillsWithinItsOwnGraceAndStartsAnew(t *testing.T) {
 		c.Containers, c.Events = recorded, e
 	})
 	pod := podOf(nil, "app")
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	c := &pod.Spec.Containers[0]
 	c.LivenessProbe, c.StartupProbe = &corev1.Probe{TerminationGracePeriodSeconds: new(int64(7))}, &corev1.Probe{}
 	require.NoError(t, b.sync(pod))
@@ -365,7 +367,7 @@ func TestAgentThatStartsOverTouchesNothing(t *testing.T) {
 	}
 	b.did()
 	again, err := podrunner.New(podrunner.Config{
-		Sandboxes: b.node, Containers: b.node, Images: b.node, Resizer: b.node, LogRoot: b.logs, Agent: "agent", Clock: b.clock,
+		Sandboxes: b.node, Containers: b.node, Images: newImages(t, images.Config{Images: b.node}), Resizer: b.node, LogRoot: b.logs, Agent: "agent", Clock: b.clock,
 		Refresh: func(context.Context, types.UID) (*podcache.Status, error) { return b.look(pod.UID), nil },
 	})
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package podrunner_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -23,6 +24,9 @@ import (
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/volumes"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -33,7 +37,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	_ podrunner.Sandboxes  = cri.RuntimeService(nil)
 	_ podrunner.Containers = cri.RuntimeService(nil)
-	_ podrunner.Images     = cri.ImageManagerService(nil)
+	_ podrunner.Images     = (*images.Manager)(nil)
+	_ podrunner.Volumes    = (*volumes.Local)(nil)
+	_ podrunner.PodCgroups = podcgroup.Pods(nil)
 	_ podrunner.Resizer    = cri.RuntimeService(nil)
 )
 
@@ -68,7 +74,7 @@ func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 	})
 	require.NoError(t, err)
 	cfg := podrunner.Config{
-		Sandboxes: b.node, Containers: b.node, Images: b.node,
+		Sandboxes: b.node, Containers: b.node,
 		Refresh: func(_ context.Context, uid types.UID) (*podcache.Status, error) { return b.look(uid), nil },
 		Resizer: b.node,
 		Probes: func(id string) podrunner.ProbeResults {
@@ -83,9 +89,29 @@ func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 	for _, c := range change {
 		c(&cfg)
 	}
+	if cfg.Images == nil {
+		cfg.Images = newImages(t, images.Config{Images: b.node, Clock: b.clock, Events: cfg.Events})
+	}
+	cfg.Images = ifNotPresent{cfg.Images}
 	b.runner, err = podrunner.New(cfg)
 	require.NoError(t, err)
 	return b
+}
+
+func newImages(t *testing.T, cfg images.Config) *images.Manager {
+	t.Helper()
+	m, err := images.New(cfg)
+	require.NoError(t, err)
+	return m
+}
+
+// ifNotPresent is the pull policy of those that name none, though their images
+// have no tag.
+type ifNotPresent struct{ podrunner.Images }
+
+func (i ifNotPresent) Ensure(ctx context.Context, req images.Request) (images.Result, error) {
+	req.PullPolicy = cmp.Or(req.PullPolicy, corev1.PullIfNotPresent)
+	return i.Images.Ensure(ctx, req)
 }
 
 // look makes the pod's status as pleg would.
@@ -157,7 +183,7 @@ func TestPodComesUpStepByStep(t *testing.T) {
 	b.clock.Step(time.Second)
 	require.NoError(t, b.sync(pod))
 	did := b.did()
-	pull := slices.Index(did, "PullImage crash")
+	pull := slices.Index(did, "PullImage crash:latest")
 	require.GreaterOrEqual(t, pull, 0, "it begins at once")
 	require.Equal(t, []string{
 		"CreateContainer ns/pod/app", "StartContainer ns/pod/app", "CreateContainer ns/pod/crash", "StartContainer ns/pod/crash",
@@ -199,7 +225,7 @@ func TestOneContainerThatCannotStartHoldsUpNoOther(t *testing.T) {
 		image, reason, message string
 		policy                 corev1.PullPolicy
 	}{
-		"no such image":       {"nowhere", "ErrImagePull", `Failed to pull image "nowhere"`, ""},
+		"no such image":       {"nowhere", "ErrImagePull", `failed to resolve image: docker.io/library/nowhere:latest: not found`, ""},
 		"never pulled":        {"nowhere", "ErrImageNeverPull", `Container image "nowhere" is not present with pull policy of Never`, corev1.PullNever},
 		"a name with a space": {" app", "InvalidImageName", `" app"`, ""},
 	} {
@@ -216,7 +242,7 @@ func TestFailedPullBacksOffPerPodAndImage(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "nowhere")
 	require.Error(t, b.sync(pod))
-	require.Contains(t, b.did(), "PullImage nowhere")
+	require.Contains(t, b.did(), "PullImage nowhere:latest")
 	err := b.sync(pod)
 	retry, ok := errors.AsType[*podworker.RetryError](err)
 	require.True(t, ok, "%v", err)
@@ -224,14 +250,14 @@ func TestFailedPullBacksOffPerPodAndImage(t *testing.T) {
 	waiting := b.runner.Waiting(pod.UID)["nowhere"]
 	require.Equal(t, "ImagePullBackOff", waiting.Reason)
 	require.Contains(t, waiting.Message, `Back-off pulling image "nowhere"`)
-	require.NotContains(t, b.did(), "PullImage nowhere")
+	require.NotContains(t, b.did(), "PullImage nowhere:latest")
 	b.clock.Step(10 * time.Second)
 	require.Error(t, b.sync(pod))
-	require.Contains(t, b.did(), "PullImage nowhere")
+	require.Contains(t, b.did(), "PullImage nowhere:latest")
 	b.runner.Forget(pod.UID)
 	require.Empty(t, b.runner.Waiting(pod.UID))
 	require.Error(t, b.sync(pod))
-	require.Contains(t, b.did(), "PullImage nowhere", "a forgotten pod starts afresh")
+	require.Contains(t, b.did(), "PullImage nowhere:latest", "a forgotten pod starts afresh")
 }
 
 func TestPullThatWeCancelledIsNobodysFailure(t *testing.T) {
@@ -450,10 +476,10 @@ func TestChangedContainerIsReplacedInPlace(t *testing.T) {
 
 func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := podrunner.New(podrunner.Config{LogRoot: "relative", MemoryCapacityBytes: -1, PullTimeout: -1})
+	_, err := podrunner.New(podrunner.Config{LogRoot: "relative", RootDir: "too", PostStartTimeout: -1})
 	for _, want := range []string{
 		"podrunner: invalid config", "Sandboxes", "Containers", "Images", "Refresh", "Agent",
-		`field LogRoot: "relative" is not absolute`, "field MemoryCapacityBytes", "field PullTimeout",
+		`field LogRoot: "relative" is not absolute`, `field RootDir: "too" is not absolute`, "field PostStartTimeout",
 	} {
 		require.ErrorContains(t, err, want)
 	}
