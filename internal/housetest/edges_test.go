@@ -38,7 +38,6 @@ func edges() map[string][]string {
 		"internal/loop":                 {},
 		"internal/crilabels":            {},
 		"internal/housetest":            {},
-		"internal/podtotals":            {"lifecycle/podspec"},
 		"examples/minimal-agent":        {"*"},
 	}
 }
