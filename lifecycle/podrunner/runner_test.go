@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeparts/kubeparts/fakecri"
@@ -50,14 +54,30 @@ type bed struct {
 	clock  *testingclock.FakeClock
 	runner *podrunner.Runner
 	logs   string
+	root   string // RootDir, for those that set it
 	plans  []string
+	held   *leases
 	calls  int                               // that were looked at
 	probes map[string]podrunner.ProbeResults // by id; any other has started
 }
 
 func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 	t.Helper()
-	b := &bed{t: t, clock: testingclock.NewFakeClock(time.Unix(1000, 0)), logs: t.TempDir(), probes: map[string]podrunner.ProbeResults{}}
+	c := testingclock.NewFakeClock(time.Unix(1000, 0))
+	b := newBedOn(t, c, change...)
+	b.clock = c
+	return b
+}
+
+// inBubble runs f with a bed in a bubble, whose time goes on by itself.
+func inBubble(t *testing.T, f func(b *bed), change ...func(*podrunner.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(newBedOn(t, clock.RealClock{}, change...)) })
+}
+
+func newBedOn(t *testing.T, c clock.Clock, change ...func(*podrunner.Config)) *bed {
+	t.Helper()
+	b := &bed{t: t, logs: t.TempDir(), root: t.TempDir(), probes: map[string]podrunner.ProbeResults{}}
 	var err error
 	b.node, err = fakecri.New(fakecri.Config{
 		Images: []fakecri.Image{{Name: "job"}, {Name: "app"}, {Name: "stubborn"}, {Name: "anew"}},
@@ -69,7 +89,7 @@ func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 		},
 		WriteLogs: true,
 		Registry:  []fakecri.Image{{Name: "crash"}},
-		Clock:     b.clock,
+		Clock:     c,
 		Record:    true,
 	})
 	require.NoError(t, err)
@@ -83,14 +103,14 @@ func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 			}
 			return podrunner.ProbeResults{Started: true}
 		},
-		LogRoot: b.logs, Agent: "agent", Clock: b.clock,
+		LogRoot: b.logs, Agent: "agent", Clock: c,
 		Observer: podrunner.Observer{Planned: func(_ *corev1.Pod, a podrunner.Actions) { b.plans = append(b.plans, a.String()) }},
 	}
-	for _, c := range change {
-		c(&cfg)
+	for _, f := range change {
+		f(&cfg)
 	}
 	if cfg.Images == nil {
-		cfg.Images = newImages(t, images.Config{Images: b.node, Clock: b.clock, Events: cfg.Events})
+		cfg.Images = newImages(t, images.Config{Images: b.node, Clock: c, Events: cfg.Events, Leases: b.leases()})
 	}
 	cfg.Images = ifNotPresent{cfg.Images}
 	b.runner, err = podrunner.New(cfg)
@@ -103,6 +123,38 @@ func newImages(t *testing.T, cfg images.Config) *images.Manager {
 	m, err := images.New(cfg)
 	require.NoError(t, err)
 	return m
+}
+
+// leases counts those that are held.
+type leases struct {
+	mu   sync.Mutex
+	held map[string]int
+	all  int
+}
+
+func (b *bed) leases() images.Leases {
+	b.held = &leases{held: map[string]int{}}
+	return b.held
+}
+
+func (l *leases) Acquire(ref, owner string, _ time.Duration) (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[ref+" "+owner]++
+	l.all++
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.held[ref+" "+owner]--; l.held[ref+" "+owner] == 0 {
+			delete(l.held, ref+" "+owner)
+		}
+	})
+}
+
+func (l *leases) left() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.held))
 }
 
 // ifNotPresent is the pull policy of those that name none, though their images
