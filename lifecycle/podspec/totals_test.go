@@ -10,7 +10,6 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-
 func cpu(q string) corev1.ResourceList {
 	if q == "" {
 		return nil
@@ -54,4 +53,3 @@ func TestTotals(t *testing.T) {
 		require.Equal(t, before, pod, name)
 	}
 }
-
