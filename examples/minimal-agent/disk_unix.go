@@ -11,5 +11,5 @@ func diskBytes(dir string) int64 {
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0
 	}
-	return int64(s.Blocks) * int64(s.Bsize)
+	return int64(s.Blocks * uint64(s.Bsize))
 }
