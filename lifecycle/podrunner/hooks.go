@@ -76,6 +76,13 @@ func (r *Runner) setHookDone(uid types.UID, id string) {
 	r.preStopped[uid][id] = true
 }
 
+// forgetHook drops what is known of a container's hook once it has been stopped.
+func (r *Runner) forgetHook(uid types.UID, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.preStopped[uid], id)
+}
+
 // remembered is what the annotations of its containers tell about a pod that only
 // the runtime knows: whose preStop hooks are to run, as in the kubelet.
 func remembered(status *podcache.Status) *corev1.Pod {

@@ -145,7 +145,11 @@ func (t *turn) kill(ctx context.Context, kills []Kill) error {
 		e := t.ending(t.pod, deadline, statusIPs(t.status))
 		s := t.statusOf(k.ID)
 		e.add(k.Name, target{id: k.ID, running: s != nil && running(s)})
-		return e.end(ctx)
+		err := e.end(ctx)
+		if err == nil {
+			t.forgetHook(t.pod.UID, k.ID)
+		}
+		return err
 	})
 }
 

@@ -141,7 +141,7 @@ kind: Pod
 metadata: {name: many}
 spec: {terminationGracePeriodSeconds: 2, containers: [{
   name: main, image: kubeparts.test/busybox:1, env: [%s],
-  command: [sh, -c, "env | grep -c '^V[0-9]*=value of'; printf '%%%%s' \"$1\" | base64 | tr -d '\\n'; echo; echo the end; exec sleep 3600", sh],
+  command: [sh, -c, "env | grep -c '^V[0-9]*=value of'; printf '%%s' \"$1\" | base64 | tr -d '\\n'; echo; echo the end; exec sleep 3600", sh],
   args: ["%s"]}]}
 `, env.String(), special))
 	n.start()
@@ -201,7 +201,7 @@ func TestPodWaitsForItsSecret(t *testing.T) {
 	n.start()
 	pod := n.waitPod(startTimeout, "late", "to wait for its secret", func(p *corev1.Pod) bool {
 		for _, c := range p.Status.ContainerStatuses {
-			if w := c.State.Waiting; w != nil && w.Reason == "ContainerCreating" && strings.Contains(w.Message, `secrets "keys" not found`) {
+			if w := c.State.Waiting; w != nil && w.Reason == "ContainerCreating" && strings.Contains(w.Message, `secrets "default/keys" not found`) {
 				return true
 			}
 		}
@@ -325,7 +325,7 @@ func TestPrivateImageNeedsItsSecret(t *testing.T) {
 	for _, name := range []string{"without", "wrong"} {
 		n.waitPod(startTimeout, name, "to be refused its image", func(p *corev1.Pod) bool {
 			w := p.Status.ContainerStatuses[0].State.Waiting
-			return w != nil && (w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff") && strings.Contains(w.Message, "nauthorized")
+			return w != nil && (w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff") && strings.Contains(strings.ToLower(w.Message), "authoriz")
 		})
 	}
 	n.write("right.yaml", pod("right", "imagePullSecrets: [{name: wrong}, {name: right}],"))
