@@ -128,36 +128,6 @@ func TestPodsHaveCgroupsOfTheirOwn(t *testing.T) {
 	waitFor(t, 10*time.Second, "no cgroup of the pod to be left", func() (string, bool) { return fmt.Sprint(find()), len(find()) == 0 })
 }
 
-func TestEphemeralContainerIsAddedToALivingPod(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	const text = `
-apiVersion: v1
-kind: Pod
-metadata: {name: debugged, uid: 1b0ab1a4-6a4c-4b5e-93d4-0f0a3d7f6a03}
-spec:
-  terminationGracePeriodSeconds: 2
-  containers: [{name: main, image: kubeparts.test/testserver:1, args: [sleep, "3600"]}]
-`
-	n.write("debugged.yaml", text)
-	n.start()
-	pod := n.waitRunning("debugged")
-	main := bed.instances(t, podLabels(pod))[0]
-	n.write("debugged.yaml", text+`  ephemeralContainers: [{name: debug, image: kubeparts.test/busybox:1, targetContainerName: main,
-    command: [sh, -c, "tr '\\000' ' ' < /proc/1/cmdline; echo; echo the end"]}]
-`)
-	now := n.waitPod(startTimeout, "debugged", "to have been debugged", func(p *corev1.Pod) bool {
-		s := p.Status.EphemeralContainerStatuses
-		return len(s) == 1 && s[0].State.Terminated != nil
-	})
-	require.Zero(t, now.Status.EphemeralContainerStatuses[0].State.Terminated.ExitCode)
-	data, err := os.ReadFile(n.logFile(pod, "debug", 0))
-	require.NoError(t, err)
-	require.Contains(t, string(data), "/testserver sleep 3600", "it sees the processes of its target")
-	require.Equal(t, "containerd://"+main.ID, containerStatus(t, now, "main").ContainerID)
-	require.Zero(t, containerStatus(t, now, "main").RestartCount)
-}
-
 // TestActiveDeadlineEndsAPod with the kubelet's reason.
 func TestActiveDeadlineEndsAPod(t *testing.T) {
 	t.Parallel()

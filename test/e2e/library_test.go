@@ -4,7 +4,10 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,55 +120,101 @@ func (c lookingCache) GetNewerThan(ctx context.Context, uid types.UID, _ time.Ti
 	return s, nil
 }
 
-// TestGraceThatIsShortenedWhileThePodEnds is honoured at once, while a hook hangs
-// and while a container that ignores SIGTERM is being stopped (kubernetes#127339).
-func TestGraceThatIsShortenedWhileThePodEnds(t *testing.T) {
+// library is the packages alone, without an agent around them: what no manifest can
+// ask for is asked of them.
+type library struct {
+	*podworker.Workers
+
+	t    *testing.T
+	logs string
+}
+
+func newLibrary(t *testing.T) *library {
+	t.Helper()
 	rt := wholeRuntime{plainRuntime{client: bed.runtime}, bed.images}
-	cache := lookingCache{rt}
+	cache, l := lookingCache{rt}, &library{t: t, logs: filepath.Join(t.TempDir(), "logs")}
 	puller, err := images.New(images.Config{Images: rt})
 	require.NoError(t, err)
 	hooks, err := lifecycle.NewHookRunner(lifecycle.HookConfig{Exec: rt})
 	require.NoError(t, err)
 	runner, err := podrunner.New(podrunner.Config{
-		Sandboxes: rt, Containers: rt, Images: puller, Hooks: hooks, LogRoot: filepath.Join(t.TempDir(), "logs"), Agent: t.Name(),
+		Sandboxes: rt, Containers: rt, Images: puller, Hooks: hooks, LogRoot: l.logs, Agent: t.Name(),
 		Refresh: func(ctx context.Context, uid types.UID) (*podcache.Status, error) {
 			return cache.GetNewerThan(ctx, uid, time.Time{})
 		},
 	})
 	require.NoError(t, err)
-	workers, err := podworker.New(podworker.Config{Syncer: runner, Cache: cache, AfterSync: func(types.UID) {}})
+	l.Workers, err = podworker.New(podworker.Config{Syncer: runner, Cache: cache, AfterSync: func(types.UID) {}})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- workers.Run(ctx) }()
+	go func() { done <- l.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-done)
 		require.NoError(t, bed.removeSandboxes(map[string]string{labelAgent: t.Name()}))
 	})
+	return l
+}
+
+// run starts a pod of one container and returns its process.
+func (l *library) run(name string, grace int64, main corev1.Container) (*corev1.Pod, int) {
+	l.t.Helper()
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace, pod.UID = name, "default", types.UID(name)
+	main.Name, main.Image = "main", "kubeparts.test/busybox:1"
+	pod.Spec = corev1.PodSpec{TerminationGracePeriodSeconds: new(grace), Containers: []corev1.Container{main}}
+	l.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+	waitFor(l.t, startTimeout, name+" to run", func() (string, bool) {
+		all := bed.instances(l.t, podLabels(pod))
+		return "", len(all) == 1 && all[0].running()
+	})
+	return pod, pidOf(l.t, pod, "main")
+}
+
+// TestGraceThatIsShortenedWhileThePodEnds is honoured at once, while a hook hangs
+// and while a container that ignores SIGTERM is being stopped (kubernetes#127339).
+func TestGraceThatIsShortenedWhileThePodEnds(t *testing.T) {
+	l := newLibrary(t)
 	for name, hook := range map[string]*corev1.Lifecycle{
 		"hook": {PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sleep", "3600"}}}},
 		"stop": nil,
 	} {
-		pod := &corev1.Pod{}
-		pod.Name, pod.Namespace, pod.UID = "shorter-"+name, "default", types.UID("shorter-"+name)
-		pod.Spec = corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(600)), Containers: []corev1.Container{{
-			Name: "main", Image: "kubeparts.test/busybox:1", Command: []string{"sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"}, Lifecycle: hook,
-		}}}
-		workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
-		waitFor(t, startTimeout, name+" to run", func() (string, bool) {
-			all := bed.instances(t, podLabels(pod))
-			return "", len(all) == 1 && all[0].running()
+		pod, pid := l.run("shorter-"+name, 600, corev1.Container{
+			Command: []string{"sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"}, Lifecycle: hook,
 		})
-		pid := pidOf(t, pod, "main")
-		workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
+		l.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
 		stays(t, 2*time.Second, name+" runs", func() (string, bool) { return "it has ended", alive(pid) })
 		begin := time.Now()
-		require.NoError(t, workers.KillPod(t.Context(), pod, podworker.KillOptions{Grace: new(3 * time.Second)}))
+		require.NoError(t, l.KillPod(t.Context(), pod, podworker.KillOptions{Grace: new(3 * time.Second)}))
 		took := time.Since(begin)
 		t.Logf("%s: grace of 600 s shortened to 3 s: %v", name, took.Round(10*time.Millisecond))
 		require.Greater(t, took, 2500*time.Millisecond)
 		require.Less(t, took, 7*time.Second)
 		require.False(t, alive(pid))
 	}
+}
+
+// TestEphemeralContainerIsAddedToALivingPod and sees the processes of its target.
+func TestEphemeralContainerIsAddedToALivingPod(t *testing.T) {
+	l := newLibrary(t)
+	pod, pid := l.run("debugged", 1, corev1.Container{Command: []string{"sleep", "3599"}})
+	debugged := pod.DeepCopy()
+	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+		TargetContainerName: "main",
+		EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "debug", Image: "kubeparts.test/busybox:1", Command: []string{"sh", "-c", `tr '\000' ' ' < /proc/1/cmdline; echo`},
+		},
+	}}
+	l.UpdatePod(podworker.Update{Type: podworker.Change, Pod: debugged})
+	log := filepath.Join(podrunner.LogDirectory(l.logs, pod), "debug", "0.log")
+	waitFor(t, startTimeout, "the debugger to look", func() (string, bool) {
+		text, err := os.ReadFile(log)
+		return fmt.Sprint(string(text), err), strings.Contains(string(text), "sleep 3599")
+	})
+	require.True(t, alive(pid))
+	for _, i := range bed.instances(t, podLabels(pod)) {
+		require.Equal(t, "0", i.Restarts, i.Name)
+	}
+	require.NoError(t, l.KillPod(t.Context(), debugged, podworker.KillOptions{}))
 }
