@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -120,22 +119,28 @@ func TestPodStartTakesHardlyLongerThanTheRuntime(t *testing.T) {
 	require.Less(t, byAgent[3], 2*byHand[3]+300*time.Millisecond)
 
 	const many = 50
+	first := manyByHand(t, n.name, "first", many)
 	begin := time.Now()
-	errs := make(chan error, many)
-	var all sync.WaitGroup
-	for i := range many {
-		all.Go(func() { errs <- bed.startByHand(t.Context(), n.name, fmt.Sprintf("many%d", i)) })
-	}
-	all.Wait()
-	hand := time.Since(begin)
-	for range many {
-		require.NoError(t, <-errs)
-	}
-	begin = time.Now()
 	for i := range many {
 		n.write(fmt.Sprintf("many%d.yaml", i), sleeper(fmt.Sprintf("many%d", i)))
 	}
 	agent := n.startedAt(7 + many).Sub(begin)
+	// The more pods there are the longer it takes: what comes before and what comes
+	// after are the measure together.
+	hand := (first + manyByHand(t, n.name, "second", many)) / 2
 	t.Logf("%d pods at once: by hand %v, by the agent %v (%.2f ×)", many, hand.Round(time.Millisecond), agent.Round(time.Millisecond), float64(agent)/float64(hand))
 	require.Less(t, agent, 2*hand+2*time.Second)
+}
+
+func manyByHand(t *testing.T, agent, name string, many int) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	errs := make(chan error, many)
+	for i := range many {
+		go func() { errs <- bed.startByHand(t.Context(), agent, fmt.Sprintf("%s%d", name, i)) }()
+	}
+	for range many {
+		require.NoError(t, <-errs)
+	}
+	return time.Since(begin)
 }
