@@ -23,20 +23,25 @@ type fetched struct {
 // meanwhile. The returned func ends what is still going on and waits for it.
 func (t *turn) fetchImages(ctx context.Context, starts []Start, sandbox *runtimeapi.PodSandboxConfig) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	users := map[string][]*corev1.Container{}
+	type user struct {
+		c *corev1.Container
+		f *fetched // not looked up below: the map goes on to be written
+	}
+	users := map[string][]user{}
 	for _, s := range starts {
 		c := specContainer(t.pod, s)
 		if c == nil || s.ID != "" || t.prepared[s.Name] != nil {
 			continue
 		}
-		t.images[s.Name] = &fetched{done: make(chan struct{})}
-		users[c.Image] = append(users[c.Image], c)
+		f := &fetched{done: make(chan struct{})}
+		t.images[s.Name] = f
+		users[c.Image] = append(users[c.Image], user{c, f})
 	}
 	var wg sync.WaitGroup
 	for _, image := range sortedKeys(users) {
 		wg.Go(func() {
-			for _, c := range users[image] {
-				t.images[c.Name].fetch(ctx, t, imageRequest(c), sandbox)
+			for _, u := range users[image] {
+				u.f.fetch(ctx, t, imageRequest(u.c), sandbox)
 			}
 		})
 	}
