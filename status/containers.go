@@ -182,6 +182,7 @@ func (g *generator) present(
 	c *corev1.Container, newest, before *runtimeapi.ContainerStatus, old *corev1.ContainerStatus,
 ) corev1.ContainerStatus {
 	st := convert(newest, g.RuntimeName, old)
+	g.addLastWords(st.State.Terminated, newest, old)
 	if st.Image == "" {
 		st.Image = c.Image
 	}
@@ -189,11 +190,32 @@ func (g *generator) present(
 	if before != nil {
 		// Only an end can be the last one; a runtime may show two that run.
 		st.LastTerminationState.Terminated = convert(before, g.RuntimeName, nil).State.Terminated
+		g.addLastWords(st.LastTerminationState.Terminated, before, old)
 	}
 	if old != nil {
 		carry(&st, old)
 	}
 	return st
+}
+
+// addLastWords adds to end, if there is one, what container c left as its
+// termination message. What was read once stands: it is never read again, and
+// outlives its file.
+func (g *generator) addLastWords(end *corev1.ContainerStateTerminated, c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) {
+	if end == nil || g.LastWords == nil {
+		return
+	}
+	if old != nil {
+		for _, told := range []*corev1.ContainerStateTerminated{old.State.Terminated, old.LastTerminationState.Terminated} {
+			if told != nil && told.ContainerID == end.ContainerID {
+				end.Message = told.Message
+				return
+			}
+		}
+	}
+	if words := g.LastWords(c); words != "" {
+		end.Message = strings.TrimPrefix(end.Message+": "+words, ": ")
+	}
 }
 
 // carry keeps in st what old knows and the runtime may have forgotten.

@@ -318,3 +318,26 @@ func TestWordsOfLostContainers(t *testing.T) {
 	_, got, _ = status.ContainerStatuses(in)
 	require.Equal(t, "The container could not be located when the pod was terminated", got[0].State.Terminated.Message)
 }
+
+// TestLastWordsAreAddedOnceAndStand although their file goes.
+func TestLastWordsAreAddedOnceAndStand(t *testing.T) {
+	t.Parallel()
+	newest, before := container("a", "2", exited, 3), container("a", "1", exited, 3)
+	said := map[string]string{newest.GetId(): "second", before.GetId(): "first"}
+	words := func(c *runtimeapi.ContainerStatus) string { return said[c.GetId()] }
+	newest.Message = "the runtime's"
+	in := status.Input{
+		Pod: newPod("Never", "a"), LastWords: words,
+		Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{newest, before}},
+	}
+	for range 2 {
+		_, got, _ := status.ContainerStatuses(in)
+		require.Equal(t, "the runtime's: second", got[0].State.Terminated.Message)
+		require.Equal(t, "first", got[0].LastTerminationState.Terminated.Message)
+		in.Previous = corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: got}
+		clear(said)
+	}
+	in.LastWords = nil
+	_, got, _ := status.ContainerStatuses(in)
+	require.Equal(t, "the runtime's", got[0].State.Terminated.Message)
+}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -34,6 +35,10 @@ type Input struct {
 	// is not: CrashLoopBackOff, ImagePullBackOff, CreateContainerError and so on.
 	// It has no effect on a container that runs or is not to run again.
 	Waiting map[string]corev1.ContainerStateWaiting
+	// LastWords returns what a container that has ended left as its termination
+	// message, on top of what the runtime says in its status. Optional;
+	// podrunner.LastWords fits.
+	LastWords func(*runtimeapi.ContainerStatus) string
 	// Allocated says, by container name, what resources the node has given to a
 	// container, where that is not what the spec asks for because a resize waits.
 	Allocated map[string]corev1.ResourceRequirements

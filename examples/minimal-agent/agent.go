@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/internal/loop"
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/pleg"
@@ -34,6 +35,10 @@ type agent struct {
 	console *console
 	hostIPs []string
 
+	supplies
+	features features
+	events   eventLog
+
 	source   *podsource.Directory
 	url      *podsource.HTTP // nil without --manifest-url
 	merge    *podsource.Merge
@@ -46,10 +51,13 @@ type agent struct {
 	statuses *status.Manager
 	saved    *status.Files // what an agent before this one said
 	publish  *status.Publisher
-	sweep    *loop.Loop // housekeeping
-	removals *removals
-	ask      *loop.Loop // asking the runtime how it is
-	runtime  *lastError // what it last said
+	// admission says whether a pod may start, deadline whether its time is over.
+	admission *lifecycle.Chain
+	deadline  lifecycle.ActiveDeadline
+	sweep     *loop.Loop // housekeeping
+	removals  *removals
+	ask       *loop.Loop // asking the runtime how it is
+	runtime   *lastError // what it last said
 
 	// mu makes a change of the desired pods and a sweep exclude each other: a pod
 	// that has just come back must not look like an orphan.
@@ -57,6 +65,7 @@ type agent struct {
 	ready    bool // every source has answered
 	draining bool // the agent stops and takes its pods with it
 	rejected map[types.UID]bool
+	cleared  map[types.UID]bool // whose leftovers on disk were removed
 }
 
 // newAgent wires the managers. Nothing runs yet.
@@ -70,9 +79,12 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		ask:      loop.New(clock.RealClock{}),
 		runtime:  newLastError(),
 		rejected: map[types.UID]bool{},
+		cleared:  map[types.UID]bool{},
+		supplies: supplies{objects: podsource.NewStore(), exits: newExits()},
+		events:   eventLog{log},
 	}
 	a.removals = newRemovals(a.sweep.Trigger)
-	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newRunner(), a.newWorkers(), a.newStatuses())
+	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newRunner(), a.newWorkers(), a.newStatuses(), a.newAdmission())
 }
 
 // run serves until ctx is done or a part of the agent can't go on, and returns
@@ -101,6 +113,7 @@ func (a *agent) run(ctx context.Context) error {
 		"probes":  a.runProbes,
 		"publish": a.publish.Run,
 		"sweep":   a.runSweep,
+		"objects": a.runObjects,
 		"runtime": func(ctx context.Context) error { return a.ask.Run(ctx, a.askRuntime) },
 	} {
 		parts.Go(func() {

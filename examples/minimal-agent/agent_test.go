@@ -247,7 +247,10 @@ func TestBadManifestsAreSaidOnceAndHarmNoOther(t *testing.T) {
 func TestStopPodsTakesThemDown(t *testing.T) {
 	t.Parallel()
 	a := start(t, "--stop-pods")
-	await(t, "web runs", func() bool { return phases(a.pods(t))["web-node1"] == "Running" })
+	await(t, "all have a sandbox", func() bool {
+		pods := a.pods(t)
+		return pods["web-node1"].Status.PodIP != "" && pods["steps-node1"].Status.PodIP != "" && pods["flaky-node1"].Status.PodIP != ""
+	})
 	require.NoError(t, a.stop())
 	stdout, _ := a.printed()
 	for _, name := range []string{"web", "steps", "flaky"} {

@@ -2,19 +2,17 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
 // desired takes the pods that are wanted from here on and tells the workers
 // what is new, changed and gone.
-func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
+func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.draining {
@@ -30,10 +28,10 @@ func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
 		switch {
 		case !known:
 			a.pods.AddPod(p)
-			a.admit(p, podworker.Create)
+			a.admit(ctx, p, podworker.Create)
 		case before.Annotations[podspec.HashAnnotation] != p.Annotations[podspec.HashAnnotation]:
 			a.pods.UpdatePod(p)
-			a.admit(p, podworker.Change)
+			a.admit(ctx, p, podworker.Change)
 		}
 	}
 	for _, p := range gone {
@@ -43,30 +41,30 @@ func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
 	}
 	// Until then what runs and is not asked for may be of a source that is silent.
 	a.ready = len(a.merge.Unanswered()) == 0
+	a.syncClasses(ctx, a.wanted())
 	a.sweep.Trigger()
 }
 
-// admit hands the pod to its worker, or refuses it whole: a pod without the
-// volumes or probes that it asks for would be another pod.
-func (a *agent) admit(pod *corev1.Pod, why podworker.UpdateType) {
-	err := podrunner.Unsupported(pod)
-	if err == nil && a.rejected[pod.UID] {
+// admit hands the pod to its worker, or refuses it.
+func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.UpdateType) {
+	result := a.mayStart(ctx, pod)
+	if result.Admit && a.rejected[pod.UID] {
 		delete(a.rejected, pod.UID)
 		why = podworker.Create
 	}
 	switch {
-	case err == nil && why == podworker.Create:
+	case result.Admit && why == podworker.Create:
 		a.create(pod)
 		return
-	case err == nil:
+	case result.Admit:
 		a.workers.UpdatePod(podworker.Update{Type: why, Pod: pod})
 		return
 	}
 	a.rejected[pod.UID] = true
 	a.setStatus(pod, corev1.PodStatus{
 		Phase:    corev1.PodFailed,
-		Reason:   "UnsupportedFields",
-		Message:  fmt.Sprintf("Pod was rejected: %v", err),
+		Reason:   result.Reason,
+		Message:  "Pod was rejected: " + result.Message,
 		QOSClass: podspec.QOSClass(pod),
 	})
 	if why == podworker.Change { // an earlier version of it may run

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/pleg"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -35,6 +37,9 @@ const (
 // plegEvent wakes the worker of a pod in which something changed.
 func (a *agent) plegEvent(_ context.Context, e pleg.Event) {
 	a.probes.Refresh(e.PodUID)
+	if e.Type != pleg.ContainerStarted {
+		a.exits.tell(e.ContainerID)
+	}
 	pod, known := a.pods.GetPodByUID(e.PodUID)
 	if !known {
 		a.sweep.Trigger()
@@ -75,6 +80,7 @@ func (a *agent) askRuntime(ctx context.Context) time.Duration {
 	case err != nil:
 		a.runtime.set(err)
 	default:
+		a.features.set(answer)
 		a.runtime.set(notReady(answer.GetStatus()))
 	}
 	if a.runtime.get() != nil {
@@ -97,17 +103,22 @@ func notReady(s *runtimeapi.RuntimeStatus) error {
 // generate computes a pod's status from what is known now.
 func (a *agent) generate(pod *corev1.Pod, observed *podcache.Status, terminal bool) corev1.PodStatus {
 	previous, _ := a.statuses.GetPodStatus(pod.UID)
-	return status.Generate(status.Input{
+	s := status.Generate(status.Input{
 		Pod:         pod,
 		Runtime:     observed,
 		RuntimeName: a.node.runtimeName,
 		Previous:    previous,
 		Terminal:    terminal,
 		Waiting:     a.runner.Waiting(pod.UID),
+		LastWords:   podrunner.LastWords,
 		NodeIPs:     a.hostIPs,
 		Probes:      a.probes.forStatus(pod.UID),
 		Now:         time.Now(),
 	})
+	if over := a.deadline.ShouldEvict(pod); over.Evict && !podspec.IsTerminal(s.Phase) {
+		s.Phase, s.Reason, s.Message = corev1.PodFailed, over.Reason, over.Message
+	}
+	return s
 }
 
 // saidBefore returns what an agent before this one said of a pod. That it refused one

@@ -32,6 +32,11 @@ type options struct {
 	rootDir   string
 	stopPods  bool
 	takeOver  bool
+
+	clusterDNS    string // addresses, comma-separated
+	clusterDomain string
+	cgroupParent  string // empty: pods have no cgroups of their own
+	maxPods       int
 }
 
 // parseOptions reads the command line and names every problem with its values at
@@ -49,6 +54,10 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.rootDir, "root-dir", "", "folder of the agent's files and logs (default: /var/lib/minimal-agent, a temporary one with the embedded runtime)")
 	flags.BoolVar(&o.stopPods, "stop-pods", false, "take the pods down when the agent stops, instead of leaving them running")
 	flags.BoolVar(&o.takeOver, "take-over", false, "treat every pod on the runtime that carries a kubelet's labels as this agent's, and remove those that no manifest asks for")
+	flags.StringVar(&o.clusterDNS, "cluster-dns", "", "addresses of a cluster's DNS, comma-separated, for pods of policy ClusterFirst (default: the node's resolv.conf for all)")
+	flags.StringVar(&o.clusterDomain, "cluster-domain", "", "the cluster's domain, which pods search")
+	flags.StringVar(&o.cgroupParent, "cgroup-parent", "", "keep a cgroup for each pod, in the tree kubepods below this one; / is the root. The runtime must use the cgroupfs driver (default: no cgroups of pods)")
+	flags.IntVar(&o.maxPods, "max-pods", 500, "how many pods may run here")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(usage)
@@ -102,6 +111,17 @@ func (o *options) validate() error {
 	}
 	if o.agentName == "" {
 		errs = append(errs, errors.New("--agent-name is empty"))
+	}
+	if o.maxPods < 1 {
+		errs = append(errs, fmt.Errorf("--max-pods %d: want at least 1", o.maxPods))
+	}
+	if o.cgroupParent != "" && (!filepath.IsAbs(o.cgroupParent) || filepath.Clean(o.cgroupParent) != o.cgroupParent) {
+		errs = append(errs, fmt.Errorf("--cgroup-parent %q: want an absolute path", o.cgroupParent))
+	}
+	for _, ip := range splitList(o.clusterDNS) {
+		if net.ParseIP(ip) == nil {
+			errs = append(errs, fmt.Errorf("--cluster-dns %q: %s is no address", o.clusterDNS, ip))
+		}
 	}
 	if _, _, err := net.SplitHostPort(o.listen); err != nil {
 		errs = append(errs, fmt.Errorf("--listen: %w", err))

@@ -54,7 +54,37 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 			a.endOrphan(ctx, s)
 		}
 	}
+	a.clearDisk(ctx, func(uid types.UID) bool {
+		_, isKnown := known[uid]
+		return isKnown || keep[uid]
+	})
 	return sweepPeriod
+}
+
+// clearDisk removes the files and mounts of pods that are gone in every other
+// respect: an agent that was killed has left them.
+func (a *agent) clearDisk(ctx context.Context, wanted func(types.UID) bool) {
+	uids, err := a.runner.Leftovers()
+	if err != nil {
+		a.log.ErrorContext(ctx, "looking for leftovers of pods failed", "err", err)
+	}
+	for _, uid := range uids {
+		s, _ := a.cache.Get(uid)
+		if wanted(uid) {
+			delete(a.cleared, uid)
+			continue
+		}
+		if a.cleared[uid] || len(s.Sandboxes)+len(s.Containers) > 0 || a.workers.CouldHaveRunningContainers(uid) {
+			continue
+		}
+		a.removals.start(ctx, uid, func(ctx context.Context) error {
+			err := a.removePod(ctx, uid)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.cleared[uid] = err == nil // what is left after that is nobody's here
+			return err
+		})
+	}
 }
 
 // wanted are the desired pods that were not refused.
@@ -102,11 +132,8 @@ func (a *agent) endOrphan(ctx context.Context, s *podcache.Status) {
 // sweep finds the pod again.
 func (a *agent) removePod(ctx context.Context, uid types.UID) error {
 	s, _ := a.cache.Get(uid)
-	if len(s.Sandboxes)+len(s.Containers) == 0 {
-		return nil // a removal that has ended since has done it
-	}
 	err := a.runner.RemovePod(ctx, s)
-	if err == nil {
+	if err == nil && len(s.Sandboxes)+len(s.Containers) > 0 {
 		a.console.gone(s.Namespace, s.Name)
 		err = a.pleg.RelistPod(ctx, s.UID) // or the next sweep would find it again
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +33,7 @@ func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, e
 	if len(s.runner.Waiting(t.Pod.UID)) > 0 {
 		s.say(t, false) // what waits now, and why; what started shows in the next turn
 	}
-	return false, err
+	return false, errors.Join(err, s.whenDue(t.Pod))
 }
 
 // SyncTerminatingPod stops a pod.

@@ -37,6 +37,7 @@ func (a *agent) newSource() (err error) {
 		Path:     dir,
 		NodeName: a.opts.nodeName,
 		Owner:    a.opts.agentName,
+		Store:    a.objects,
 		Handler:  a.merge.Source(podsource.SourceFile),
 		Logger:   a.log,
 	})
@@ -73,19 +74,19 @@ func (a *agent) newPLEG() error {
 }
 
 func (a *agent) newRunner() (err error) {
-	a.runner, err = podrunner.New(podrunner.Config{
-		Sandboxes:           a.node.cri,
-		Containers:          a.node.cri,
-		Images:              a.node.cri,
-		Refresh:             a.refresh,
-		LogRoot:             filepath.Join(a.node.rootDir, "logs", "pods"),
-		Agent:               a.opts.agentName,
-		NodeName:            a.opts.nodeName,
-		HostIPs:             a.hostIPs,
-		Probes:              a.probes.results,
-		MemoryCapacityBytes: memoryBytes("/proc/meminfo"),
-		Logger:              a.log,
-	})
+	cfg := podrunner.Config{
+		Sandboxes:  a.node.cri,
+		Containers: a.node.cri,
+		Refresh:    a.refresh,
+		LogRoot:    filepath.Join(a.node.rootDir, "logs", "pods"),
+		Agent:      a.opts.agentName,
+		Probes:     a.probes.results,
+		Logger:     a.log,
+	}
+	if err := a.supply(&cfg); err != nil {
+		return err
+	}
+	a.runner, err = podrunner.New(cfg)
 	return err
 }
 

@@ -19,7 +19,7 @@ func edges() map[string][]string {
 		"lifecycle":                     {"lifecycle/podspec"},
 		"lifecycle/podspec":             {},
 		"lifecycle/podworker":           {"lifecycle", "lifecycle/podspec", "podcache"},
-		"lifecycle/podrunner":           {"lifecycle", "lifecycle/podspec", "lifecycle/podworker", "podcache"},
+		"lifecycle/podrunner":           {"lifecycle", "lifecycle/podrunner/images", "lifecycle/podspec", "lifecycle/podworker", "podcache"},
 		"lifecycle/podrunner/images":    {"lifecycle", "lifecycle/podspec"},
 		"lifecycle/podrunner/podcgroup": {"lifecycle/podspec"},
 		"lifecycle/podrunner/volumes":   {"lifecycle/podspec"},
@@ -39,7 +39,6 @@ func edges() map[string][]string {
 		"internal/loop":                 {},
 		"internal/crilabels":            {},
 		"internal/housetest":            {},
-		"internal/podtotals":            {"lifecycle/podspec"},
 		"examples/minimal-agent":        {"*"},
 	}
 }
@@ -47,7 +46,8 @@ func edges() map[string][]string {
 // testEdges are what only tests may import besides: whom they prove to fit.
 func testEdges() map[string][]string {
 	return map[string][]string{
-		"pleg/wirelist": {"pleg", "podcache"},
+		"lifecycle/podrunner": {"lifecycle/podrunner/podcgroup", "lifecycle/podrunner/volumes"},
+		"pleg/wirelist":       {"pleg", "podcache"},
 	}
 }
 

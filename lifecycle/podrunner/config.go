@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -36,11 +37,34 @@ type Containers interface {
 	RemoveContainer(ctx context.Context, containerID string) error
 }
 
-// Images is what a Runner asks of a runtime for images;
-// cri.ImageManagerService has it.
+// Images makes images present; images.Manager has it.
 type Images interface {
-	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error)
-	PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, podSandboxConfig *runtimeapi.PodSandboxConfig) (string, error)
+	Ensure(ctx context.Context, req images.Request) (images.Result, error)
+	Forget(pod types.UID)
+}
+
+// Volumes makes the volumes of pods ready and takes them away; volumes.Local has
+// it. Each call can be repeated.
+type Volumes interface {
+	// Mount returns where on the node each volume is that the pod's containers
+	// use, but those that are images.
+	Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]string, err error)
+	// Refresh brings up to date what shows ConfigMaps, Secrets and the pod itself.
+	Refresh(ctx context.Context, pod *corev1.Pod) error
+	// Unmount removes all of a pod's volumes; there may be none.
+	Unmount(ctx context.Context, uid types.UID) error
+	// Pods are those that may have volumes now.
+	Pods() ([]types.UID, error)
+}
+
+// PodCgroups keeps a cgroup for each pod; podcgroup.Cgroupfs has it.
+type PodCgroups interface {
+	// Ensure makes the pod's cgroup and returns the CRI's cgroup_parent.
+	Ensure(ctx context.Context, pod *corev1.Pod) (parent string, err error)
+	// Update sets its limits anew, after a resize.
+	Update(ctx context.Context, pod *corev1.Pod) error
+	// Remove removes it; there may be none. It is tried again after an error.
+	Remove(ctx context.Context, uid types.UID) error
 }
 
 // EventRecorder takes events about pods; client-go's recorder fits.
@@ -48,12 +72,28 @@ type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
+// DefaultPostStartTimeout is how long a postStart hook may take by default. The
+// kubelet waits for ever.
+const DefaultPostStartTimeout = 15 * time.Minute
+
 // Config configures a [Runner].
 type Config struct {
-	// Sandboxes, Containers and Images are the runtime. Required.
+	// Sandboxes and Containers are the runtime, and Images pulls for it. Required.
 	Sandboxes  Sandboxes
 	Containers Containers
 	Images     Images
+	// Volumes makes pods' volumes ready. Nil: only volumes that are images work.
+	Volumes Volumes
+	// PodCgroups keeps pods' cgroups. Nil: the runtime puts containers where it
+	// likes, and nothing limits a pod as a whole.
+	PodCgroups PodCgroups
+	// UserIDs are what pods with user namespaces get. Nil: no pod can have one.
+	UserIDs *IDRanges
+	// Hooks runs postStart and preStop hooks. Nil: they are passed over.
+	Hooks *lifecycle.HookRunner
+	// PostStartTimeout is how long a postStart hook may take, on which the pod's
+	// other containers wait. Default [DefaultPostStartTimeout].
+	PostStartTimeout time.Duration
 	// Resizer changes resources in place. Nil: they stay as containers were made.
 	Resizer Resizer
 	// PodResources says what the cgroup of the pod as a whole has and is to have.
@@ -66,25 +106,29 @@ type Config struct {
 	// asked after a kill, because a runtime's word that something stopped is
 	// checked. Required; pleg's RelistPod and podcache's GetNewerThan make it.
 	Refresh func(context.Context, types.UID) (*podcache.Status, error)
+	// Exited returns a channel that is closed when the container of that id has
+	// ended, which ends its hooks. Nil, or a nil channel: nobody tells.
+	Exited func(id string) <-chan struct{}
 	// LogRoot is the folder under which container logs go, one folder a pod, as
 	// the kubelet lays them out in /var/log/pods. It is made if it is missing;
 	// it may be a symbolic link, but none below it is followed out of it.
 	// Required, absolute.
 	LogRoot string
+	// RootDir is the folder of all else that is kept for pods, below pods/UID as
+	// in the kubelet's /var/lib/kubelet: hosts files, termination messages and
+	// sub-paths. It is made if it is missing. Empty: there are none of these;
+	// otherwise absolute.
+	RootDir string
 	// Agent is the name that marks what this Runner makes, as the label
 	// io.kubeparts.agent. Required.
 	Agent string
-	// NodeName and HostIPs are what containers are told about the node.
-	NodeName string
-	HostIPs  []string
-	// MemoryCapacityBytes is the node's memory, which a Burstable container's
-	// oom_score_adj is relative to. Zero: Burstable ones get the highest, 999.
-	MemoryCapacityBytes int64
-	// RestartBackoff delays restarts; ImageBackoff delays pulls. Default: the
-	// kubelet's, 10 s doubling to 5 min.
-	RestartBackoff, ImageBackoff *lifecycle.Backoff
-	// PullTimeout bounds one image pull. Default 15 min.
-	PullTimeout time.Duration
+	// Node returns what is known of the node, anew in each turn that needs it. The
+	// Runner fills in Agent, LogRoot and, where it has them, CgroupParent and
+	// UserNamespace. Nil: nothing is known.
+	Node func() Node
+	// RestartBackoff delays restarts. Default: the kubelet's, 10 s doubling to
+	// 5 min.
+	RestartBackoff *lifecycle.Backoff
 	// Events takes the events that the kubelet would record, from several
 	// goroutines. Optional.
 	Events EventRecorder
@@ -101,8 +145,6 @@ type Config struct {
 type Observer struct {
 	// Planned is called with every plan that is not empty, before it is done.
 	Planned func(*corev1.Pod, Actions)
-	// Pulled is called after every image pull.
-	Pulled func(image string, took time.Duration, err error)
 }
 
 // Validate reports every problem with c, joined.
@@ -119,14 +161,13 @@ func (c Config) Validate() error {
 	require(c.Refresh != nil, "Refresh")
 	require(c.Agent != "", "Agent")
 	require(c.LogRoot != "", "LogRoot")
-	if c.LogRoot != "" && !filepath.IsAbs(c.LogRoot) {
-		errs = append(errs, fmt.Errorf("field LogRoot: %q is not absolute", c.LogRoot))
+	for field, dir := range map[string]string{"LogRoot": c.LogRoot, "RootDir": c.RootDir} {
+		if dir != "" && !filepath.IsAbs(dir) {
+			errs = append(errs, fmt.Errorf("field %s: %q is not absolute", field, dir))
+		}
 	}
-	if c.MemoryCapacityBytes < 0 {
-		errs = append(errs, fmt.Errorf("field MemoryCapacityBytes: %d is negative", c.MemoryCapacityBytes))
-	}
-	if c.PullTimeout < 0 {
-		errs = append(errs, fmt.Errorf("field PullTimeout: %v is negative", c.PullTimeout))
+	if c.PostStartTimeout < 0 {
+		errs = append(errs, fmt.Errorf("field PostStartTimeout: %v is negative", c.PostStartTimeout))
 	}
 	return errors.Join(errs...)
 }

@@ -282,24 +282,3 @@ func TestResources(t *testing.T) {
 		require.Equal(t, c.want.String(), got.GetLinux().GetResources().String(), name)
 	}
 }
-
-func TestUnsupportedNamesEveryField(t *testing.T) {
-	t.Parallel()
-	pod := testPod()
-	pod.Spec.Containers = []corev1.Container{{Name: "app"}}
-	require.NoError(t, podrunner.Unsupported(pod))
-
-	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
-	pod.Spec.RuntimeClassName = new("gvisor")
-	pod.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: []string{"example.test"}}
-	pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
-	pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{} // is the prober's business
-	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("1"), "hugepages-2Mi": resource.MustParse("4Mi"), "example.test/gpu": resource.MustParse("1"),
-	}
-	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "S", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
-	require.EqualError(t, podrunner.Unsupported(pod), `spec.volumes: not supported
-spec.runtimeClassName: not supported
-spec.containers[0].resources.limits[example.test/gpu]: not supported
-spec.containers[0].env[0].valueFrom.fileKeyRef: not supported`)
-}

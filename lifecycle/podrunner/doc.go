@@ -10,22 +10,25 @@
 // sidecars, regular and ephemeral containers, restart policies and rules, failed
 // probes, changed definitions and resources. Actions print as an explanation.
 // [Runner] does on a runtime what Plan says and implements podworker.Syncer: its
-// SyncPod is one plan carried out, its terminating turns stop containers within
-// their grace, sidecars last, and then look whether they did stop.
-// [Runner.RemovePod] removes what is left of a pod. [SandboxConfig] and
-// [ContainerConfig] are the pure functions from a spec to the CRI's messages.
-// [Unsupported] names the fields of a spec that are not honoured yet, so that an
-// agent can refuse the pod instead of running another one.
+// SyncPod is one plan carried out, with what the pod needs on the node made ready
+// before; its terminating turns end containers by the turn's deadline, hooks and
+// the order of sidecars included, and then look whether they did. SyncTerminatedPod
+// gives back what was made ready, and [Runner.RemovePod] removes what is left.
+// [SandboxConfig] and [ContainerConfig] are the pure functions from a spec to the
+// CRI's messages. [Admit] and [Runner.Unsupported] say which pods are to be refused
+// whole, and [LastWords] reads termination messages.
 //
 // # What you supply
 //
-// The runtime as three small interfaces that cri.RuntimeService and
-// cri.ImageManagerService have, and a fourth to resize in place; a way to look at
-// one pod now (Refresh), which pleg and podcache make; what probes found, if
-// somebody probes; a folder for logs; and the agent's name, which marks
-// every sandbox and container as the label io.kubeparts.agent. Labels,
-// annotations and log files are the kubelet's, so that crictl, log shippers and
-// a kubelet know them.
+// The runtime as two small interfaces that cri.RuntimeService has, and a third to
+// resize in place; images.Manager; a way to look at one pod now (Refresh), which
+// pleg and podcache make; a folder for logs; and the agent's name, which marks
+// every sandbox and container as the label io.kubeparts.agent. The rest is
+// optional, and what needs it is named by Unsupported: volumes (volumes.Local),
+// cgroups of pods (podcgroup.Cgroupfs), hooks (lifecycle.HookRunner), user IDs
+// ([IDRanges]), a folder for hosts files, termination messages and sub-paths, what
+// is known of the node, and what probes found. Labels, annotations and log files
+// are the kubelet's, so that crictl, log shippers and a kubelet know them.
 //
 // # What it guarantees
 //
@@ -50,21 +53,30 @@
 //     nothing that its policy does not name.
 //  8. Only objects in the given status are stopped or removed. Whose they are was
 //     decided where the status was made (pleg.Config.LabelSelector).
-//  9. A terminating turn succeeds only when a fresh look at the runtime shows that
+//  9. Volumes, user IDs and cgroup are there before the sandbox is made, and go when
+//     nothing runs any more, in the order in which one rests on the other, until
+//     all has succeeded. RemovePod leaves nothing of a pod on disk, in mounts, in
+//     cgroups or in the runtime; [Runner.Leftovers] finds what a crash left.
+//  10. A pod has one deadline for hooks, waiting and stops. A shorter one moves it
+//     while they are under way. A preStop hook that has ended is not run again for
+//     its container.
+//  11. A terminating turn succeeds only when a fresh look at the runtime shows that
 //     nothing runs; otherwise it is [ErrStillRunning].
-//  10. One container that can't be started holds up no other, and its reason is
+//  12. One container that can't be started holds up no other, and its reason is
 //     what the kubelet's status would show ([Runner.Waiting]).
-//  11. Nothing is done upon a stale status, and nothing is retried without a pause:
+//  13. Nothing is done upon a stale status, and nothing is retried without a pause:
 //     containers and sandboxes that die young back off.
-//  12. No name in a manifest and no symbolic link leads log folders out of their root.
-//  13. A pod start costs the sandbox and its status, and of each container its
+//  14. No name in a manifest and no symbolic link leads out of the folders for logs
+//     and files.
+//  15. An image is leased from being wanted until its container is created.
+//  16. A pod start costs the sandbox and its status, and of each container its
 //     image's status, create and start; no list.
 //
 // # Goroutines and locking
 //
-// A Runner starts goroutines only to stop several containers at once and to fetch
-// the images of one turn while its sandbox comes up, and joins them before the
-// call returns. Turns of different pods may run at the same
+// A Runner starts goroutines only to end several containers at once, to run hooks
+// and to fetch the images of one turn while its sandbox comes up, and joins them
+// before the call returns. Turns of different pods may run at the same
 // time, those of one pod may not. Every call takes a context; a cancelled turn
 // leaves something half done that the next plan sees and finishes.
 //
@@ -73,7 +85,14 @@
 //   - What is done comes with its reason, as a value that can be printed, tested
 //     and replayed.
 //   - A pod that only the runtime knows is stopped within the grace period that is
-//     written on its containers, not within one second.
+//     written on its containers, not within one second, and its hooks run.
+//   - A postStart hook has a deadline, [Config.PostStartTimeout]. One that was called
+//     off because its pod ends does not get its container blamed.
+//   - A preStop hook that a repeated turn finds ended is not run a second time. After
+//     a restart of the agent it is, because nobody has written down that it ran.
+//   - A container whose volumes can't be mounted says so in its status, not only in
+//     an event; nothing of its pod is pulled or made until they can.
+//   - Volumes are brought up to date in each turn in which nothing starts.
 //   - The newest instance of a container is told by its restart count before its
 //     creation time, because clocks step back (kubernetes#134153).
 //   - A sandbox that dies soon after it was made is made again with the restart
@@ -93,10 +112,13 @@
 //     from files may change in other ways. A hash of another form is left alone.
 //   - The restart back-off grows with starts, not with attempts to start.
 //   - A cancelled pull is no failure of the image and starts no back-off.
-//   - Not yet: hooks, volumes, pull secrets, pod cgroups, termination messages.
-//     [Unsupported] names those that a spec can ask for.
+//   - The pod's cgroup is limited anew after all of a resize, and before it where
+//     something grows, not resource by resource.
+//   - Not here: devices and dynamic resources, block volumes, files as sources of
+//     variables (KEP-3721), Windows. [Runner.Unsupported] names them. Checkpoints.
 //
 // # Testing your code with it
 //
-// Plan needs no fake. A Runner runs on fakecri.Node, over its Go interfaces.
+// Plan needs no fake. A Runner runs on fakecri.Node, over its Go interfaces, with
+// an images.Manager on the same node.
 package podrunner

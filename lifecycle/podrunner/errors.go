@@ -1,21 +1,17 @@
 package podrunner
 
 import (
+	"errors"
 	"strings"
 	"time"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 )
 
-// Reasons for which a container waits, as a pod's status shows them. The two of
-// backing off are in package lifecycle.
+// Reasons for which a container waits, as a pod's status shows them. Those of
+// backing off and of hooks are in package lifecycle, those of images in package
+// images.
 const (
-	// ErrImagePull says that the image could not be pulled.
-	ErrImagePull = "ErrImagePull"
-	// ErrImageNeverPull says that the image is absent and may not be pulled.
-	ErrImageNeverPull = "ErrImageNeverPull"
-	// ImageInspectError says that the runtime could not tell about the image.
-	ImageInspectError = "ImageInspectError"
-	// InvalidImageName says that the image's name is none.
-	InvalidImageName = "InvalidImageName"
 	// CreateContainerConfigError says that the spec has no configuration.
 	CreateContainerConfigError = "CreateContainerConfigError"
 	// CreateContainerError says that the runtime could not create the container.
@@ -32,23 +28,34 @@ const longestMessage = 4096
 
 // startError is why a container could not be started.
 type startError struct {
-	reason, message string    // a message may be missing
-	err             error     // the cause, may be nil
-	retryAt         time.Time // when it only backs off; zero: whenever failed turns are tried again
+	reason, message string // a message may be missing
+	err             error  // the cause, may be nil
 }
 
 func (e *startError) Error() string { return e.reason + ": " + e.text() }
 
 func (e *startError) Unwrap() error { return e.err }
 
-// text is the message with its cause, cut to what a status takes.
+// text is the message with its cause.
 func (e *startError) text() string {
-	text := e.message
-	if e.err != nil {
-		text = strings.TrimPrefix(text+": "+e.err.Error(), ": ")
+	if e.err == nil {
+		return e.message
 	}
-	if len(text) > longestMessage {
-		text = text[:longestMessage] + "..."
+	return strings.TrimPrefix(e.message+": "+e.err.Error(), ": ")
+}
+
+// whyNot returns what a status shows of a failure to start a container, nothing
+// of one that is no failure of the container: the end of the turn. retryAt is
+// when it only backs off.
+func whyNot(err error) (reason, message string, retryAt time.Time) {
+	if e, ok := errors.AsType[*images.Error](err); ok {
+		reason, message, retryAt = e.Reason, e.Message, e.RetryAt
 	}
-	return strings.ToValidUTF8(text, "")
+	if e, ok := errors.AsType[*startError](err); ok {
+		reason, message = e.reason, e.text()
+	}
+	if len(message) > longestMessage {
+		message = message[:longestMessage] + "..."
+	}
+	return reason, strings.ToValidUTF8(message, ""), retryAt
 }

@@ -1,11 +1,10 @@
 package podrunner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	criapierrors "k8s.io/cri-api/pkg/errors"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -28,10 +28,16 @@ var ErrStillRunning = errors.New("detected running containers after a successful
 // act on it: the container that is missing there may run already.
 var errStale = errors.New("its status is stale")
 
-// SyncTerminatingPod stops every container of the pod, each within the turn's
-// grace, then its sandboxes, and looks whether that is so.
+// SyncTerminatingPod ends every container of the pod by the turn's deadline,
+// preStop hooks and the order of sidecars included, then its sandboxes, and looks
+// whether that is so. When the deadline moves earlier meanwhile, hooks and stops
+// under way end earlier with it.
 func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	if err := r.stopPod(ctx, t.Pod, t.Status, t.Grace, ""); err != nil {
+	deadline := t.Deadline()
+	if deadline == nil {
+		deadline = lifecycle.NewDeadline(r.cfg.Clock, r.cfg.Clock.Now().Add(t.Grace))
+	}
+	if err := r.stopPod(ctx, t.Pod, t.Status, deadline, ""); err != nil {
 		r.event(t.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
 		return err
 	}
@@ -39,27 +45,45 @@ func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error
 	return r.checkStopped(ctx, t)
 }
 
-// SyncTerminatingRuntimePod stops a pod of which only the runtime knows. Its
-// containers get the grace period that was written on them when they were made:
-// the kubelet gives them one second, because it does not look.
+// SyncTerminatingRuntimePod ends a pod of which only the runtime knows. Its
+// containers get the grace period that was written on them when they were made,
+// and their preStop hooks: the kubelet gives them one second, because it does not
+// look.
 func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
-	grace := t.Grace
-	for _, c := range t.Status.Containers {
-		if s, err := strconv.ParseInt(c.GetAnnotations()[crilabels.PodTerminationGracePeriod], 10, 32); err == nil {
-			grace = max(grace, time.Duration(s)*time.Second)
-		}
-	}
-	if err := r.stopPod(ctx, nil, t.Status, grace, ""); err != nil {
+	if err := r.stopPod(ctx, nil, t.Status, r.writtenDeadline(t), ""); err != nil {
 		return err
 	}
 	return r.checkStopped(ctx, t)
 }
 
-// SyncTerminatedPod checks that nothing of the pod runs and forgets it. What it
-// leaves behind in the runtime is for [Runner.RemovePod].
-func (r *Runner) SyncTerminatedPod(_ context.Context, t podworker.Turn) error {
+// writtenDeadline is the deadline of a pod without a spec, the same in each turn.
+func (r *Runner) writtenDeadline(t podworker.Turn) *lifecycle.Deadline {
+	grace := t.Grace
+	for _, c := range t.Status.Containers {
+		for _, key := range []string{crilabels.PodDeletionGracePeriod, crilabels.PodTerminationGracePeriod} {
+			if s, err := strconv.ParseInt(c.GetAnnotations()[key], 10, 32); err == nil {
+				grace = max(grace, time.Duration(s)*time.Second)
+				break
+			}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ends[t.Status.UID] == nil {
+		r.ends[t.Status.UID] = lifecycle.NewDeadline(r.cfg.Clock, r.cfg.Clock.Now().Add(grace))
+	}
+	return r.ends[t.Status.UID]
+}
+
+// SyncTerminatedPod checks that nothing of the pod runs, takes away what was
+// prepared for it on the node, volumes and secrets above all, and forgets it. Its
+// dead containers, their logs and their last words are for [Runner.RemovePod].
+func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
 	if t.Status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
+	}
+	if err := r.giveBack(ctx, t.Status.UID); err != nil {
+		return err
 	}
 	r.Forget(t.Status.UID)
 	for c := range podspec.Containers(&t.Pod.Spec) {
@@ -83,27 +107,26 @@ func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
 	return nil
 }
 
-// stopPod stops all containers and then all sandboxes: sidecars after the rest,
-// the last one first, all within the grace. pod is nil when only the runtime
-// knows it.
-func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.Status, grace time.Duration, reason Reason) error {
-	start := r.cfg.Clock.Now()
-	for _, wave := range stopOrder(pod, status) {
-		left := grace - r.cfg.Clock.Since(start).Truncate(time.Second)
-		err := inParallel(wave, func(c *runtimeapi.ContainerStatus) error {
-			name := podcache.ContainerName(c)
-			if pod != nil {
-				message := "Stopping container " + name
-				if reason != "" {
-					message = string(reason)
-				}
-				r.event(pod, corev1.EventTypeNormal, "Killing", "%s", message)
-			}
-			return r.stopContainer(ctx, name, c.GetId(), left)
-		})
-		if err != nil {
-			return err
+// stopPod ends all containers and then all sandboxes. pod is nil when only the
+// runtime knows it.
+func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.Status, deadline *lifecycle.Deadline, reason Reason) error {
+	known := pod
+	if pod == nil {
+		known = remembered(status)
+	}
+	e := r.ending(known, deadline, statusIPs(status))
+	for _, c := range status.Containers {
+		if exited(c) {
+			continue
 		}
+		name := podcache.ContainerName(c)
+		e.add(name, target{id: c.GetId(), running: running(c)})
+		if pod != nil {
+			r.event(pod, corev1.EventTypeNormal, lifecycle.Killing, "%s", cmp.Or(string(reason), lifecycle.StoppingMessage(name)))
+		}
+	}
+	if err := e.end(ctx); err != nil {
+		return err
 	}
 	// A sandbox that is not ready is stopped too: its network may still be there.
 	return inParallel(status.Sandboxes, func(s *runtimeapi.PodSandboxStatus) error {
@@ -114,34 +137,17 @@ func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.
 	})
 }
 
-// stopOrder returns what has not ended in the order in which it is stopped, what
-// goes at the same time together.
-func stopOrder(pod *corev1.Pod, status *podcache.Status) [][]*runtimeapi.ContainerStatus {
-	var first []*runtimeapi.ContainerStatus
-	sidecars := map[string][]*runtimeapi.ContainerStatus{}
-	for _, c := range status.Containers {
-		switch name := podcache.ContainerName(c); {
-		case exited(c):
-		case pod != nil && slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == name && podspec.IsSidecar(&i) }):
-			sidecars[name] = append(sidecars[name], c)
-		default:
-			first = append(first, c)
-		}
+// statusIPs are the addresses of the newest sandbox.
+func statusIPs(status *podcache.Status) []string {
+	if len(status.Sandboxes) == 0 {
+		return nil
 	}
-	waves := [][]*runtimeapi.ContainerStatus{first}
-	if pod != nil {
-		for _, c := range slices.Backward(pod.Spec.InitContainers) {
-			waves = append(waves, sidecars[c.Name])
-		}
-	}
-	return waves
+	return sandboxIPs(status.Sandboxes[0])
 }
 
-// stopContainer stops a container; one that is gone is stopped. Like the kubelet
-// it leaves no container less than two seconds to end by itself.
+// stopContainer stops a container; one that is gone is stopped.
 func (r *Runner) stopContainer(ctx context.Context, name, id string, grace time.Duration) error {
-	const shortest = 2 * time.Second
-	err := r.cfg.Containers.StopContainer(ctx, id, int64(max(grace, shortest)/time.Second))
+	err := r.cfg.Containers.StopContainer(ctx, id, lifecycle.StopSeconds(grace))
 	if err != nil && !criapierrors.IsNotFound(err) {
 		return fmt.Errorf("stop container %s (%s): %w", name, id, err)
 	}
@@ -163,8 +169,10 @@ func (r *Runner) remove(ctx context.Context, removes []Remove) error {
 	return errors.Join(errs...)
 }
 
-// RemovePod removes everything of a stopped pod from the runtime, its log folder,
-// and what is kept about it in memory. It refuses a pod of which something runs,
+// RemovePod removes everything of a stopped pod: from the runtime, its volumes and
+// other files, its cgroup, its log folder, and what is kept about it in memory. A
+// status with nothing but a UID is enough for what [Runner.Leftovers] found. It
+// refuses a pod of which something runs,
 // or may run because the status is stale: runtimes kill what they are told to
 // remove. What is gone already is no error.
 func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
@@ -184,20 +192,15 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	if err := r.remove(ctx, removes); err != nil {
 		return err
 	}
+	if err := r.giveBack(ctx, status.UID); err != nil {
+		return err
+	}
+	if err := r.removeFiles(status.UID); err != nil {
+		return err
+	}
 	r.Forget(status.UID)
 	return removeLogs(r.cfg.LogRoot, status.Namespace, status.Name, status.UID)
 }
-
-// specGrace is the grace period that the pod's spec gives, the API's default of
-// 30 s where it gives none. More than CRI runtimes can count to is cut.
-func specGrace(pod *corev1.Pod) time.Duration {
-	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
-		return seconds(*g)
-	}
-	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
-}
-
-func seconds(n int64) time.Duration { return time.Duration(min(n, math.MaxInt32)) * time.Second }
 
 // inParallel calls do for every item at once, waits for all and joins the errors.
 func inParallel[T any](items []T, do func(T) error) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
@@ -116,6 +116,7 @@ func TestFailedProbeKillsWithinItsOwnGraceAndStartsAnew(t *testing.T) {
 		c.Containers, c.Events = recorded, e
 	})
 	pod := podOf(nil, "app")
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	c := &pod.Spec.Containers[0]
 	c.LivenessProbe, c.StartupProbe = &corev1.Probe{TerminationGracePeriodSeconds: new(int64(7))}, &corev1.Probe{}
 	require.NoError(t, b.sync(pod))
@@ -365,7 +366,7 @@ func TestAgentThatStartsOverTouchesNothing(t *testing.T) {
 	}
 	b.did()
 	again, err := podrunner.New(podrunner.Config{
-		Sandboxes: b.node, Containers: b.node, Images: b.node, Resizer: b.node, LogRoot: b.logs, Agent: "agent", Clock: b.clock,
+		Sandboxes: b.node, Containers: b.node, Images: newImages(t, images.Config{Images: b.node}), Resizer: b.node, LogRoot: b.logs, Agent: "agent", Clock: b.clock,
 		Refresh: func(context.Context, types.UID) (*podcache.Status, error) { return b.look(pod.UID), nil },
 	})
 	require.NoError(t, err)
@@ -411,23 +412,16 @@ func TestCallsOfAPodStart(t *testing.T) {
 // TestPullsOverlap: with each other and with the making of the sandbox.
 func TestPullsOverlap(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	pod := podOf(nil, "crash", "crash2")
-	pod.Spec.Containers[1].Image = "docker.io/library/crash:latest"
-	for _, method := range []string{"RunPodSandbox", "PullImage"} {
-		require.NoError(t, b.node.Fail(method, fakecri.Fault{Delay: time.Minute}))
-	}
-	done, turn := make(chan error, 1), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}
-	go func() {
-		_, err := b.runner.SyncPod(t.Context(), turn)
-		done <- err
-	}()
-	for seen := []string{}; len(seen) < 3; {
-		seen = append(seen, b.did()...)
-		runtime.Gosched()
-	}
-	require.NoError(t, b.stepUntil(done))
-	require.Less(t, b.clock.Since(time.Unix(1000, 0)), 2*time.Minute)
+	inBubble(t, func(b *bed) {
+		pod := podOf(nil, "crash", "crash2")
+		pod.Spec.Containers[1].Image = "docker.io/library/crash:latest"
+		for _, method := range []string{"RunPodSandbox", "PullImage"} {
+			require.NoError(b.t, b.node.Fail(method, fakecri.Fault{Delay: time.Minute}))
+		}
+		began := time.Now()
+		require.NoError(b.t, b.sync(pod))
+		require.Equal(b.t, time.Minute, time.Since(began))
+	})
 }
 
 // TestPullsEndWithTheirTurn: no goroutine stays behind a sandbox that can't be made.

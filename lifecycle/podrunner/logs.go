@@ -30,22 +30,27 @@ func containerLogPath(name string, attempt uint32) string {
 // makeLogs makes a folder below the log root, one level a name. Names come from
 // manifests, so they are not trusted to be that; nor is what lies below the root,
 // which pods may be able to write to, trusted to hold no symbolic links.
-func makeLogs(root string, names ...string) (err error) {
-	if err := checkFolders(names...); err != nil {
-		return fmt.Errorf("make log directory: %w", err)
-	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return fmt.Errorf("make log directory: %w", err)
-	}
-	dir, err := os.OpenRoot(root)
-	if err != nil {
-		return fmt.Errorf("make log directory: %w", err)
-	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	if err := dir.MkdirAll(filepath.Join(names...), 0o755); err != nil {
+func makeLogs(root string, names ...string) error {
+	if err := makeFolders(root, 0o755, names...); err != nil {
 		return fmt.Errorf("make log directory: %w", err)
 	}
 	return nil
+}
+
+// makeFolders makes folders below root, and root.
+func makeFolders(root string, mode fs.FileMode, names ...string) (err error) {
+	if err := checkFolders(names...); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(root, mode); err != nil {
+		return err
+	}
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	return dir.MkdirAll(filepath.Join(names...), mode)
 }
 
 // removeLogs removes a pod's log folder, with the same caution. One whose names

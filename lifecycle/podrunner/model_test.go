@@ -1,9 +1,11 @@
 package podrunner_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path"
 	"slices"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -23,15 +26,17 @@ import (
 // containers come, and then leaves them in peace: the plan must come to "nothing
 // to do" in a few turns, nothing may run then that the spec does not name, and no
 // container may ever be started twice for one attempt (the node refuses the second
-// of a name), nor an ephemeral one twice at all.
+// of a name), nor an ephemeral one twice at all. Then it is taken down, and nothing
+// is left of it.
 func TestPlansConverge(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		b := newBed(t)
+		b := newSupplied(t)
+		b.cgroups.busy, b.volumes.stuck = random.IntN(2), random.IntN(2)
 		pod := randomPod(random)
 		for range 12 {
-			disturb(t, random, b, pod)
+			disturb(t, random, b.bed, pod)
 			_ = b.sync(pod) // a back-off is an error here
 		}
 		clear(b.probes)
@@ -48,7 +53,29 @@ func TestPlansConverge(t *testing.T) {
 		b.checkSettled(pod, seed)
 		b.checkUp(pod, seed)
 		b.checkStartedOnce(pod, seed)
+		b.checkEnd(pod, seed)
 	}
+}
+
+// checkEnd: what is told to end does, and leaves nothing anywhere.
+func (s *supplied) checkEnd(pod *corev1.Pod, seed uint64) {
+	s.t.Helper()
+	require.Empty(s.t, s.held.left(), "seed %d: leases", seed)
+	require.NoError(s.t, s.terminate(pod, 30*time.Second), "seed %d", seed)
+	err := errors.New("not tried")
+	for try := 0; err != nil && try < 3; try++ {
+		err = s.runner.SyncTerminatedPod(s.t.Context(), podworker.Turn{Pod: pod, Status: s.look(pod.UID)})
+	}
+	require.NoError(s.t, err, "seed %d", seed)
+	require.NoError(s.t, s.runner.RemovePod(s.t.Context(), s.look(pod.UID)), "seed %d", seed)
+	status := s.look(pod.UID)
+	require.Empty(s.t, status.Containers, "seed %d", seed)
+	require.Empty(s.t, status.Sandboxes, "seed %d", seed)
+	require.Empty(s.t, s.files(), "seed %d", seed)
+	require.Empty(s.t, s.volumes.pods, "seed %d", seed)
+	logs, err := os.ReadDir(s.logs)
+	require.NoError(s.t, err)
+	require.Empty(s.t, logs, "seed %d", seed)
 }
 
 // checkSettled: only what the spec names runs, with the resources that it asks for.
@@ -126,6 +153,7 @@ func randomPod(random *rand.Rand) *corev1.Pod {
 		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
 		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
 	}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data"}}
 	for i := range random.IntN(4) {
 		c := corev1.Container{Name: fmt.Sprintf("init%d", i), Image: "job"}
 		if random.IntN(2) == 0 {
@@ -137,7 +165,10 @@ func randomPod(random *rand.Rand) *corev1.Pod {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}
 	for i := range 1 + random.IntN(3) {
-		c := corev1.Container{Name: fmt.Sprintf("app%d", i), Image: "app", LivenessProbe: &corev1.Probe{}}
+		c := corev1.Container{
+			Name: fmt.Sprintf("app%d", i), Image: "app", LivenessProbe: &corev1.Probe{}, TerminationMessagePath: "/dev/termination-log",
+			VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+		}
 		if pod.Spec.RestartPolicy != corev1.RestartPolicyAlways && random.IntN(2) == 0 {
 			c.Image = "job"
 		}

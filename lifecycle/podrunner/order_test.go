@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
@@ -24,11 +25,11 @@ func TestContainersGoBeforeTheirSandbox(t *testing.T) {
 	t.Parallel()
 	ctrl := gomock.NewController(t)
 	sandboxes, containers := NewMockSandboxes(ctrl), NewMockContainers(ctrl)
-	images, err := fakecri.New(fakecri.Config{})
+	node, err := fakecri.New(fakecri.Config{})
 	require.NoError(t, err)
 	stopped := &podcache.Status{UID: "uid"}
 	runner, err := podrunner.New(podrunner.Config{
-		Sandboxes: sandboxes, Containers: containers, Images: images, Agent: "agent", LogRoot: t.TempDir(),
+		Sandboxes: sandboxes, Containers: containers, Images: newImages(t, images.Config{Images: node}), Agent: "agent", LogRoot: t.TempDir(),
 		Refresh: func(context.Context, types.UID) (*podcache.Status, error) { return stopped, nil },
 	})
 	require.NoError(t, err)

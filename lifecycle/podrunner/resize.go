@@ -22,6 +22,13 @@ type Resizer interface {
 // update changes resources in the plan's order and stops at the first failure,
 // for what comes after it may need the room; the next plan names the rest again.
 func (t *turn) update(ctx context.Context, updates []Resize) error {
+	if len(updates) == 0 {
+		return nil
+	}
+	if t.cfg.PodCgroups != nil && slices.ContainsFunc(updates, func(u Resize) bool { return u.growth() > 0 }) {
+		// A limit that shrinks beside one that grows may not be possible yet.
+		_ = t.cfg.PodCgroups.Update(ctx, t.pod)
+	}
 	for _, u := range updates {
 		var err error
 		if u.Pod {
@@ -35,7 +42,10 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 		}
 		t.setResized(t.pod.UID, u)
 	}
-	return nil
+	if t.cfg.PodCgroups == nil {
+		return nil
+	}
+	return t.cfg.PodCgroups.Update(ctx, t.pod)
 }
 
 // resizeKey names a resource of a container or pod.
@@ -75,13 +85,13 @@ func (t *turn) updateSandbox(ctx context.Context, request *runtimeapi.UpdatePodS
 }
 
 // resources are what Plan compares; none where nothing can be resized.
-func (r *Runner) resources(pod *corev1.Pod) Resources {
+func (r *Runner) resources(pod *corev1.Pod, node Node) Resources {
 	if r.cfg.Resizer == nil {
 		return Resources{}
 	}
 	res := Resources{Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
 		// Huge pages that the node does not have were refused at the start.
-		resources, _ := ContainerResources(pod, c, r.node())
+		resources, _ := ContainerResources(pod, c, node)
 		return resources
 	}}
 	if r.cfg.PodResources != nil {

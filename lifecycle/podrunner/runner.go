@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,24 +23,11 @@ import (
 type Runner struct {
 	cfg Config
 
-	mu      sync.Mutex
-	waiting map[types.UID]map[string]corev1.ContainerStateWaiting
-	pulls   map[pullKey]*pullFailure
-	resized map[types.UID]map[resizeKey]string // the last resize that was made
-}
-
-// pullKey names an image that a pod wants.
-type pullKey struct {
-	uid   types.UID
-	image string
-}
-
-func (k pullKey) String() string { return string(k.uid) + "/" + k.image }
-
-// pullFailure is the last failed pull of an image for a pod.
-type pullFailure struct {
-	at  time.Time
-	err error
+	mu         sync.Mutex
+	waiting    map[types.UID]map[string]corev1.ContainerStateWaiting
+	resized    map[types.UID]map[resizeKey]string // the last resize that was made
+	preStopped map[types.UID]map[string]bool      // ids of containers whose preStop hook has ended
+	ends       map[types.UID]*lifecycle.Deadline  // of pods that only the runtime knows
 }
 
 var _ podworker.Syncer = (*Runner)(nil)
@@ -56,10 +42,11 @@ func New(cfg Config) (*Runner, error) {
 		return nil, fmt.Errorf("podrunner: %w", err)
 	}
 	return &Runner{
-		cfg:     cfg,
-		waiting: map[types.UID]map[string]corev1.ContainerStateWaiting{},
-		pulls:   map[pullKey]*pullFailure{},
-		resized: map[types.UID]map[resizeKey]string{},
+		cfg:        cfg,
+		waiting:    map[types.UID]map[string]corev1.ContainerStateWaiting{},
+		resized:    map[types.UID]map[resizeKey]string{},
+		preStopped: map[types.UID]map[string]bool{},
+		ends:       map[types.UID]*lifecycle.Deadline{},
 	}, nil
 }
 
@@ -70,23 +57,20 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.PullTimeout == 0 {
-		c.PullTimeout = 15 * time.Minute
+	if c.PostStartTimeout == 0 {
+		c.PostStartTimeout = DefaultPostStartTimeout
 	}
-	for _, b := range []**lifecycle.Backoff{&c.RestartBackoff, &c.ImageBackoff} {
-		if *b != nil {
-			continue
-		}
+	if c.Node == nil {
+		c.Node = func() Node { return Node{} }
+	}
+	if c.RestartBackoff == nil {
 		var err error
-		if *b, err = lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: c.Clock}); err != nil {
+		if c.RestartBackoff, err = lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: c.Clock}); err != nil {
 			return c, err
 		}
 	}
 	if c.Observer.Planned == nil {
 		c.Observer.Planned = func(*corev1.Pod, Actions) {}
-	}
-	if c.Observer.Pulled == nil {
-		c.Observer.Pulled = func(string, time.Duration, error) {}
 	}
 	return c, nil
 }
@@ -107,9 +91,10 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	if t.Status.Stale {
 		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), errStale)
 	}
+	node := r.node()
 	actions := Plan(Input{
 		Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
-		Attempts: func(name string) uint32 { return r.attempts(t.Pod, name) }, Resources: r.resources(t.Pod),
+		Attempts: func(name string) uint32 { return r.attempts(t.Pod, name) }, Resources: r.resources(t.Pod, node),
 	})
 	actions.Update = r.unmade(t.Pod.UID, actions.Update)
 	if !actions.Empty() {
@@ -118,9 +103,10 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 		t.Acted()
 	}
 	run := &turn{
-		Runner: r, pod: t.Pod, status: t.Status, waiting: actions.Waiting, retryAt: actions.RetryAt,
+		Runner: r, pod: t.Pod, status: t.Status, node: node, waiting: actions.Waiting, retryAt: actions.RetryAt,
 		prepared: map[string]*runtimeapi.ContainerConfig{}, images: map[string]*fetched{},
 	}
+	defer run.releaseImages()
 	for _, name := range sortedKeys(actions.Waiting) {
 		if actions.Waiting[name].Reason == RestartingAllContainers {
 			continue
@@ -139,17 +125,13 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 // of its containers, which the back-off forgets by itself when it is quiet.
 func (r *Runner) Forget(uid types.UID) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	delete(r.waiting, uid)
 	delete(r.resized, uid)
-	maps.DeleteFunc(r.pulls, func(k pullKey, _ *pullFailure) bool {
-		if k.uid != uid {
-			return false
-		}
-		r.cfg.ImageBackoff.Reset(k.String())
-		return true
-	})
+	delete(r.preStopped, uid)
+	delete(r.ends, uid)
+	r.mu.Unlock()
 	r.cfg.RestartBackoff.Reset(sandboxKey(uid))
+	r.cfg.Images.Forget(uid)
 }
 
 func (r *Runner) setWaiting(uid types.UID, waiting map[string]corev1.ContainerStateWaiting) {
@@ -162,35 +144,18 @@ func (r *Runner) setWaiting(uid types.UID, waiting map[string]corev1.ContainerSt
 	r.waiting[uid] = waiting
 }
 
-func (r *Runner) lastPullFailure(key pullKey) (pullFailure, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f, ok := r.pulls[key]
-	if !ok {
-		return pullFailure{}, false
-	}
-	return *f, true
-}
-
-func (r *Runner) setPullFailure(key pullKey, f *pullFailure) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if f == nil {
-		delete(r.pulls, key)
-		return
-	}
-	r.pulls[key] = f
-}
-
 func (r *Runner) event(pod *corev1.Pod, eventType, reason, format string, args ...any) {
 	if r.cfg.Events != nil {
 		r.cfg.Events.Eventf(pod, eventType, reason, format, args...)
 	}
 }
 
+// node is the node as it is now.
 func (r *Runner) node() Node {
-	return Node{
-		Agent: r.cfg.Agent, Name: r.cfg.NodeName, IPs: r.cfg.HostIPs,
-		LogRoot: r.cfg.LogRoot, MemoryCapacityBytes: r.cfg.MemoryCapacityBytes,
+	n := r.cfg.Node()
+	n.Agent, n.LogRoot = r.cfg.Agent, r.cfg.LogRoot
+	if r.cfg.UserIDs != nil {
+		n.UserNamespace = r.cfg.UserIDs.Lookup
 	}
+	return n
 }

@@ -1,13 +1,17 @@
 package podrunner_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -18,11 +22,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/volumes"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -33,7 +41,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	_ podrunner.Sandboxes  = cri.RuntimeService(nil)
 	_ podrunner.Containers = cri.RuntimeService(nil)
-	_ podrunner.Images     = cri.ImageManagerService(nil)
+	_ podrunner.Images     = (*images.Manager)(nil)
+	_ podrunner.Volumes    = (*volumes.Local)(nil)
+	_ podrunner.PodCgroups = podcgroup.Pods(nil)
 	_ podrunner.Resizer    = cri.RuntimeService(nil)
 )
 
@@ -44,14 +54,30 @@ type bed struct {
 	clock  *testingclock.FakeClock
 	runner *podrunner.Runner
 	logs   string
+	root   string // RootDir, for those that set it
 	plans  []string
+	held   *leases
 	calls  int                               // that were looked at
 	probes map[string]podrunner.ProbeResults // by id; any other has started
 }
 
 func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 	t.Helper()
-	b := &bed{t: t, clock: testingclock.NewFakeClock(time.Unix(1000, 0)), logs: t.TempDir(), probes: map[string]podrunner.ProbeResults{}}
+	c := testingclock.NewFakeClock(time.Unix(1000, 0))
+	b := newBedOn(t, c, change...)
+	b.clock = c
+	return b
+}
+
+// inBubble runs f with a bed in a bubble, whose time goes on by itself.
+func inBubble(t *testing.T, f func(b *bed), change ...func(*podrunner.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(newBedOn(t, clock.RealClock{}, change...)) })
+}
+
+func newBedOn(t *testing.T, c clock.Clock, change ...func(*podrunner.Config)) *bed {
+	t.Helper()
+	b := &bed{t: t, logs: t.TempDir(), root: t.TempDir(), probes: map[string]podrunner.ProbeResults{}}
 	var err error
 	b.node, err = fakecri.New(fakecri.Config{
 		Images: []fakecri.Image{{Name: "job"}, {Name: "app"}, {Name: "stubborn"}, {Name: "anew"}},
@@ -63,12 +89,12 @@ func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 		},
 		WriteLogs: true,
 		Registry:  []fakecri.Image{{Name: "crash"}},
-		Clock:     b.clock,
+		Clock:     c,
 		Record:    true,
 	})
 	require.NoError(t, err)
 	cfg := podrunner.Config{
-		Sandboxes: b.node, Containers: b.node, Images: b.node,
+		Sandboxes: b.node, Containers: b.node,
 		Refresh: func(_ context.Context, uid types.UID) (*podcache.Status, error) { return b.look(uid), nil },
 		Resizer: b.node,
 		Probes: func(id string) podrunner.ProbeResults {
@@ -77,15 +103,67 @@ func newBed(t *testing.T, change ...func(*podrunner.Config)) *bed {
 			}
 			return podrunner.ProbeResults{Started: true}
 		},
-		LogRoot: b.logs, Agent: "agent", Clock: b.clock,
+		LogRoot: b.logs, Agent: "agent", Clock: c,
 		Observer: podrunner.Observer{Planned: func(_ *corev1.Pod, a podrunner.Actions) { b.plans = append(b.plans, a.String()) }},
 	}
-	for _, c := range change {
-		c(&cfg)
+	for _, f := range change {
+		f(&cfg)
 	}
+	if cfg.Images == nil {
+		cfg.Images = newImages(t, images.Config{Images: b.node, Clock: c, Events: cfg.Events, Leases: b.leases()})
+	}
+	cfg.Images = ifNotPresent{cfg.Images}
 	b.runner, err = podrunner.New(cfg)
 	require.NoError(t, err)
 	return b
+}
+
+func newImages(t *testing.T, cfg images.Config) *images.Manager {
+	t.Helper()
+	m, err := images.New(cfg)
+	require.NoError(t, err)
+	return m
+}
+
+// leases counts those that are held.
+type leases struct {
+	mu   sync.Mutex
+	held map[string]int
+	all  int
+}
+
+func (b *bed) leases() images.Leases {
+	b.held = &leases{held: map[string]int{}}
+	return b.held
+}
+
+func (l *leases) Acquire(ref, owner string, _ time.Duration) (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[ref+" "+owner]++
+	l.all++
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.held[ref+" "+owner]--; l.held[ref+" "+owner] == 0 {
+			delete(l.held, ref+" "+owner)
+		}
+	})
+}
+
+func (l *leases) left() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.held))
+}
+
+// ifNotPresent is the pull policy of those that name none, though their images
+// have no tag.
+type ifNotPresent struct{ podrunner.Images }
+
+func (i ifNotPresent) Ensure(ctx context.Context, req images.Request) (images.Result, error) {
+	req.PullPolicy = cmp.Or(req.PullPolicy, corev1.PullIfNotPresent)
+	return i.Images.Ensure(ctx, req)
 }
 
 // look makes the pod's status as pleg would.
@@ -157,7 +235,7 @@ func TestPodComesUpStepByStep(t *testing.T) {
 	b.clock.Step(time.Second)
 	require.NoError(t, b.sync(pod))
 	did := b.did()
-	pull := slices.Index(did, "PullImage crash")
+	pull := slices.Index(did, "PullImage crash:latest")
 	require.GreaterOrEqual(t, pull, 0, "it begins at once")
 	require.Equal(t, []string{
 		"CreateContainer ns/pod/app", "StartContainer ns/pod/app", "CreateContainer ns/pod/crash", "StartContainer ns/pod/crash",
@@ -199,7 +277,7 @@ func TestOneContainerThatCannotStartHoldsUpNoOther(t *testing.T) {
 		image, reason, message string
 		policy                 corev1.PullPolicy
 	}{
-		"no such image":       {"nowhere", "ErrImagePull", `Failed to pull image "nowhere"`, ""},
+		"no such image":       {"nowhere", "ErrImagePull", `failed to resolve image: docker.io/library/nowhere:latest: not found`, ""},
 		"never pulled":        {"nowhere", "ErrImageNeverPull", `Container image "nowhere" is not present with pull policy of Never`, corev1.PullNever},
 		"a name with a space": {" app", "InvalidImageName", `" app"`, ""},
 	} {
@@ -216,7 +294,7 @@ func TestFailedPullBacksOffPerPodAndImage(t *testing.T) {
 	t.Parallel()
 	b, pod := newBed(t), podOf(nil, "nowhere")
 	require.Error(t, b.sync(pod))
-	require.Contains(t, b.did(), "PullImage nowhere")
+	require.Contains(t, b.did(), "PullImage nowhere:latest")
 	err := b.sync(pod)
 	retry, ok := errors.AsType[*podworker.RetryError](err)
 	require.True(t, ok, "%v", err)
@@ -224,14 +302,14 @@ func TestFailedPullBacksOffPerPodAndImage(t *testing.T) {
 	waiting := b.runner.Waiting(pod.UID)["nowhere"]
 	require.Equal(t, "ImagePullBackOff", waiting.Reason)
 	require.Contains(t, waiting.Message, `Back-off pulling image "nowhere"`)
-	require.NotContains(t, b.did(), "PullImage nowhere")
+	require.NotContains(t, b.did(), "PullImage nowhere:latest")
 	b.clock.Step(10 * time.Second)
 	require.Error(t, b.sync(pod))
-	require.Contains(t, b.did(), "PullImage nowhere")
+	require.Contains(t, b.did(), "PullImage nowhere:latest")
 	b.runner.Forget(pod.UID)
 	require.Empty(t, b.runner.Waiting(pod.UID))
 	require.Error(t, b.sync(pod))
-	require.Contains(t, b.did(), "PullImage nowhere", "a forgotten pod starts afresh")
+	require.Contains(t, b.did(), "PullImage nowhere:latest", "a forgotten pod starts afresh")
 }
 
 func TestPullThatWeCancelledIsNobodysFailure(t *testing.T) {
@@ -336,15 +414,9 @@ func TestStubbornContainerIsKilledAtTheEndOfItsGrace(t *testing.T) {
 	go func() {
 		done <- b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: status, Grace: 3 * time.Second})
 	}()
-	for !b.clock.HasWaiters() { // the stop waits for the grace to end
-		select {
-		case err := <-done:
-			t.Fatalf("it did not wait: %v", err)
-		default:
-		}
-	}
-	b.clock.Step(3 * time.Second)
-	require.NoError(t, <-done)
+	began := b.clock.Now()
+	require.NoError(t, b.stepUntil(done))
+	require.GreaterOrEqual(t, b.clock.Since(began), 3*time.Second)
 	require.Equal(t, int32(137), b.look(pod.UID).Container("stubborn").GetExitCode())
 }
 
@@ -450,10 +522,10 @@ func TestChangedContainerIsReplacedInPlace(t *testing.T) {
 
 func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := podrunner.New(podrunner.Config{LogRoot: "relative", MemoryCapacityBytes: -1, PullTimeout: -1})
+	_, err := podrunner.New(podrunner.Config{LogRoot: "relative", RootDir: "too", PostStartTimeout: -1})
 	for _, want := range []string{
 		"podrunner: invalid config", "Sandboxes", "Containers", "Images", "Refresh", "Agent",
-		`field LogRoot: "relative" is not absolute`, "field MemoryCapacityBytes", "field PullTimeout",
+		`field LogRoot: "relative" is not absolute`, `field RootDir: "too" is not absolute`, "field PostStartTimeout",
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -9,7 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
-	"github.com/kubeparts/kubeparts/internal/podtotals"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // SandboxConfig returns the CRI configuration of the pod's sandbox. It is pure;
@@ -17,7 +17,8 @@ import (
 // what can be shown.
 func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSandboxConfig {
 	dns, _ := DNSConfig(pod, node)
-	requests, limits := podtotals.Of(pod)
+	bare := *pod // the runtime adds the overhead itself
+	bare.Spec.Overhead = nil
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Uid: string(pod.UID), Namespace: pod.Namespace, Attempt: attempt,
@@ -30,7 +31,7 @@ func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSa
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			SecurityContext: sandboxSecurity(pod, node),
 			Sysctls:         sysctls(pod),
-			Resources:       cpuAndMemory(requests, limits, node.Cgroups),
+			Resources:       cpuAndMemory(podspec.Requests(&bare), podspec.Limits(&bare), node.Cgroups),
 		},
 	}
 	if o := pod.Spec.Overhead; len(o) > 0 {

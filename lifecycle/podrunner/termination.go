@@ -37,8 +37,8 @@ func TerminationMessageShare(containers int) int {
 // (containers/NAME/ATTEMPT), and returns its path. It follows no link out of
 // podRoot. The file goes with the pod's folder.
 func MakeTerminationLog(podRoot string, uid types.UID, container string, attempt uint32) (path string, err error) {
-	names := []string{string(uid), "containers", container}
-	if err := makeLogs(podRoot, names...); err != nil {
+	names := []string{string(uid), containersFolder, container}
+	if err := makeFolders(podRoot, 0o750, names...); err != nil {
 		return "", fmt.Errorf("make termination log: %w", err)
 	}
 	dir, err := os.OpenRoot(podRoot)

@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -21,12 +22,16 @@ type turn struct {
 	*Runner
 	pod     *corev1.Pod
 	status  *podcache.Status
+	node    Node
 	waiting map[string]corev1.ContainerStateWaiting
 	retryAt time.Time
 	// prepared are configurations that were made before their turn, by container,
 	// and images those that are there or on their way.
 	prepared map[string]*runtimeapi.ContainerConfig
 	images   map[string]*fetched
+	// ready says that the node is prepared for the pod, whose volumes are there.
+	ready   bool
+	volumes map[string]string
 }
 
 // errBackingOff is the cause of a retry that is nobody's failure.
@@ -35,17 +40,17 @@ var errBackingOff = errors.New("a container is backing off")
 // do carries out the plan in the order of its fields. What can't be removed now
 // holds up nothing: the next plan names it again.
 func (t *turn) do(ctx context.Context, a Actions) error {
-	grace := specGrace(t.pod)
 	if a.StopPod != "" {
 		if len(t.status.Sandboxes) > 0 && a.CreateSandbox != "" {
 			t.event(t.pod, corev1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 		}
-		if err := t.stopPod(ctx, t.pod, t.status, grace, a.StopPod); err != nil {
+		deadline := lifecycle.NewDeadline(t.cfg.Clock, t.cfg.Clock.Now().Add(lifecycle.KillGrace(t.pod, nil)))
+		if err := t.stopPod(ctx, t.pod, t.status, deadline, a.StopPod); err != nil {
 			return err
 		}
 	}
 	unprepared := t.prepareReplacements(ctx, &a)
-	if err := t.kill(ctx, a.Kill, grace); err != nil {
+	if err := t.kill(ctx, a.Kill); err != nil {
 		return errors.Join(unprepared, err)
 	}
 	if a.RestartAll != nil {
@@ -53,7 +58,10 @@ func (t *turn) do(ctx context.Context, a Actions) error {
 	}
 	errs := errors.Join(unprepared, t.remove(ctx, a.Remove), t.update(ctx, a.Update))
 	if len(a.Start) == 0 && a.CreateSandbox == "" {
-		return errs
+		return errors.Join(errs, t.refreshVolumes(ctx))
+	}
+	if err := t.makeReady(ctx, a); err != nil {
+		return errors.Join(errs, err)
 	}
 	defer t.fetchImages(ctx, a.Start, t.boxConfig(a))()
 	box, err := t.sandbox(ctx, a)
@@ -92,43 +100,17 @@ func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
 		if i < 0 || k.Cause != CauseChanged && k.Cause != CauseResize {
 			continue
 		}
-		config, err := t.prepare(ctx, specContainer(t.pod, a.Start[i]), a.Start[i].Attempt, t.presentBox())
+		err := t.makeReady(ctx, *a)
+		if err == nil {
+			t.prepared[k.Name], err = t.prepare(ctx, specContainer(t.pod, a.Start[i]), a.Start[i].Attempt, t.presentBox())
+		}
 		if err != nil {
 			errs, failed[k.Name] = append(errs, t.failed(k.Name, err)), true
-			continue
 		}
-		t.prepared[k.Name] = config
 	}
 	a.Kill = slices.DeleteFunc(slices.Clone(a.Kill), func(k Kill) bool { return failed[k.Name] })
 	a.Start = slices.DeleteFunc(slices.Clone(a.Start), func(s Start) bool { return failed[s.Name] })
 	return errors.Join(errs...)
-}
-
-// kill stops single containers, at the same time.
-func (t *turn) kill(ctx context.Context, kills []Kill, grace time.Duration) error {
-	return inParallel(kills, func(k Kill) error {
-		t.event(t.pod, corev1.EventTypeNormal, "Killing", "%s", k.Reason)
-		return t.stopContainer(ctx, k.Name, k.ID, killGrace(t.pod, k, grace))
-	})
-}
-
-// killGrace is how long k's container has to end: a probe's own grace period,
-// none where the whole pod begins anew, else the pod's.
-func killGrace(pod *corev1.Pod, k Kill, grace time.Duration) time.Duration {
-	if k.Cause == CauseRestartAll {
-		return 0
-	}
-	for c := range podspec.Containers(&pod.Spec) {
-		if c.Name != k.Name {
-			continue
-		}
-		for cause, probe := range map[Cause]*corev1.Probe{CauseLiveness: c.LivenessProbe, CauseStartup: c.StartupProbe} {
-			if k.Cause == cause && probe != nil && probe.TerminationGracePeriodSeconds != nil {
-				return seconds(*probe.TerminationGracePeriodSeconds)
-			}
-		}
-	}
-	return grace
 }
 
 // box is the sandbox that containers are made in.
@@ -148,8 +130,16 @@ func (t *turn) sandbox(ctx context.Context, a Actions) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.id, err = t.cfg.Sandboxes.RunPodSandbox(ctx, b.config, ""); err != nil {
-		t.event(t.pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: %v", err)
+	_, warnings := DNSConfig(t.pod, t.node)
+	for _, w := range warnings {
+		t.event(t.pod, corev1.EventTypeWarning, w.Reason, "%s", w.Message)
+	}
+	handler, err := RuntimeHandler(t.pod, t.node)
+	if err != nil {
+		return nil, err // which was looked at before
+	}
+	if b.id, err = t.cfg.Sandboxes.RunPodSandbox(ctx, b.config, handler); err != nil {
+		t.event(t.pod, corev1.EventTypeWarning, failedSandbox, "Failed to create pod sandbox: %v", err)
 		return nil, fmt.Errorf("create sandbox of pod %s: %w", podName(t.pod), err)
 	}
 	if len(t.status.Sandboxes) > 0 {
@@ -168,7 +158,7 @@ func (t *turn) boxConfig(a Actions) *runtimeapi.PodSandboxConfig {
 	if a.CreateSandbox == "" {
 		return t.presentBox().config
 	}
-	return SandboxConfig(t.pod, a.SandboxAttempt, t.node())
+	return SandboxConfig(t.pod, a.SandboxAttempt, t.node)
 }
 
 // presentBox is the newest sandbox that there is.
@@ -176,7 +166,7 @@ func (t *turn) presentBox() *box {
 	newest := t.status.Sandboxes[0]
 	return &box{
 		id: newest.GetId(), ips: sandboxIPs(newest),
-		config: SandboxConfig(t.pod, newest.GetMetadata().GetAttempt(), t.node()),
+		config: SandboxConfig(t.pod, newest.GetMetadata().GetAttempt(), t.node),
 	}
 }
 
@@ -205,17 +195,17 @@ func (t *turn) startAll(ctx context.Context, starts []Start, b *box) error {
 // the error for the turn. One that only backs off asks for its time: as a failure
 // like others it would be tried, and logged, long before.
 func (t *turn) failed(name string, err error) error {
-	e, ok := errors.AsType[*startError](err)
+	reason, message, retryAt := whyNot(err)
 	err = fmt.Errorf("start container %s of pod %s: %w", name, podName(t.pod), err)
-	if !ok {
+	if reason == "" {
 		return err
 	}
 	if t.waiting == nil {
 		t.waiting = map[string]corev1.ContainerStateWaiting{}
 	}
-	t.waiting[name] = corev1.ContainerStateWaiting{Reason: e.reason, Message: e.text()}
-	if !e.retryAt.IsZero() {
-		return &podworker.RetryError{At: e.retryAt, Err: err}
+	t.waiting[name] = corev1.ContainerStateWaiting{Reason: reason, Message: message}
+	if !retryAt.IsZero() {
+		return &podworker.RetryError{At: retryAt, Err: err}
 	}
 	return err
 }
@@ -238,24 +228,7 @@ func (t *turn) start(ctx context.Context, c *corev1.Container, s Start, b *box) 
 		return &startError{reason: RunContainerError, message: fmt.Sprintf("failed to start container %q", c.Name), err: err}
 	}
 	t.event(t.pod, corev1.EventTypeNormal, "Started", "Container started")
-	return nil
-}
-
-// prepare does all that can be done for a container before it is created.
-func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32, b *box) (*runtimeapi.ContainerConfig, error) {
-	image, err := t.image(ctx, c, b.config)
-	if err != nil {
-		return nil, err
-	}
-	config, err := ContainerConfig(t.pod, c, Instance{Attempt: attempt, Image: image, PodIPs: b.ips}, t.node())
-	if err != nil {
-		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
-		return nil, &startError{reason: CreateContainerConfigError, err: err}
-	}
-	if err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID), c.Name); err != nil {
-		return nil, &startError{reason: CreateContainerError, err: err}
-	}
-	return config, nil
+	return t.postStart(ctx, c, id, b)
 }
 
 func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32, b *box) (string, error) {
@@ -274,6 +247,9 @@ func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32, 
 	if err != nil {
 		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
 		return "", &startError{reason: CreateContainerError, message: fmt.Sprintf("failed to create container %q", c.Name), err: err}
+	}
+	if f := t.images[c.Name]; f != nil && f.result.Release != nil {
+		f.result.Release() // hooks may take long
 	}
 	t.event(t.pod, corev1.EventTypeNormal, "Created", "Container created")
 	return id, nil

@@ -6,56 +6,68 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Unsupported returns an error that names every field of the pod that this
-// package can't honour yet, or nil. A pod with such fields is to be refused
-// whole: running it without its volumes or hooks would be another pod
-// than the one that was asked for.
-func Unsupported(pod *corev1.Pod) error {
-	var u unsupported
-	u.pod(&pod.Spec)
+// Unsupported returns an error that names every field of the pod that this Runner
+// can't honour, because nothing here can or because its Config lacks what it
+// takes, or nil. A pod with such fields is to be refused whole: running it without
+// its volumes, probes or hooks would be another pod than the one that was asked
+// for. What the node can't do is for [Admit]. spec.activeDeadlineSeconds is the
+// caller's, by lifecycle.ActiveDeadline, and so are readiness gates.
+func (r *Runner) Unsupported(pod *corev1.Pod) error {
+	u := unsupported{cfg: &r.cfg, node: r.node()}
+	u.pod(pod)
 	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		path := fmt.Sprintf("spec.initContainers[%d]", i)
-		u.container(path, c)
+		u.container(fmt.Sprintf("spec.initContainers[%d]", i), &pod.Spec.InitContainers[i])
 	}
 	for i := range pod.Spec.Containers {
 		u.container(fmt.Sprintf("spec.containers[%d]", i), &pod.Spec.Containers[i])
 	}
-	return errors.Join(u...)
+	for i := range pod.Spec.EphemeralContainers {
+		u.container(fmt.Sprintf("spec.ephemeralContainers[%d]", i), podspec.Ephemeral(&pod.Spec.EphemeralContainers[i]))
+	}
+	return errors.Join(u.found...)
 }
 
-type unsupported []error
+type unsupported struct {
+	cfg   *Config
+	node  Node
+	found []error
+}
 
 func (u *unsupported) when(set bool, path string) {
 	if set {
-		*u = append(*u, fmt.Errorf("%s: not supported", path))
+		u.found = append(u.found, fmt.Errorf("%s: not supported", path))
 	}
 }
 
-func (u *unsupported) pod(s *corev1.PodSpec) {
-	u.when(len(s.Volumes) > 0, "spec.volumes")
-	u.when(len(s.ImagePullSecrets) > 0, "spec.imagePullSecrets")
-	u.when(s.RuntimeClassName != nil && *s.RuntimeClassName != "", "spec.runtimeClassName")
-	u.when(s.HostUsers != nil && !*s.HostUsers, "spec.hostUsers")
-	u.when(s.ActiveDeadlineSeconds != nil, "spec.activeDeadlineSeconds")
-	u.when(len(s.HostAliases) > 0, "spec.hostAliases")
+func (u *unsupported) pod(pod *corev1.Pod) {
+	s := &pod.Spec
+	for i := range s.Volumes {
+		u.when(u.cfg.Volumes == nil && s.Volumes[i].Image == nil, fmt.Sprintf("spec.volumes[%d]", i))
+	}
+	u.when(u.node.RuntimeHandler == nil && s.RuntimeClassName != nil && *s.RuntimeClassName != "", "spec.runtimeClassName")
+	u.when(u.node.UserNamespace == nil && wantsUserNamespace(pod), "spec.hostUsers")
+	u.when(u.cfg.RootDir == "" && len(s.HostAliases) > 0, "spec.hostAliases")
 	u.when(len(s.ResourceClaims) > 0, "spec.resourceClaims")
-	u.when(len(s.ReadinessGates) > 0, "spec.readinessGates")
-	u.when(s.OS != nil && s.OS.Name != corev1.Linux, "spec.os")
 	if c := s.SecurityContext; c != nil {
-		u.when(len(c.Sysctls) > 0, "spec.securityContext.sysctls")
 		u.when(c.WindowsOptions != nil, "spec.securityContext.windowsOptions")
-		u.when(c.SupplementalGroupsPolicy != nil && *c.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyMerge,
-			"spec.securityContext.supplementalGroupsPolicy")
 	}
 }
 
 func (u *unsupported) container(path string, c *corev1.Container) {
-	u.when(len(c.VolumeMounts) > 0, path+".volumeMounts")
+	for i, m := range c.VolumeMounts {
+		u.when(u.cfg.RootDir == "" && m.SubPath+m.SubPathExpr != "", fmt.Sprintf("%s.volumeMounts[%d].subPath", path, i))
+	}
 	u.when(len(c.VolumeDevices) > 0, path+".volumeDevices")
-	if l := c.Lifecycle; l != nil {
+	if u.cfg.Probes == nil {
+		u.when(c.LivenessProbe != nil, path+".livenessProbe")
+		u.when(c.ReadinessProbe != nil, path+".readinessProbe")
+		u.when(c.StartupProbe != nil, path+".startupProbe")
+	}
+	if l := c.Lifecycle; l != nil && u.cfg.Hooks == nil {
 		u.when(l.PostStart != nil, path+".lifecycle.postStart")
 		u.when(l.PreStop != nil, path+".lifecycle.preStop")
 	}

@@ -44,8 +44,9 @@
 //     called any more, and a call under way has its ctx cancelled.
 //  3. The newest update counts. One that came after a turn had begun leads to
 //     another turn. Intermediate ones may be passed over, an end never is.
-//  4. Grace never grows. A shorter one cancels the ctx of the turn under way,
-//     and the next turn has the shorter one.
+//  4. Grace never grows, and is one deadline for all terminating turns of a pod. A
+//     shorter one moves it for a turn under way that follows [Turn.Deadline], and
+//     cancels the ctx of one that does not; the next turn has the shorter one.
 //  5. [Workers.KillPod] always reports, once: when nothing of the pod runs, when
 //     its ctx is done, or when Run returns.
 //  6. A pod ends even if the runtime cannot be asked about it: see

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/internal/loop"
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
@@ -63,6 +65,10 @@ type worker struct {
 	// that. lastErr is how it ended.
 	ended   time.Time
 	lastErr error
+
+	deadline *lifecycle.Deadline // nil before the first terminating turn
+	resumed  bool                // it was being deleted when it became known
+	follows  atomic.Bool         // whoever takes the turn under way follows the deadline
 
 	working bool               // a hand is at it
 	cancel  context.CancelFunc // cancels the turn under way, nil if there is none
@@ -214,6 +220,7 @@ func (w *Workers) update(u Update, done chan<- error) {
 	p, known := w.pods[uid]
 	if !known {
 		p = &worker{uid: uid, index: -1, ended: w.past[uid].ended}
+		p.resumed = u.Type == Create && u.Pod != nil && u.Pod.DeletionTimestamp != nil
 		if u.Pod != nil && podspec.IsStatic(u.Pod) {
 			p.name = podspec.FullName(u.Pod)
 		}
@@ -288,8 +295,11 @@ func (w *Workers) follow(p *worker, before Phase, e effects) {
 		p.waiters = nil
 	}
 	w.report(e.report, nil)
-	if e.cancel && p.cancel != nil {
+	if e.cancel && p.cancel != nil && !p.follows.Load() {
 		p.cancel()
+	}
+	if p.deadline != nil {
+		p.deadline.Shorten(w.cfg.Clock.Now().Add(p.grace))
 	}
 	if p.phase == Finished {
 		w.leave(p)

@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
@@ -386,4 +388,53 @@ func TestNamesOfTypesAndPhases(t *testing.T) {
 	} {
 		require.Equal(t, want, v.String())
 	}
+}
+
+// TestAShorterGraceMovesTheDeadlineOfWhoFollowsIt: the turn goes on.
+func TestAShorterGraceMovesTheDeadlineOfWhoFollowsIt(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		var deadlines []*lifecycle.Deadline
+		b.sync.set("terminating", func(ctx context.Context, turn podworker.Turn) (bool, error) {
+			deadlines = append(deadlines, turn.Deadline())
+			until, stop := turn.Deadline().Context(ctx)
+			defer stop()
+			<-until.Done()
+			if len(deadlines) == 1 {
+				return false, errors.New("not yet")
+			}
+			return false, ctx.Err()
+		})
+		pod := newPod("a")
+		b.update(podworker.Create, pod)
+		require.Nil(t, b.sync.last().Deadline(), "it is not ending")
+		b.sync.log()
+		began := time.Now()
+		first := b.kill(pod, podworker.KillOptions{})
+		time.Sleep(5 * time.Second)
+		second := b.kill(pod, podworker.KillOptions{Grace: new(4 * time.Second)})
+		requireUnreported(t, first)
+		time.Sleep(4*time.Second - time.Millisecond)
+		require.Equal(t, []string{"terminating a"}, b.sync.log(), "one turn, not cut short")
+		time.Sleep(time.Minute)
+		requireKilled(t, first)
+		requireKilled(t, second)
+		require.Equal(t, began.Add(9*time.Second), deadlines[0].At())
+		require.Len(t, deadlines, 2)
+		require.Same(t, deadlines[0], deadlines[1], "the next turn has what is left")
+	})
+}
+
+// TestAPodThatWasBeingDeletedDoesNotBeginItsGraceAnew after a restart of the agent.
+func TestAPodThatWasBeingDeletedDoesNotBeginItsGraceAnew(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		var left time.Duration
+		b.sync.set("terminating", func(_ context.Context, turn podworker.Turn) (bool, error) {
+			left = turn.Deadline().Left()
+			return false, nil
+		})
+		pod := newPod("a", deleted(30))
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(7 * time.Second)}
+		b.update(podworker.Create, pod)
+		require.Equal(t, 7*time.Second, left)
+	})
 }

@@ -2,10 +2,12 @@ package podworker
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -52,7 +54,21 @@ type Turn struct {
 	// says why by it.
 	StatusFn func(*corev1.PodStatus)
 
-	acted *bool
+	acted    *bool
+	deadline *lifecycle.Deadline
+	follows  *atomic.Bool
+}
+
+// Deadline returns when the pod is to have ended: Grace after its first
+// terminating turn began, and the same value in each turn. Whoever asks for it has
+// promised to follow it: a second, shorter grace period then moves it while the
+// turn goes on, instead of cancelling the turn. It is nil before the pod is
+// terminating, and of a Turn that no worker made.
+func (t Turn) Deadline() *lifecycle.Deadline {
+	if t.follows != nil {
+		t.follows.Store(true)
+	}
+	return t.deadline
 }
 
 // Acted says that this turn changed something in the runtime, so that looking

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -74,6 +75,9 @@ func (w *Workers) begin(h *hand) bool {
 	w.queue.remove(p)
 	p.wanted, p.started = false, true
 	p.stopping = p.stopping || p.phase >= Terminating
+	if p.phase == Terminating && p.deadline == nil {
+		p.deadline = w.firstDeadline(p)
+	}
 	*h = hand{
 		next:  h.next,
 		p:     p,
@@ -82,9 +86,25 @@ func (w *Workers) begin(h *hand) bool {
 		info:  TurnInfo{UID: p.uid, Pod: p.pod, Type: p.why, Phase: p.phase},
 	}
 	h.turn.acted = &h.acted
+	p.follows.Store(false)
+	if p.phase == Terminating {
+		h.turn.deadline, h.turn.follows = p.deadline, &p.follows
+	}
 	h.ctx, p.cancel = context.WithCancel(w.run)
 	p.why = Sync // the reason of the next turn, unless an update gives another
 	return true
+}
+
+// firstDeadline is when a pod is to have ended whose first terminating turn begins
+// now. One that was being deleted when this agent first heard of it does not begin
+// its grace period anew.
+func (w *Workers) firstDeadline(p *worker) *lifecycle.Deadline {
+	now := w.cfg.Clock.Now()
+	at := now.Add(p.grace)
+	if p.resumed {
+		at = lifecycle.ResumedDeadline(p.pod, now, p.grace)
+	}
+	return lifecycle.NewDeadline(w.cfg.Clock, at)
 }
 
 // take waits for a status that is new enough and calls the Syncer.

@@ -50,6 +50,7 @@ func (n *node) close() {
 	if n.t.Failed() {
 		n.t.Logf("output of the agent:\n%s", n.output)
 	}
+	defer n.unmountAll()
 	// In a defer each: the pods must go even if the agent does not, and after it, for
 	// two that stop one sandbox at once are too many for the CNI plugins.
 	defer func() {

@@ -208,7 +208,8 @@ import_images() {
 registry() {
 	if ! ours "$DIR/registry.pid" "$DIR/registry.addr" >/dev/null; then
 		rm -f "$DIR/registry.addr"
-		setsid "$BED/bin/registry" -dir "$BED/images" -addr-file "$DIR/registry.addr" </dev/null >>"$DIR/log/registry.log" 2>&1 &
+		setsid "$BED/bin/registry" -dir "$BED/images" -addr-file "$DIR/registry.addr" \
+			-lock locked=kube:parts </dev/null >>"$DIR/log/registry.log" 2>&1 &
 		echo $! >"$DIR/registry.pid"
 		for _ in $(seq 100); do [ -s "$DIR/registry.addr" ] && break; sleep 0.05; done
 	fi

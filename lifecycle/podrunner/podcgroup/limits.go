@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/kubeparts/kubeparts/internal/podtotals"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
@@ -39,14 +38,7 @@ const (
 // written for the pod as a whole. period is that of cpu quotas; zero is no quota.
 // It is pure.
 func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
-	requests, limits := podtotals.Of(pod)
-	podtotals.Plus(requests, pod.Spec.Overhead)
-	for name, quantity := range pod.Spec.Overhead {
-		if limit, ok := limits[name]; ok && !limit.IsZero() {
-			limit.Add(quantity)
-			limits[name] = limit
-		}
-	}
+	requests, limits := podspec.Requests(pod), podspec.Limits(pod)
 	l := Limits{CPUShares: shares(requests.Cpu().MilliValue()), HugePages: hugePages(limits)}
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
 		l.CPUShares = minShares
@@ -128,8 +120,7 @@ func burstableShares(pods []*corev1.Pod) int64 {
 		if podspec.QOSClass(pod) != corev1.PodQOSBurstable {
 			continue
 		}
-		requests, _ := podtotals.Of(pod)
-		podtotals.Plus(requests, pod.Spec.Overhead)
+		requests := podspec.Requests(pod)
 		milli = min(milli+min(requests.Cpu().MilliValue(), maxMilliCPU), maxMilliCPU)
 	}
 	return shares(milli)

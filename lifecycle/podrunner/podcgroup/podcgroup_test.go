@@ -367,3 +367,21 @@ func TestRemoveSaysWhatIsBusy(t *testing.T) {
 	c.SetRmdir(func(string) error { return broken })
 	require.ErrorIs(t, c.Remove(t.Context(), "u1"), broken)
 }
+
+// TestRemoveTakesWhatRuntimesMade in hierarchies that have no controller: runc makes
+// a container's cgroup, and with it the pod's, in each.
+func TestRemoveTakesWhatRuntimesMade(t *testing.T) {
+	t.Parallel()
+	root := model(t, podcgroup.V1)
+	c := newOn(t, podcgroup.Config{Root: root, Version: podcgroup.V1})
+	parent, err := c.Ensure(t.Context(), burstable("u"))
+	require.NoError(t, err)
+	for _, hierarchy := range []string{"systemd", "unified"} {
+		require.NoDirExists(t, filepath.Join(root, hierarchy, parent), "it is not ours to make")
+		require.NoError(t, os.MkdirAll(filepath.Join(root, hierarchy, parent, "container"), 0o755))
+	}
+	require.NoError(t, c.Remove(t.Context(), "u"))
+	for _, hierarchy := range []string{"systemd", "unified"} {
+		require.NoDirExists(t, filepath.Join(root, hierarchy, parent))
+	}
+}

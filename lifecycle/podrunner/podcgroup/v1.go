@@ -15,8 +15,7 @@ import (
 // hierarchy have one folder.
 type v1 map[string]string
 
-// findV1 finds the hierarchies below root. Those without a controller, systemd's
-// and the unified one, are others'.
+// findV1 finds the hierarchies below root.
 func findV1(root string) (v1, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -24,9 +23,6 @@ func findV1(root string) (v1, error) {
 	}
 	found := v1{}
 	for _, e := range entries {
-		if e.Name() == "systemd" || e.Name() == "unified" {
-			continue
-		}
 		dir, err := filepath.EvalSymlinks(filepath.Join(root, e.Name()))
 		if err != nil {
 			return nil, err
@@ -52,6 +48,9 @@ func (h v1) roots() []string {
 
 func (h v1) make(name Name) (isNew bool, err error) {
 	for _, root := range h.roots() {
+		if root == h["systemd"] || root == h["unified"] {
+			continue // they have no controller; runtimes make pods' cgroups there, too
+		}
 		ready := func(string, bool) error { return nil }
 		if root == h["cpuset"] {
 			ready = inheritCPUs

@@ -126,7 +126,8 @@ func (l *Local) refresh(ctx context.Context, root *os.Root, pod *corev1.Pod, v *
 }
 
 // Unmount removes a pod's volumes and all that is in them, whether or not Mount
-// knew of them; hostPath volumes stay as they are. Whatever is mounted in the
+// knew of them, and the pod's folder if nothing else is in it; hostPath volumes
+// stay as they are. Whatever is mounted in the
 // pod's folder is unmounted first. If that fails, or something appears there,
 // nothing is removed. A pod without volumes is fine.
 func (l *Local) Unmount(ctx context.Context, uid types.UID) error {
@@ -143,15 +144,19 @@ func (l *Local) Unmount(ctx context.Context, uid types.UID) error {
 	}
 	defer func() { _ = root.Close() }()
 	dir := path.Join(podsDir, string(uid))
-	if _, err := root.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+	info, err := root.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err := l.unmountBelow(ctx, dir); err != nil {
 		return fmt.Errorf("volumes: pod %s: %w", uid, err)
 	}
-	if err := root.RemoveAll(dir); err != nil {
-		return fmt.Errorf("volumes: pod %s: %w", uid, err)
+	if info == nil || info.IsDir() { // a link in its place goes, not what it leads to
+		if err := root.RemoveAll(path.Join(dir, volumesDir)); err != nil {
+			return fmt.Errorf("volumes: pod %s: %w", uid, err)
+		}
 	}
+	_ = root.Remove(dir) // what else is in it is not ours
 	return nil
 }
 

@@ -27,3 +27,6 @@ image busybox busybox:1 -file /bin/busybox:/bin/busybox "${links[@]}" -dir /tmp:
 testserver=(-file "$OUT/bin/testserver:/testserver" -dir /tmp:1777 -entrypoint /testserver -env GOMAXPROCS=1)
 image testserver testserver:1 "${testserver[@]}"
 image pull/pulled pulled:1 "${testserver[@]}" -env IMAGE=pulled
+image pull/locked locked:1 "${testserver[@]}" -env IMAGE=locked
+image named named:1 -file /bin/busybox:/bin/busybox "${links[@]}" -dir /tmp:1777 -cmd sh -user app \
+	-text $'/etc/passwd=root:x:0:0:root:/root:/bin/sh\napp:x:1234:1234:app:/:/bin/sh' -text $'/etc/group=root:x:0:\napp:x:1234:'

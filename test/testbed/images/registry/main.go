@@ -1,11 +1,12 @@
 // Command registry serves image-layout tars, read only, as an image registry on a
 // loopback address, so that a pull is a real one.
 //
-//	registry -dir /path/with/tars -addr-file FILE
+//	registry -dir /path/with/tars -addr-file FILE [-lock REPOSITORY=USER:PASSWORD]...
 //
 // It serves the tars below -dir under their names without the registry host:
 // kubeparts.test/busybox:1 as busybox:1, whatever host the client means to talk
-// to. Its address, of a free port, is written to -addr-file.
+// to. Its address, of a free port, is written to -addr-file. A repository with a
+// -lock answers only who knows its user and password (basic authentication).
 package main
 
 import (
@@ -21,14 +22,18 @@ import (
 func main() {
 	dir := flag.String("dir", ".", "directory with image-layout tars")
 	addrFile := flag.String("addr-file", "", "file for the address")
+	locks := map[string]login{}
+	flag.Func("lock", "REPOSITORY=USER:PASSWORD, a repository that not everybody may pull from", func(s string) error {
+		return addLock(locks, s)
+	})
 	flag.Parse()
-	if err := run(*dir, *addrFile); err != nil {
+	if err := run(*dir, *addrFile, locks); err != nil {
 		fmt.Fprintln(os.Stderr, "registry:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, addrFile string) error {
+func run(dir, addrFile string, locks map[string]login) error {
 	c, err := load(dir)
 	if err != nil {
 		return err
@@ -45,6 +50,6 @@ func run(dir, addrFile string) error {
 	if err := os.Rename(addrFile+".new", addrFile); err != nil {
 		return err
 	}
-	server := &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: locked{c, locks}, ReadHeaderTimeout: 10 * time.Second}
 	return server.Serve(listener)
 }

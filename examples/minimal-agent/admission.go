@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// newAdmission wires what decides whether a pod may start here.
+func (a *agent) newAdmission() error {
+	fits, err := lifecycle.NewNodeHandler(lifecycle.NodeConfig{Node: a.self, OS: "linux", Events: a.events})
+	if err != nil {
+		return err
+	}
+	a.admission, err = lifecycle.NewChain(lifecycle.ChainConfig{Handlers: []lifecycle.NamedHandler{
+		{Name: "supported", Handler: lifecycle.AdmitFunc(a.admitSupported)},
+		{Name: "runnable", Handler: lifecycle.AdmitFunc(a.admitRunnable)},
+		{Name: "node", Handler: fits},
+	}})
+	a.deadline = lifecycle.ActiveDeadline{Status: a.statuses.GetPodStatus}
+	return err
+}
+
+// admitSupported refuses a pod whole that asks for what nobody here does: without
+// that it would be another pod.
+func (a *agent) admitSupported(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	if err := a.runner.Unsupported(attrs.Pod); err != nil {
+		return lifecycle.PodAdmitResult{Reason: "UnsupportedFields", Message: err.Error()}
+	}
+	return lifecycle.PodAdmitResult{Admit: true}
+}
+
+// admitRunnable refuses what this node's runtime and kernel can't run.
+func (a *agent) admitRunnable(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	if r, ok := errors.AsType[*podrunner.Refusal](podrunner.Admit(attrs.Pod, a.nodeFacts())); ok {
+		return lifecycle.PodAdmitResult{Reason: r.Reason, Message: r.Message}
+	}
+	return lifecycle.PodAdmitResult{Admit: true}
+}
+
+// mayStart asks for the pod beside all that hold something of the node. Callers
+// hold mu: one pod at a time.
+func (a *agent) mayStart(ctx context.Context, pod *corev1.Pod) lifecycle.PodAdmitResult {
+	var others []*corev1.Pod
+	for _, p := range a.wanted() {
+		s, _ := a.statuses.GetPodStatus(p.UID)
+		if p.UID != pod.UID && !podspec.IsTerminal(s.Phase) {
+			others = append(others, p)
+		}
+	}
+	return a.admission.Admit(ctx, lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: others, Operation: lifecycle.AddOperation})
+}
+
+func (a *agent) isRejected(uid types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rejected[uid]
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"os"
+	goruntime "runtime"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+)
+
+// nodeFacts is what pods' configurations take from this machine, as it is now.
+func (a *agent) nodeFacts() podrunner.Node {
+	n := podrunner.Node{
+		Name:                a.opts.nodeName,
+		IPs:                 a.hostIPs,
+		MemoryCapacityBytes: memoryBytes("/proc/meminfo"),
+		Allocatable:         a.allocatable(),
+		Objects:             a.objects,
+		DNS:                 podrunner.DNS{ClusterServers: splitList(a.opts.clusterDNS), ClusterDomain: a.opts.clusterDomain},
+		SeccompRoot:         a.node.rootDir + "/seccomp",
+		AppArmor:            strings.HasPrefix(fileText("/sys/module/apparmor/parameters/enabled"), "Y"),
+		SELinux:             fileText("/sys/fs/selinux/enforce") != "",
+		Cgroups:             podrunner.Cgroups{V2: fileText("/sys/fs/cgroup/cgroup.controllers") != ""},
+	}
+	if text, err := os.ReadFile("/etc/resolv.conf"); err == nil {
+		if host, err := podrunner.ParseResolvConf(string(text)); err == nil {
+			n.DNS.Host = &host
+		}
+	}
+	if text, err := os.ReadFile("/etc/hosts"); err == nil {
+		n.HostsFile = text
+	}
+	n.Runtime, n.Handler = a.features.get()
+	return n
+}
+
+// allocatable is what the node has for pods: all of it.
+func (a *agent) allocatable() corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewQuantity(int64(goruntime.NumCPU()), resource.DecimalSI),
+		corev1.ResourceMemory:           *resource.NewQuantity(memoryBytes("/proc/meminfo"), resource.BinarySI),
+		corev1.ResourceEphemeralStorage: *resource.NewQuantity(diskBytes(a.node.rootDir), resource.BinarySI),
+		corev1.ResourcePods:             *resource.NewQuantity(int64(a.opts.maxPods), resource.DecimalSI),
+	}
+}
+
+// self is this node as admission sees it.
+func (a *agent) self(context.Context) (*corev1.Node, error) {
+	n := &corev1.Node{}
+	n.Name = a.opts.nodeName
+	n.Labels = map[string]string{
+		corev1.LabelHostname: a.opts.nodeName, corev1.LabelOSStable: goruntime.GOOS, corev1.LabelArchStable: goruntime.GOARCH,
+	}
+	n.Status.Allocatable = a.allocatable()
+	runtime, _ := a.features.get()
+	n.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(runtime.GetSupplementalGroupsPolicy())}
+	return n, nil
+}
+
+// features are what the runtime says that it can do.
+type features struct {
+	mu   sync.Mutex
+	last *runtimeapi.StatusResponse
+}
+
+func (f *features) set(answer *runtimeapi.StatusResponse) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = answer
+}
+
+// get returns the runtime's own, and those of its handlers by name.
+func (f *features) get() (*runtimeapi.RuntimeFeatures, func(string) *runtimeapi.RuntimeHandlerFeatures) {
+	f.mu.Lock()
+	last := f.last
+	f.mu.Unlock()
+	return last.GetFeatures(), func(name string) *runtimeapi.RuntimeHandlerFeatures {
+		for _, h := range last.GetRuntimeHandlers() {
+			if h.GetName() == name {
+				return h.GetFeatures()
+			}
+		}
+		return nil
+	}
+}
+
+// fileText is a file's content, empty where there is none.
+func fileText(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+func splitList(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}

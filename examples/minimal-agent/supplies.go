@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/volumes"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+)
+
+// supplies are what pods need besides a runtime.
+type supplies struct {
+	objects *podsource.Store // ConfigMaps and Secrets among the manifests
+	images  *images.Manager
+	volumes *volumes.Local
+	cgroups *podcgroup.Cgroupfs // nil without --cgroup-parent
+	userIDs *podrunner.IDRanges
+	hooks   *lifecycle.HookRunner
+	exits   *exits
+}
+
+// supply adds to the runner's config all that pods can ask for.
+func (a *agent) supply(cfg *podrunner.Config) error {
+	err := errors.Join(a.newImages(), a.newVolumes(), a.newCgroups(), a.newUserIDs(), a.newHooks())
+	if err != nil {
+		return err
+	}
+	cfg.Images, cfg.Volumes, cfg.UserIDs, cfg.Hooks = a.images, a.volumes, a.userIDs, a.hooks
+	if a.cgroups != nil {
+		cfg.PodCgroups = a.cgroups
+	}
+	cfg.Resizer = a.node.cri
+	cfg.RootDir = a.node.rootDir
+	cfg.Exited = a.exits.of
+	cfg.Node = a.nodeFacts
+	cfg.Events = a.events
+	return nil
+}
+
+func (a *agent) newImages() (err error) {
+	a.images, err = images.New(images.Config{
+		Images: a.node.cri, Secrets: a.objects, MaxParallelPulls: 5,
+		RecordsDir: filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
+	})
+	return err
+}
+
+func (a *agent) newVolumes() (err error) {
+	cfg := volumes.Config{Root: a.node.rootDir, Objects: a.objects, Allocatable: a.allocatable()}
+	if a.opts.endpoint == embeddedEndpoint {
+		cfg.Mounter = noMounts{} // nothing real runs, and whoever tries it may not be root
+	}
+	a.volumes, err = volumes.New(cfg)
+	return err
+}
+
+// noMounts leaves on disk what would be on tmpfs.
+type noMounts struct{}
+
+func (noMounts) Tmpfs(string, int64) error             { return nil }
+func (noMounts) Unmount(string) error                  { return nil }
+func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }
+
+func (a *agent) newCgroups() (err error) {
+	if a.opts.cgroupParent == "" {
+		return nil
+	}
+	a.cgroups, err = podcgroup.New(podcgroup.Config{Parent: a.opts.cgroupParent, Allocatable: a.allocatable()})
+	return err
+}
+
+func (a *agent) newUserIDs() (err error) {
+	a.userIDs, err = podrunner.NewIDRanges(podrunner.IDRangesConfig{PodRoot: filepath.Join(a.node.rootDir, "pods")})
+	return err
+}
+
+func (a *agent) newHooks() (err error) {
+	a.hooks, err = lifecycle.NewHookRunner(lifecycle.HookConfig{Exec: a.node.cri, Events: a.events, Logger: a.log})
+	return err
+}
+
+// syncClasses gives the classes of pods their parts of the cpu.
+func (a *agent) syncClasses(ctx context.Context, pods []*corev1.Pod) {
+	if a.cgroups == nil {
+		return
+	}
+	if err := a.cgroups.UpdateQoS(ctx, pods); err != nil {
+		a.log.WarnContext(ctx, "setting the shares of pod classes failed", "err", err)
+	}
+}
+
+// runObjects has pods look again when ConfigMaps and Secrets have changed: volumes
+// show the new ones, and who waited for one starts.
+func (a *agent) runObjects(ctx context.Context) error {
+	for range a.objects.Subscribe(ctx) {
+		for _, p := range a.pods.GetPods() {
+			if !a.isRejected(p.UID) {
+				a.workers.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: p})
+			}
+		}
+	}
+	return nil
+}
+
+// whenDue returns the time of a pod's active deadline as a wish of its worker.
+func (a *agent) whenDue(pod *corev1.Pod) error {
+	due, ok := a.deadline.Due(pod)
+	if !ok || !due.After(time.Now()) {
+		return nil
+	}
+	return &podworker.RetryError{At: due, Err: errActive}
+}
+
+var errActive = errors.New("the pod has an active deadline")

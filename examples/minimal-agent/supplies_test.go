@@ -1,0 +1,114 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const supplied = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {color: blue}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: supplied}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: map, configMap: {name: settings}}, {name: scratch, emptyDir: {}}]
+  containers:
+  - name: app
+    image: demo/web:1
+    envFrom: [{configMapRef: {name: settings}}]
+    volumeMounts: [{name: map, mountPath: /map}, {name: scratch, mountPath: /scratch}]
+    lifecycle: {preStop: {sleep: {seconds: 1}}}
+`
+
+func TestPodGetsVolumesAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir, root := t.TempDir(), t.TempDir()
+	manifest(t, dir, "supplied.yaml", supplied)
+	a := start(t, "--manifests", dir, "--root-dir", root)
+	await(t, "it runs", func() bool { return phases(a.pods(t))["supplied-node1"] == "Running" })
+	uid := string(a.pods(t)["supplied-node1"].UID)
+	file := filepath.Join(root, "pods", uid, "volumes/kubernetes.io~configmap/map/color")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "blue", string(text))
+
+	manifest(t, dir, "supplied.yaml", strings.ReplaceAll(supplied, "blue", "green"))
+	await(t, "the volume shows the change", func() bool {
+		text, err := os.ReadFile(file)
+		return err == nil && string(text) == "green"
+	})
+	require.NoError(t, os.Remove(filepath.Join(dir, "supplied.yaml")))
+	await(t, "nothing is left", func() bool {
+		entries, err := os.ReadDir(filepath.Join(root, "pods"))
+		return err == nil && len(entries) == 0
+	})
+	require.NoError(t, a.stop())
+}
+
+// TestLeftoversOfAKilledAgentGo: of pods that nobody wants and no runtime knows.
+func TestLeftoversOfAKilledAgentGo(t *testing.T) {
+	t.Parallel()
+	dir, root := t.TempDir(), t.TempDir()
+	old := filepath.Join(root, "pods/gone/volumes/kubernetes.io~empty-dir/scratch")
+	require.NoError(t, os.MkdirAll(old, 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "pods/foreign/something"), 0o755))
+	manifest(t, dir, "good.yaml", strings.ReplaceAll(podManifest, "NAME", "good"))
+	a := start(t, "--manifests", dir, "--root-dir", root)
+	await(t, "they are gone", func() bool {
+		_, err := os.Stat(filepath.Join(root, "pods/gone"))
+		return os.IsNotExist(err)
+	})
+	require.NoError(t, a.stop())
+	require.DirExists(t, filepath.Join(root, "pods/foreign/something"), "what it does not know")
+}
+
+func TestPodsThatDoNotFitAreRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	manifest(t, dir, "a.yaml", strings.ReplaceAll(podManifest, "NAME", "a"))
+	manifest(t, dir, "b.yaml", strings.ReplaceAll(podManifest, "NAME", "b"))
+	a := start(t, "--manifests", dir, "--max-pods", "1")
+	await(t, "one is refused", func() bool {
+		got := phases(a.pods(t))
+		return got["a-node1"] == "Running" && got["b-node1"] == "Failed"
+	})
+	require.Equal(t, "OutOfpods", a.pods(t)["b-node1"].Status.Reason)
+	require.NoError(t, a.stop())
+}
+
+func TestExitsTellOnce(t *testing.T) {
+	t.Parallel()
+	e := newExits()
+	require.Nil(t, e.of(""))
+	c := e.of("a")
+	e.tell("b")
+	require.Empty(t, c)
+	e.tell("a")
+	<-c
+	e.tell("a")
+	require.Empty(t, e.ended)
+}
+
+func TestWarningsAreLogged(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	l := eventLog{slog.New(slog.NewTextHandler(&b, nil))}
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace = "p", "ns"
+	l.Eventf(pod, corev1.EventTypeNormal, "Started", "Container started")
+	l.Eventf(pod, corev1.EventTypeWarning, "FailedMount", "no %s", "luck")
+	l.Eventf(&corev1.Node{}, corev1.EventTypeWarning, "X", "y")
+	require.Equal(t, 1, strings.Count(b.String(), "\n"))
+	require.Contains(t, b.String(), `level=WARN msg="pod event" pod=ns/p reason=FailedMount message="no luck"`)
+}

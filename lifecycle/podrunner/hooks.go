@@ -1,0 +1,110 @@
+package podrunner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// postStart runs the hook of a container that has just started. As in the kubelet
+// the containers after it wait for that; one whose hook fails is stopped.
+func (t *turn) postStart(ctx context.Context, c *corev1.Container, id string, b *box) error {
+	if t.cfg.Hooks == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
+		return nil
+	}
+	result := t.cfg.Hooks.Run(ctx, lifecycle.Hook{
+		Kind: lifecycle.PostStart, Pod: t.pod, Container: c, ContainerID: id, PodIP: hookIP(t.pod, b.ips, t.node),
+		Deadline: lifecycle.NewDeadline(t.cfg.Clock, t.cfg.Clock.Now().Add(t.cfg.PostStartTimeout)),
+		Exited:   t.exited(id),
+	})
+	switch {
+	case result.Err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("postStart hook: %w", result.Err) // called off by us: no failure of the container
+	}
+	message := result.Message
+	if message == "" {
+		message = result.Err.Error()
+	}
+	failed := &startError{reason: lifecycle.PostStartHookError, message: message}
+	t.event(t.pod, corev1.EventTypeNormal, lifecycle.Killing, "%s", lifecycle.FailedPostStartHook)
+	e := t.ending(t.pod, lifecycle.NewDeadline(t.cfg.Clock, t.cfg.Clock.Now().Add(lifecycle.KillGrace(t.pod, nil))), b.ips)
+	e.add(c.Name, target{id: id, running: true})
+	if err := e.end(ctx); err != nil {
+		failed.err = err
+	}
+	return failed
+}
+
+// hookIP is where an HTTP hook without a host goes.
+func hookIP(pod *corev1.Pod, ips []string, node Node) string {
+	if pod.Spec.HostNetwork {
+		ips = node.IPs
+	}
+	return first(ips)
+}
+
+func (r *Runner) exited(id string) <-chan struct{} {
+	if r.cfg.Exited == nil {
+		return nil
+	}
+	return r.cfg.Exited(id)
+}
+
+// hookDone says whether the preStop hook of the container has ended before. One
+// that was called off has not.
+func (r *Runner) hookDone(uid types.UID, id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.preStopped[uid][id]
+}
+
+func (r *Runner) setHookDone(uid types.UID, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.preStopped[uid] == nil {
+		r.preStopped[uid] = map[string]bool{}
+	}
+	r.preStopped[uid][id] = true
+}
+
+// forgetHook drops what is known of a container's hook once it has been stopped.
+func (r *Runner) forgetHook(uid types.UID, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.preStopped[uid], id)
+}
+
+// remembered is what the annotations of its containers tell about a pod that only
+// the runtime knows: whose preStop hooks are to run, as in the kubelet.
+func remembered(status *podcache.Status) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.UID, pod.Namespace, pod.Name = status.UID, status.Namespace, status.Name
+	for _, s := range status.Containers {
+		if exited(s) {
+			continue
+		}
+		c := corev1.Container{Name: podcache.ContainerName(s)}
+		hook, annotations := &corev1.LifecycleHandler{}, s.GetAnnotations()
+		if text := annotations[preStopAnnotation]; text != "" && json.Unmarshal([]byte(text), hook) == nil {
+			c.Lifecycle = &corev1.Lifecycle{PreStop: hook}
+		}
+		if text := annotations[portsAnnotation]; text != "" && json.Unmarshal([]byte(text), &c.Ports) != nil {
+			c.Ports = nil
+		}
+		pod.Spec.Containers = append(pod.Spec.Containers, c)
+	}
+	for _, s := range status.Sandboxes {
+		pod.Spec.HostNetwork = s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
+		break
+	}
+	return pod
+}

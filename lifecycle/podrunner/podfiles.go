@@ -1,0 +1,164 @@
+package podrunner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+// What the Runner keeps in a pod's folder, besides what volumes and user IDs have
+// there.
+const (
+	hostsFile        = "etc-hosts"
+	containersFolder = "containers"
+)
+
+// podRoot is the folder of the pods' folders.
+func (r *Runner) podRoot() string { return filepath.Join(r.cfg.RootDir, "pods") }
+
+// writeHosts writes the pod's hosts file and returns its path, empty where there
+// is none. It is written in place, and only if it changes: containers have it
+// mounted.
+func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path string, err error) {
+	if r.cfg.RootDir == "" || pod.Spec.HostNetwork && node.HostsFile == nil && len(pod.Spec.HostAliases) == 0 {
+		return "", nil
+	}
+	text, err := EtcHosts(pod, ips, node)
+	if err != nil || text == nil {
+		return "", err
+	}
+	if err := makeFolders(r.podRoot(), 0o750, string(pod.UID)); err != nil {
+		return "", fmt.Errorf("write hosts file: %w", err)
+	}
+	root, err := os.OpenRoot(r.podRoot())
+	if err != nil {
+		return "", fmt.Errorf("write hosts file: %w", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	file := filepath.Join(string(pod.UID), hostsFile)
+	if old, err := root.ReadFile(file); err != nil || !bytes.Equal(old, text) {
+		if err := root.WriteFile(file, text, 0o644); err != nil {
+			return "", fmt.Errorf("write hosts file: %w", err)
+		}
+		if err := root.Chmod(file, 0o644); err != nil { // whatever the umask is
+			return "", fmt.Errorf("write hosts file: %w", err)
+		}
+	}
+	return filepath.Join(r.podRoot(), file), nil
+}
+
+// giveBack takes away what was prepared for a pod of which nothing runs: its
+// volumes, after the parts of them that are bound elsewhere, its user IDs, after
+// the files that are theirs, and its cgroup. All can be repeated, and are until
+// they succeed.
+func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
+	if r.cfg.RootDir != "" {
+		parts, err := SubPathsOf(r.podRoot(), uid)
+		if err == nil {
+			err = parts.Clean()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if r.cfg.Volumes != nil {
+		if err := r.cfg.Volumes.Unmount(ctx, uid); err != nil {
+			return err
+		}
+	}
+	if r.cfg.UserIDs != nil {
+		if err := r.cfg.UserIDs.Release(uid); err != nil {
+			return err
+		}
+	}
+	if r.cfg.PodCgroups != nil {
+		// Processes that were killed take a moment to leave their cgroup.
+		if err := r.cfg.PodCgroups.Remove(ctx, uid); err != nil {
+			return &podworker.TransientError{Err: err}
+		}
+	}
+	return nil
+}
+
+// removeFiles removes what the Runner keeps in the pod's folder, and the folder if
+// that was all.
+func (r *Runner) removeFiles(uid types.UID) (err error) {
+	if r.cfg.RootDir == "" || uid == "" {
+		return nil
+	}
+	if err := checkFolders(string(uid)); err != nil {
+		return fmt.Errorf("remove files: %w", err)
+	}
+	root, err := os.OpenRoot(r.podRoot())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("remove files: %w", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	for _, name := range []string{containersFolder, hostsFile} {
+		if err := root.RemoveAll(filepath.Join(string(uid), name)); err != nil {
+			return fmt.Errorf("remove files: %w", err)
+		}
+	}
+	// What else is in it is somebody else's to remove.
+	_ = root.Remove(string(uid))
+	return nil
+}
+
+// Leftovers returns the pods that have something on the node's disk, sorted.
+// After a restart of the agent those that nobody wants and the runtime does not
+// know can be given to [Runner.RemovePod].
+func (r *Runner) Leftovers() ([]types.UID, error) {
+	var uids []types.UID
+	if r.cfg.Volumes != nil {
+		var err error
+		if uids, err = r.cfg.Volumes.Pods(); err != nil {
+			return nil, err
+		}
+	}
+	if r.cfg.RootDir != "" {
+		entries, err := os.ReadDir(r.podRoot())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("look for leftovers: %w", err)
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				uids = append(uids, types.UID(e.Name()))
+			}
+		}
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids), nil
+}
+
+// LastWords returns what a container left at its terminationMessagePath, or the
+// tail of its log where its policy says so, by [TerminationMessage]: what a status
+// shows of one that has ended. It reads the container's files, and works for those
+// that a kubelet made too. Empty for one that has not ended.
+func LastWords(s *runtimeapi.ContainerStatus) string {
+	if !exited(s) {
+		return ""
+	}
+	path, annotations := "", s.GetAnnotations()
+	for _, m := range s.GetMounts() {
+		if m.GetContainerPath() == annotations[crilabels.TerminationMessagePath] && m.GetContainerPath() != "" {
+			path = m.GetHostPath()
+		}
+	}
+	policy := corev1.TerminationMessagePolicy(annotations[crilabels.TerminationMessagePolicy])
+	return TerminationMessage(path, s.GetLogPath(), policy, s.GetExitCode())
+}

@@ -1,0 +1,178 @@
+package podrunner
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+)
+
+// Reasons of events about what a pod needs before it can start: the kubelet's.
+const (
+	failedMount       = "FailedMount"
+	failedPodCgroup   = "FailedToCreatePodContainer"
+	failedSandbox     = "FailedCreatePodSandBox"
+	containerCreating = "ContainerCreating"
+)
+
+// makeReady prepares on the node, once a turn, what the pod's containers need: user
+// IDs, its cgroup and its volumes. What is missing fails the pod's start as a
+// whole, before anything of it is made in the runtime.
+func (t *turn) makeReady(ctx context.Context, a Actions) error {
+	if t.ready {
+		return nil
+	}
+	if t.cfg.UserIDs != nil && wantsUserNamespace(t.pod) {
+		if _, err := t.cfg.UserIDs.Acquire(t.pod.UID); err != nil {
+			return t.notReady(a, failedSandbox, fmt.Sprintf("Failed to create pod sandbox: %v", err), err)
+		}
+	}
+	if a.CreateSandbox != "" {
+		if err := CheckSandbox(t.pod, t.node); err != nil {
+			return t.notReady(a, failedSandbox, fmt.Sprintf("Failed to create pod sandbox: %v", err), err)
+		}
+	}
+	if t.cfg.PodCgroups != nil {
+		parent, err := t.cfg.PodCgroups.Ensure(ctx, t.pod)
+		if err != nil {
+			return t.notReady(a, failedPodCgroup, fmt.Sprintf("unable to ensure pod container exists: %v", err), err)
+		}
+		t.node.CgroupParent = func(*corev1.Pod) string { return parent }
+	}
+	if t.cfg.Volumes != nil {
+		var err error
+		if t.volumes, err = t.cfg.Volumes.Mount(ctx, t.pod); err != nil {
+			return t.mountFailed(ctx, a, err)
+		}
+	}
+	t.ready = true
+	return nil
+}
+
+// notReady tells why nothing of the pod can start.
+func (t *turn) notReady(a Actions, reason, message string, err error) error {
+	t.event(t.pod, corev1.EventTypeWarning, reason, "%s", message)
+	for _, s := range a.Start {
+		_ = t.failed(s.Name, &startError{reason: containerCreating, message: message}) // what is returned says it for all
+	}
+	return fmt.Errorf("prepare pod %s: %w", podName(t.pod), err)
+}
+
+// mountFailed tells of each volume, as the kubelet does.
+func (t *turn) mountFailed(ctx context.Context, a Actions, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("mount volumes of pod %s: %w", podName(t.pod), err)
+	}
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	for _, err := range all[1:] {
+		t.event(t.pod, corev1.EventTypeWarning, failedMount, "%v", err)
+	}
+	return t.notReady(a, failedMount, all[0].Error(), err)
+}
+
+// refreshVolumes brings up to date what the pod's volumes show.
+func (t *turn) refreshVolumes(ctx context.Context) error {
+	if t.cfg.Volumes == nil || len(t.pod.Spec.Volumes) == 0 || len(t.status.Sandboxes) == 0 {
+		return nil
+	}
+	err := t.cfg.Volumes.Refresh(ctx, t.pod)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return t.mountFailed(ctx, Actions{}, err)
+}
+
+// prepare does all that can be done for a container before it is created.
+func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32, b *box) (*runtimeapi.ContainerConfig, error) {
+	image, err := t.image(ctx, c, b.config)
+	if err != nil {
+		return nil, err
+	}
+	in := Instance{Attempt: attempt, Image: image.Image, PodIPs: b.ips, Volumes: t.volumes}
+	if in.ImageVolumes, err = t.imageVolumes(ctx, c, b.config); err != nil {
+		return nil, err
+	}
+	if err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID), c.Name); err != nil {
+		return nil, &startError{reason: CreateContainerError, err: err}
+	}
+	if err := t.files(&in, c, b); err != nil {
+		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
+		return nil, &startError{reason: CreateContainerConfigError, err: err}
+	}
+	config, err := ContainerConfig(t.pod, c, in, t.node)
+	if err != nil {
+		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
+		return nil, &startError{reason: CreateContainerConfigError, err: err}
+	}
+	return config, nil
+}
+
+// files makes the container's files in the pod's folder.
+func (t *turn) files(in *Instance, c *corev1.Container, b *box) (err error) {
+	if t.cfg.RootDir == "" {
+		return nil
+	}
+	parts, err := SubPathsOf(t.podRoot(), t.pod.UID)
+	if err != nil {
+		return err
+	}
+	in.SubPath = parts.Prepare
+	if in.EtcHosts, err = t.writeHosts(t.pod, b.ips, t.node); err != nil {
+		return err
+	}
+	if c.TerminationMessagePath != "" {
+		in.TerminationLog, err = MakeTerminationLog(t.podRoot(), t.pod.UID, c.Name, in.Attempt)
+	}
+	return err
+}
+
+// kill ends single containers, at the same time, each with its hook and within its
+// own grace.
+func (t *turn) kill(ctx context.Context, kills []Kill) error {
+	return inParallel(kills, func(k Kill) error {
+		t.event(t.pod, corev1.EventTypeNormal, lifecycle.Killing, "%s", k.Reason)
+		now := t.cfg.Clock.Now()
+		deadline := lifecycle.NewDeadline(t.cfg.Clock, now) // all begins anew: without hooks, as soon as can be
+		if k.Cause != CauseRestartAll {
+			deadline = lifecycle.NewDeadline(t.cfg.Clock, now.Add(lifecycle.KillGrace(t.pod, failedProbe(t.pod, k))))
+		}
+		e := t.ending(t.pod, deadline, statusIPs(t.status))
+		s := t.statusOf(k.ID)
+		e.add(k.Name, target{id: k.ID, running: s != nil && running(s)})
+		err := e.end(ctx)
+		if err == nil {
+			t.forgetHook(t.pod.UID, k.ID)
+		}
+		return err
+	})
+}
+
+// failedProbe is the probe for whose failure k's container is killed, if it is.
+func failedProbe(pod *corev1.Pod, k Kill) *corev1.Probe {
+	c := containerNamed(pod, k.Name)
+	switch {
+	case c == nil:
+		return nil
+	case k.Cause == CauseLiveness:
+		return c.LivenessProbe
+	case k.Cause == CauseStartup:
+		return c.StartupProbe
+	default:
+		return nil
+	}
+}
+
+func (t *turn) statusOf(id string) *runtimeapi.ContainerStatus {
+	for _, s := range t.status.Containers {
+		if s.GetId() == id {
+			return s
+		}
+	}
+	return nil
+}

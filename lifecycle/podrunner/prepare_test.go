@@ -1,0 +1,411 @@
+package podrunner_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// supplied is a bed whose Runner has everything.
+type supplied struct {
+	*bed
+
+	events  *events
+	volumes *fakeVolumes
+	cgroups *fakeCgroups
+	ids     *podrunner.IDRanges
+	node    podrunner.Node
+}
+
+func newSupplied(t *testing.T, change ...func(*podrunner.Config)) *supplied {
+	t.Helper()
+	s := &supplied{events: &events{}, volumes: &fakeVolumes{}, cgroups: &fakeCgroups{}}
+	root := t.TempDir()
+	var err error
+	s.ids, err = podrunner.NewIDRanges(podrunner.IDRangesConfig{PodRoot: filepath.Join(root, "pods")})
+	require.NoError(t, err)
+	s.bed = newBed(t, append([]func(*podrunner.Config){func(c *podrunner.Config) {
+		c.Events, c.Volumes, c.PodCgroups, c.UserIDs, c.RootDir = s.events, s.volumes, s.cgroups, s.ids, root
+		c.Node = func() podrunner.Node { return s.node }
+	}}, change...)...)
+	s.root = root
+	return s
+}
+
+func (s *supplied) files() []string {
+	s.t.Helper()
+	var files []string
+	require.NoError(s.t, filepath.WalkDir(s.root, func(path string, d os.DirEntry, err error) error {
+		if rel, _ := filepath.Rel(s.root, path); err == nil && rel != "." && rel != "pods" {
+			files = append(files, strings.TrimPrefix(rel, "pods/"))
+		}
+		return err
+	}))
+	return files
+}
+
+// configs records what containers and sandboxes are made of.
+type configs struct {
+	podrunner.Sandboxes
+	podrunner.Containers
+
+	box       *runtimeapi.PodSandboxConfig
+	container *runtimeapi.ContainerConfig
+	handler   string
+}
+
+func (c *configs) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	c.box, c.handler = config, handler
+	return c.Sandboxes.RunPodSandbox(ctx, config, handler)
+}
+
+func (c *configs) CreateContainer(ctx context.Context, box string, config *runtimeapi.ContainerConfig, b *runtimeapi.PodSandboxConfig) (string, error) {
+	c.container = config
+	return c.Containers.CreateContainer(ctx, box, config, b)
+}
+
+func recording(c *configs) func(*podrunner.Config) {
+	return func(cfg *podrunner.Config) {
+		c.Sandboxes, c.Containers = cfg.Sandboxes, cfg.Containers
+		cfg.Sandboxes, cfg.Containers = c, c
+	}
+}
+
+func mounting(pod *corev1.Pod, names ...string) *corev1.Pod {
+	for _, name := range names {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name})
+		c := &pod.Spec.Containers[0]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/" + name})
+	}
+	return pod
+}
+
+func TestPodGetsWhatItNeedsBeforeItsSandboxAndGivesItBack(t *testing.T) {
+	t.Parallel()
+	made := &configs{}
+	s := newSupplied(t, recording(made))
+	s.node = testNode()
+	pod := mounting(podOf(nil, "app"), "data")
+	pod.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+	require.NoError(t, s.sync(pod))
+	require.Equal(t, []string{"mount uid"}, s.volumes.take())
+	require.Equal(t, []string{"ensure uid"}, s.cgroups.take())
+	require.Equal(t, "/kubepods/poduid", made.box.GetLinux().GetCgroupParent())
+	mounts := map[string]string{}
+	for _, m := range made.container.GetMounts() {
+		mounts[m.GetContainerPath()] = strings.TrimPrefix(m.GetHostPath(), s.root)
+	}
+	require.Equal(t, map[string]string{
+		"/data": "/volumes/data", "/etc/hosts": "/pods/uid/etc-hosts", "/dev/termination-log": "/pods/uid/containers/app/0",
+	}, mounts)
+	hosts, err := os.ReadFile(filepath.Join(s.root, "pods/uid/etc-hosts"))
+	require.NoError(t, err)
+	require.Contains(t, string(hosts), "10.88.0.2\tpod\n")
+
+	require.NoError(t, s.sync(pod))
+	require.Equal(t, []string{"refresh uid"}, s.volumes.take(), "a pod that is well")
+
+	require.NoError(t, s.terminate(pod, 10*time.Second))
+	require.Empty(t, s.volumes.take(), "while it may run")
+	s.cgroups.busy, s.volumes.stuck = 1, 1
+	end := func() error {
+		return s.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: s.look(pod.UID)})
+	}
+	require.ErrorContains(t, end(), "in use")
+	require.Empty(t, s.cgroups.take(), "a cgroup goes last")
+	err = end()
+	_, transient := errors.AsType[*podworker.TransientError](err)
+	require.True(t, transient, "%v", err)
+	require.NoError(t, end())
+	require.Equal(t, []string{"remove uid", "remove uid"}, s.cgroups.take())
+	require.Empty(t, s.volumes.pods)
+	require.Equal(t, []string{"uid", "uid/containers", "uid/containers/app", "uid/containers/app/0", "uid/etc-hosts"}, s.files(), "as long as its containers are there")
+	require.NoError(t, s.runner.RemovePod(t.Context(), s.look(pod.UID)))
+	require.Empty(t, s.files())
+}
+
+func TestVolumesThatCannotBeMountedHoldUpTheWholePod(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := mounting(podOf(nil, "app", "job"), "data")
+	s.volumes.err = errors.Join(errors.New(`MountVolume.SetUp failed for volume "data" : no`), errors.New(`MountVolume.SetUp failed for volume "more" : no`))
+	require.ErrorContains(t, s.sync(pod), "prepare pod ns/pod: MountVolume.SetUp failed")
+	require.Empty(t, s.did(), "nothing was made, and nothing pulled")
+	require.ElementsMatch(t, []string{
+		`Warning FailedMount MountVolume.SetUp failed for volume "data" : no`,
+		`Warning FailedMount MountVolume.SetUp failed for volume "more" : no`,
+	}, s.events.take())
+	for _, name := range []string{"app", "job"} {
+		require.Equal(t, corev1.ContainerStateWaiting{
+			Reason: "ContainerCreating", Message: `MountVolume.SetUp failed for volume "data" : no`,
+		}, s.runner.Waiting(pod.UID)[name])
+	}
+	s.volumes.err = nil
+	require.NoError(t, s.sync(pod))
+	require.Empty(t, s.runner.Waiting(pod.UID))
+
+	s.volumes.err = errors.New(`MountVolume.SetUp failed for volume "data" : gone`)
+	s.events.take()
+	require.Error(t, s.sync(pod), "what can't be brought up to date is told")
+	require.Equal(t, []string{`Warning FailedMount MountVolume.SetUp failed for volume "data" : gone`}, s.events.take())
+	require.Empty(t, s.runner.Waiting(pod.UID))
+	require.True(t, s.look(pod.UID).Running())
+}
+
+func TestContainerIsNotKilledForAnotherThatHasNoVolumes(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := mounting(podOf(nil, "app"), "data")
+	require.NoError(t, s.sync(pod))
+	pod.Spec.Containers[0].Args = []string{"--new"}
+	s.volumes.err = errors.New("no such Secret")
+	require.ErrorContains(t, s.sync(pod), "no such Secret")
+	require.True(t, running(s.look(pod.UID).Container("app")))
+	s.volumes.err = nil
+	require.NoError(t, s.sync(pod))
+	require.Equal(t, 1, podcache.RestartCount(s.look(pod.UID).Container("app")))
+}
+
+func TestCgroupThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	s.cgroups.err = errors.New("read-only file system")
+	require.ErrorContains(t, s.sync(podOf(nil, "app")), "read-only file system")
+	require.Empty(t, s.did())
+	require.Equal(t, []string{"Warning FailedToCreatePodContainer unable to ensure pod container exists: read-only file system"}, s.events.take())
+}
+
+func TestResizeSetsThePodsCgroup(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := podOf(nil, "app")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "500m")
+	require.NoError(t, s.sync(pod))
+	s.cgroups.take()
+	for _, memory := range []string{"128Mi", "32Mi"} {
+		pod.Spec.Containers[0].Resources.Limits = limits(memory, "500m")
+		require.NoError(t, s.sync(pod))
+	}
+	require.Equal(t, []string{"update uid", "update uid", "update uid"}, s.cgroups.take(), "before and after it grows, after it shrinks")
+}
+
+func TestSandboxThatCannotBeFailsItsPodAlone(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*corev1.Pod){
+		"runtime does not support user namespaces": func(p *corev1.Pod) { p.Spec.HostUsers = new(false) },
+		"failed to get RuntimeClass gvisor":        func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("gvisor") },
+		`forbidden sysctl: "kernel.x"`: func(p *corev1.Pod) {
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.x"}}}
+		},
+		`pod Hostname "a_b" is not a valid`: func(p *corev1.Pod) { p.Spec.Hostname = "a_b" },
+	} {
+		s := newSupplied(t)
+		pod := podOf(nil, "app")
+		change(pod)
+		require.ErrorContains(t, s.sync(pod), want)
+		require.Empty(t, s.did(), want)
+		require.Contains(t, s.events.take()[0], "Warning FailedCreatePodSandBox Failed to create pod sandbox: ", want)
+		require.Contains(t, s.runner.Waiting(pod.UID)["app"].Message, want)
+		require.NoError(t, s.terminate(pod, time.Second))
+		require.NoError(t, s.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: s.look(pod.UID)}))
+		require.NoError(t, s.runner.RemovePod(t.Context(), s.look(pod.UID)))
+		require.Empty(t, s.files(), want)
+	}
+}
+
+func TestUserIDsAreAcquiredAndReleased(t *testing.T) {
+	t.Parallel()
+	made := &configs{}
+	s := newSupplied(t, recording(made))
+	s.node.Handler = func(string) *runtimeapi.RuntimeHandlerFeatures {
+		return &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}
+	}
+	pod := podOf(nil, "app")
+	pod.Spec.HostUsers = new(false)
+	require.NoError(t, s.sync(pod))
+	require.Equal(t, uint32(65536), made.box.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions().GetUids()[0].GetHostId())
+	_, has := s.ids.Lookup(pod.UID)
+	require.True(t, has)
+	require.NoError(t, s.terminate(pod, time.Second))
+	require.NoError(t, s.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: s.look(pod.UID)}))
+	_, has = s.ids.Lookup(pod.UID)
+	require.False(t, has)
+	require.NoError(t, s.runner.RemovePod(t.Context(), s.look(pod.UID)))
+	require.Empty(t, s.files())
+}
+
+func TestRuntimeClassPicksItsHandler(t *testing.T) {
+	t.Parallel()
+	made := &configs{}
+	s := newSupplied(t, recording(made))
+	s.node.RuntimeHandler = func(class string) (string, error) { return map[string]string{"normal": "runc"}[class], nil }
+	pod := podOf(nil, "app")
+	pod.Spec.RuntimeClassName = new("normal")
+	require.NoError(t, s.sync(pod))
+	require.Equal(t, "runc", made.handler)
+	require.Equal(t, "runc", made.container.GetImage().GetRuntimeHandler())
+}
+
+func TestWarningsAboutDNSAreEvents(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := podOf(nil, "app")
+	require.NoError(t, s.sync(pod))
+	require.Contains(t, strings.Join(s.events.take(), "\n"), "Warning MissingClusterDNS pod: ")
+	require.NoError(t, s.sync(pod))
+	require.Empty(t, s.events.take(), "once a sandbox")
+}
+
+func TestHostsFileIsWrittenInPlaceAndOnlyWhenItChanges(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := podOf(nil, "app")
+	require.NoError(t, s.sync(pod))
+	file := filepath.Join(s.root, "pods/uid/etc-hosts")
+	was, err := os.Stat(file)
+	require.NoError(t, err)
+	require.NoError(t, os.Chtimes(file, time.Time{}, time.Unix(7, 0)))
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "app"})
+	require.NoError(t, s.sync(pod))
+	now, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, time.Unix(7, 0), now.ModTime())
+	pod.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"db"}}}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "third", Image: "app"})
+	require.NoError(t, s.sync(pod))
+	now, err = os.Stat(file)
+	require.NoError(t, err)
+	require.True(t, os.SameFile(was, now), "containers have it mounted")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "192.0.2.9\tdb\n")
+}
+
+func TestPodOfTheHostsNetworkKeepsTheHostsFileThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	made := &configs{}
+	s := newSupplied(t, recording(made))
+	pod := podOf(nil, "app")
+	pod.Spec.HostNetwork = true
+	require.NoError(t, s.sync(pod))
+	require.Empty(t, made.container.GetMounts())
+}
+
+func TestLeasesAreHeldUntilTheContainerIsThere(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := podOf(nil, "app", "crash", "nowhere")
+	require.Error(t, s.sync(pod))
+	require.Equal(t, 2+2+1, s.held.all, "by name, and by id where it was found")
+	require.Empty(t, s.held.left())
+}
+
+func TestImagesThatAreVolumes(t *testing.T) {
+	t.Parallel()
+	made := &configs{}
+	s := newSupplied(t, recording(made))
+	pod := podOf(nil, "app", "job")
+	pod.Spec.Volumes = []corev1.Volume{{Name: "models", VolumeSource: corev1.VolumeSource{
+		Image: &corev1.ImageVolumeSource{Reference: "crash", PullPolicy: corev1.PullIfNotPresent},
+	}}}
+	mount := []corev1.VolumeMount{{Name: "models", MountPath: "/models"}, {Name: "models", MountPath: "/part", SubPath: "a"}}
+	pod.Spec.Containers[1].VolumeMounts = mount
+	require.NoError(t, s.sync(pod))
+	require.Equal(t, "crash", made.container.GetMounts()[0].GetImage().GetUserSpecifiedImage())
+	require.Equal(t, "a", made.container.GetMounts()[1].GetImageSubPath())
+	require.Len(t, slices.DeleteFunc(s.did(), func(c string) bool { return c != "PullImage crash:latest" }), 1)
+	require.Empty(t, s.held.left())
+
+	broken := podOf(nil, "app", "job")
+	broken.UID = "broken"
+	broken.Spec.Volumes = []corev1.Volume{{Name: "models", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "nowhere"}}}}
+	broken.Spec.Containers[0].VolumeMounts = mount
+	require.Error(t, s.sync(broken))
+	require.Equal(t, images.ErrImagePull, s.runner.Waiting("broken")["app"].Reason)
+	require.True(t, running(s.look("broken").Container("job")), "it holds up no other")
+}
+
+func TestSubPathOfAVolumeThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := mounting(podOf(nil, "app"), "data")
+	pod.Spec.Containers[0].VolumeMounts[0].SubPath = "part"
+	require.Error(t, s.sync(pod))
+	require.Equal(t, corev1.ContainerStateWaiting{
+		Reason: "CreateContainerConfigError", Message: `failed to prepare subPath for volumeMount "data" of container "app"`,
+	}, s.runner.Waiting(pod.UID)["app"])
+}
+
+func TestLastWords(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := podOf(nil, "crash")
+	pod.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+	require.NoError(t, s.sync(pod))
+	require.Empty(t, podrunner.LastWords(s.look(pod.UID).Containers[0]), "it has not ended")
+	require.NoError(t, os.WriteFile(filepath.Join(s.root, "pods/uid/containers/crash/0"), []byte("it is over"), 0o600))
+	s.clock.Step(time.Second)
+	require.Equal(t, "it is over", podrunner.LastWords(s.look(pod.UID).Containers[0]))
+	require.Empty(t, podrunner.LastWords(nil))
+
+	pod.UID, pod.Spec.Containers[0].TerminationMessagePolicy = "other", corev1.TerminationMessageFallbackToLogsOnError
+	require.NoError(t, s.sync(pod))
+	log := filepath.Join(s.logs, "ns_pod_other/crash/0.log")
+	require.NoError(t, os.WriteFile(log, []byte("2026-01-01T00:00:00Z stderr F panic\n"), 0o600))
+	s.clock.Step(time.Second)
+	require.Equal(t, "panic\n", podrunner.LastWords(s.look("other").Containers[0]))
+}
+
+func TestLeftoversOfPodsThatAreGone(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	for _, uid := range []types.UID{"b", "a"} {
+		pod := podOf(nil, "app")
+		pod.UID = uid
+		require.NoError(t, s.sync(pod))
+		s.lose(uid)
+	}
+	s.volumes.pods["c"] = true
+	left, err := s.runner.Leftovers()
+	require.NoError(t, err)
+	require.Equal(t, []types.UID{"a", "b", "c"}, left)
+	for _, uid := range left {
+		require.NoError(t, s.runner.RemovePod(t.Context(), &podcache.Status{UID: uid}))
+	}
+	left, err = s.runner.Leftovers()
+	require.NoError(t, err)
+	require.Empty(t, left)
+	require.Empty(t, s.files())
+	require.Error(t, s.runner.RemovePod(t.Context(), &podcache.Status{UID: "../a"}))
+
+	require.NoError(t, os.MkdirAll(filepath.Join(s.root, "pods/z/somebody-elses"), 0o755))
+	require.NoError(t, s.runner.RemovePod(t.Context(), &podcache.Status{UID: "z"}))
+	require.DirExists(t, filepath.Join(s.root, "pods/z/somebody-elses"))
+}
+
+// lose has the runtime lose the pod.
+func (s *supplied) lose(uid types.UID) {
+	status := s.look(uid)
+	for _, c := range status.Containers {
+		require.NoError(s.t, s.bed.node.StopContainer(s.t.Context(), c.GetId(), 0))
+	}
+	for _, b := range status.Sandboxes {
+		require.NoError(s.t, s.bed.node.StopPodSandbox(s.t.Context(), b.GetId()))
+		require.NoError(s.t, s.bed.node.RemovePodSandbox(s.t.Context(), b.GetId()))
+	}
+}

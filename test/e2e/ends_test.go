@@ -1,0 +1,192 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// endText is a pod with a grace period and containers, in JSON.
+func endText(name string, grace int, containers string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {terminationGracePeriodSeconds: %d, %s}\n", name, grace, containers)
+}
+
+// shell is a busybox container that ends at SIGTERM and says so.
+func shell(name, more string) string {
+	return fmt.Sprintf(`{name: %s, image: kubeparts.test/busybox:1, %s command: [sh, -c, "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.1; done"]}`, name, more)
+}
+
+// ended waits until the process is over and returns how long that took.
+func ended(t *testing.T, pid int, timeout time.Duration) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	waitFor(t, timeout, "the process to end", func() (string, bool) { return "it runs", !alive(pid) })
+	return time.Since(begin)
+}
+
+// pidOf is the process of a pod's container.
+func pidOf(t *testing.T, pod *corev1.Pod, name string) int {
+	t.Helper()
+	for _, i := range bed.instances(t, podLabels(pod)) {
+		if i.Name == name && i.running() {
+			return bed.pid(t, i.ID)
+		}
+	}
+	t.Fatalf("no container %s runs", name)
+	return 0
+}
+
+func TestHooksByCommandAndHTTP(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("hooks.yaml", endText("hooks", 10, `containers: [
+  {name: web, image: kubeparts.test/testserver:1, args: [serve, -term-delay, 1s]},
+  {name: main, image: kubeparts.test/busybox:1, command: [sh, -c, "trap 'echo told; exit 0' TERM; while :; do sleep 0.1; done"],
+   lifecycle: {postStart: {exec: {command: [sh, -c, "echo post > /tmp/post; echo postStart > /proc/1/fd/1"]}},
+     preStop: {exec: {command: [sh, -c, "sleep 2; echo preStop > /proc/1/fd/1"]}}}}]`))
+	n.write("http.yaml", endText("http", 10, `containers: [{name: web, image: kubeparts.test/testserver:1, args: [serve],
+   lifecycle: {postStart: {httpGet: {path: /healthz/fail, port: 8080}}, preStop: {httpGet: {path: /healthz/ok, port: web}}}, ports: [{name: web, containerPort: 8080}]}]`))
+	n.start()
+	pod := n.waitRunning("hooks")
+	log := n.openLog(pod, "main")
+	require.NotZero(t, logTime(t, log, "postStart"))
+	pid := pidOf(t, pod, "main")
+	require.FileExists(t, fmt.Sprintf("/proc/%d/root/tmp/post", pid))
+	web := n.waitRunning("http")
+	code, _, err := httpGet("http://" + web.Status.PodIP + ":8080/healthz")
+	require.NoError(t, err)
+	require.Equal(t, 503, code, "the hook has been there")
+
+	begin := time.Now()
+	n.remove("hooks.yaml")
+	ended(t, pid, 15*time.Second)
+	require.NotZero(t, logTime(t, log, "preStop"))
+	hook, told := logTime(t, log, "preStop"), logTime(t, log, "told")
+	require.True(t, told.After(hook), "the hook comes before the stop")
+	require.Less(t, time.Since(begin), 8*time.Second)
+	n.waitGone(20*time.Second, "hooks")
+	n.remove("http.yaml")
+	n.waitGone(20*time.Second, "http")
+	require.Zero(t, n.output.linesWith("FailedPreStopHook"))
+	n.requireNothingLeft()
+}
+
+func TestPostStartThatFailsKillsItsContainer(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("bad.yaml", endText("bad", 2, `restartPolicy: Never, containers: [`+shell("main", `lifecycle: {postStart: {exec: {command: [sh, -c, "echo no luck; exit 7"]}}},`)+`]`))
+	n.start()
+	n.waitPod(startTimeout, "bad", "to have ended", func(p *corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Terminated != nil
+	})
+	require.NotZero(t, n.output.linesWith("FailedPostStartHook"))
+}
+
+// TestHookThatHangsCostsNoMoreThanTheGrace and two seconds.
+func TestHookThatHangsCostsNoMoreThanTheGrace(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("hang.yaml", endText("hang", 3, `containers: [{name: main, image: kubeparts.test/busybox:1, command: [sh, -c, "trap '' TERM; while :; do sleep 0.1; done"],
+   lifecycle: {preStop: {exec: {command: [sleep, "3600"]}}}}]`))
+	n.start()
+	pod := n.waitRunning("hang")
+	pid := pidOf(t, pod, "main")
+	n.remove("hang.yaml")
+	took := ended(t, pid, 20*time.Second)
+	t.Logf("hook hangs and SIGTERM is ignored, grace 3 s: %v", took.Round(10*time.Millisecond))
+	require.Greater(t, took, 2500*time.Millisecond)
+	require.Less(t, took, 7*time.Second)
+	n.waitGone(20*time.Second, "hang")
+	n.requireNothingLeft()
+}
+
+func TestSidecarsStopLast(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("side.yaml", endText("side", 20, `initContainers: [`+
+		shell("first", "restartPolicy: Always,")+`, {name: job, image: kubeparts.test/busybox:1, command: [sh, -c, "echo done"]}, `+shell("second", "restartPolicy: Always,")+`],
+  containers: [{name: main, image: kubeparts.test/busybox:1, command: [sh, -c, "trap 'sleep 1; echo told; exit 0' TERM; while :; do sleep 0.1; done"]}]`))
+	n.start()
+	pod := n.waitRunning("side")
+	var order []string
+	for _, i := range bed.instances(t, podLabels(pod)) {
+		order = append(order, fmt.Sprintf("%d %s", i.Started.UnixNano(), i.Name))
+	}
+	logs := map[string]*os.File{}
+	for _, name := range []string{"first", "second", "main"} {
+		logs[name] = n.openLog(pod, name)
+	}
+	pid := pidOf(t, pod, "first")
+	n.remove("side.yaml")
+	ended(t, pid, 30*time.Second)
+	main, second, first := logTime(t, logs["main"], "told"), logTime(t, logs["second"], "told"), logTime(t, logs["first"], "told")
+	require.True(t, main.Before(second), "%v", order)
+	require.True(t, second.Before(first), "%v", order)
+	n.waitGone(20*time.Second, "side")
+	n.requireNothingLeft()
+}
+
+func TestInitContainerIsKilledWithItsPod(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("init.yaml", endText("init", 3, `initContainers: [`+shell("slow", "")+`], containers: [`+shell("main", "")+`]`))
+	n.start()
+	pod := n.waitPod(startTimeout, "init", "to run its init container", func(p *corev1.Pod) bool {
+		return len(p.Status.InitContainerStatuses) == 1 && p.Status.InitContainerStatuses[0].State.Running != nil
+	})
+	pid := pidOf(t, pod, "slow")
+	n.remove("init.yaml")
+	require.Less(t, ended(t, pid, 10*time.Second), 3*time.Second)
+	n.waitGone(20*time.Second, "init")
+	n.requireNothingLeft()
+}
+
+// TestAgentKilledDuringATermination: the next one ends the pod within the grace
+// period, which begins anew, because nobody has written down when it began.
+func TestAgentKilledDuringATermination(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("stay.yaml", endText("stay", 6, `volumes: [{name: s, emptyDir: {medium: Memory}}], containers: [{name: main, image: kubeparts.test/busybox:1,
+   command: [sh, -c, "trap 'echo told' TERM; while :; do sleep 0.1; done"], volumeMounts: [{name: s, mountPath: /s}],
+   lifecycle: {preStop: {exec: {command: [sh, -c, "echo preStop > /proc/1/fd/1; sleep 3600"]}}}}]`))
+	n.start()
+	pod := n.waitRunning("stay")
+	pid, log := pidOf(t, pod, "main"), n.openLog(pod, "main")
+	n.remove("stay.yaml")
+	waitFor(t, 10*time.Second, "the hook to run", func() (string, bool) {
+		_, err := log.Seek(0, io.SeekStart)
+		data, err2 := io.ReadAll(log)
+		return fmt.Sprint(string(data), err, err2), strings.Contains(string(data), "preStop")
+	})
+	n.agent.kill(t)
+	require.True(t, alive(pid))
+	n.start()
+	took := ended(t, pid, 20*time.Second)
+	t.Logf("agent started again to the end of the process, grace 6 s: %v", took.Round(10*time.Millisecond))
+	require.Less(t, took, 9*time.Second)
+	n.requireNothingLeft()
+}
+
+func TestAgentKilledLeavesNothingOfAPodWhoseManifestGoesMeanwhile(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("objects.yaml", objects)
+	n.write("gone.yaml", podText("gone", "volumes: [{name: s, secret: {secretName: keys}}],", "volumeMounts: [{name: s, mountPath: /s}],", "cat /s/password; echo"))
+	n.start()
+	pod := n.waitRunning("gone")
+	n.said(pod)
+	was := bed.traces(t, pod)
+	n.agent.kill(t)
+	n.remove("gone.yaml")
+	n.start()
+	bed.requireGone(t, was)
+	n.requireNothingLeft()
+}

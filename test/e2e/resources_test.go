@@ -1,0 +1,176 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// limits are what the kernel holds a process to, on cgroup v1 and v2.
+type limits struct {
+	memory, quota, shares int64
+	cgroup                string // of the process, below its hierarchy
+}
+
+func limitsOf(pid int) (limits, error) {
+	l := limits{}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return l, err
+	}
+	number := func(hierarchy, file string) int64 {
+		text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", hierarchy, l.cgroup, file))
+		if err != nil {
+			return -2
+		}
+		n, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
+		if err != nil {
+			return -1 // max
+		}
+		return n
+	}
+	for line := range strings.Lines(string(data)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		l.cgroup = parts[2]
+		switch {
+		case parts[1] == "": // the unified hierarchy, which may be there beside the others
+			if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+				l.memory, l.quota, l.shares = number("", "memory.max"), number("", "cpu.max"), number("", "cpu.weight")
+			}
+		case parts[1] == "memory":
+			l.memory = number("memory", "memory.limit_in_bytes")
+		case strings.Contains(parts[1], "cpu,") || parts[1] == "cpu":
+			l.quota, l.shares = number(parts[1], "cpu.cfs_quota_us"), number(parts[1], "cpu.shares")
+		}
+	}
+	return l, nil
+}
+
+const sized = `
+apiVersion: v1
+kind: Pod
+metadata: {name: sized, uid: 1b0ab1a4-6a4c-4b5e-93d4-0f0a3d7f6a01}
+spec: {terminationGracePeriodSeconds: 2, containers: [
+  {name: main, image: kubeparts.test/testserver:1, args: [sleep, "3600"], resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 250m, memory: 64Mi}}}]}
+`
+
+// TestLimitsAreTheKernelsAndChangeInPlace: what the manifest says is what the
+// container's cgroup has, and a change of it restarts nothing.
+func TestLimitsAreTheKernelsAndChangeInPlace(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("sized.yaml", sized)
+	n.start()
+	pod := n.waitRunning("sized")
+	before := bed.instances(t, podLabels(pod))
+	pid := bed.pid(t, before[0].ID)
+	l, err := limitsOf(pid)
+	require.NoError(t, err)
+	require.Equal(t, int64(64<<20), l.memory)
+	require.Equal(t, int64(25000), l.quota)
+
+	n.write("sized.yaml", strings.NewReplacer("cpu: 250m", "cpu: 500m", "memory: 64Mi", "memory: 128Mi").Replace(sized))
+	waitFor(t, 15*time.Second, "the new limits", func() (string, bool) {
+		l, err := limitsOf(pid)
+		return fmt.Sprint(l, err), l.memory == 128<<20 && l.quota == 50000
+	})
+	after := bed.instances(t, podLabels(pod))
+	require.Len(t, after, 1)
+	require.Equal(t, before[0].ID, after[0].ID)
+	require.True(t, after[0].running())
+}
+
+// TestPodsHaveCgroupsOfTheirOwn with --cgroup-parent, and leave none behind.
+func TestPodsHaveCgroupsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	parent := "/kpbed-" + n.hostname
+	t.Cleanup(func() {
+		dirs, err := filepath.Glob("/sys/fs/cgroup/*" + parent)
+		require.NoError(t, err)
+		for _, dir := range append(dirs, "/sys/fs/cgroup"+parent) {
+			for _, below := range []string{"/kubepods/burstable", "/kubepods/besteffort", "/kubepods", ""} {
+				_ = os.Remove(dir + below) // those that are empty and there
+			}
+		}
+	})
+	n.write("sized.yaml", strings.ReplaceAll(sized, "6a01", "6a02"))
+	n.start("--cgroup-parent", parent)
+	pod := n.waitRunning("sized")
+	l, err := limitsOf(bed.pid(t, bed.instances(t, podLabels(pod))[0].ID))
+	require.NoError(t, err)
+	require.Contains(t, l.cgroup, parent+"/kubepods/burstable/pod"+string(pod.UID)+"/")
+	find := func() []string {
+		dirs, err := filepath.Glob("/sys/fs/cgroup/*" + parent + "/kubepods/burstable/pod*")
+		require.NoError(t, err)
+		unified, err := filepath.Glob("/sys/fs/cgroup" + parent + "/kubepods/burstable/pod*")
+		require.NoError(t, err)
+		return append(dirs, unified...)
+	}
+	require.NotEmpty(t, find())
+	for _, dir := range find() {
+		if text, err := os.ReadFile(dir + "/memory.limit_in_bytes"); err == nil {
+			require.Equal(t, "67108864\n", string(text), "the pod as a whole")
+		}
+	}
+	n.remove("sized.yaml")
+	n.waitGone(20*time.Second, "sized")
+	n.requireNothingLeft()
+	waitFor(t, 10*time.Second, "no cgroup of the pod to be left", func() (string, bool) { return fmt.Sprint(find()), len(find()) == 0 })
+}
+
+// TestActiveDeadlineEndsAPod with the kubelet's reason.
+func TestActiveDeadlineEndsAPod(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write("short.yaml", endText("short", 1, "activeDeadlineSeconds: 4, containers: ["+shell("main", "")+"]"))
+	n.start()
+	begin := time.Now()
+	pod := n.waitPod(startTimeout, "short", "to be over", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
+	require.Greater(t, time.Since(begin), 3*time.Second)
+	require.Less(t, time.Since(begin), 10*time.Second)
+	require.Equal(t, "DeadlineExceeded", pod.Status.Reason)
+	require.Equal(t, "Pod was active on the node longer than the specified deadline", pod.Status.Message)
+	waitFor(t, 20*time.Second, "its container to end", func() (string, bool) {
+		for _, i := range bed.instances(t, podLabels(pod)) {
+			if i.running() {
+				return i.String(), false
+			}
+		}
+		return "", true
+	})
+}
+
+// TestPodsThatCannotRunAreRefused with the kubelet's reasons, and leave nothing.
+func TestPodsThatCannotRunAreRefused(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	main := "containers: [{name: main, image: kubeparts.test/testserver:1, %s args: [sleep, \"3600\"]}]"
+	for name, spec := range map[string]string{
+		"OutOfcpu":          fmt.Sprintf(main, "resources: {requests: {cpu: 4k}},"),
+		"NodeAffinity":      `nodeSelector: {disk: ssd}, ` + fmt.Sprintf(main, ""),
+		"SysctlForbidden":   `securityContext: {sysctls: [{name: kernel.hostname, value: x}]}, ` + fmt.Sprintf(main, ""),
+		"PodOSNotSupported": `os: {name: windows}, ` + fmt.Sprintf(main, ""),
+		"UnsupportedFields": fmt.Sprintf(main, "resources: {limits: {example.test/gpu: 1}},"),
+	} {
+		n.write(strings.ToLower(name)+".yaml", endText(strings.ToLower(name), 2, spec))
+	}
+	n.start()
+	for _, reason := range []string{"OutOfcpu", "NodeAffinity", "SysctlForbidden", "PodOSNotSupported", "UnsupportedFields"} {
+		pod := n.waitPod(startTimeout, strings.ToLower(reason), "to be refused", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
+		require.Equal(t, reason, pod.Status.Reason, pod.Status.Message)
+		sandboxes, err := bed.sandboxes(podLabels(pod))
+		require.NoError(t, err)
+		require.Empty(t, sandboxes)
+	}
+	n.requireNothingLeft()
+}
