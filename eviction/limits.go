@@ -148,9 +148,9 @@ func containerDisk(name string, stats *PodStats, layout Layout) (used int64) {
 		if c.Name != name {
 			continue
 		}
-		used += c.Logs.Bytes.Value
+		used = plus(used, c.Logs.Bytes.Value)
 		if layout != DedicatedImageFS {
-			used += c.Rootfs.Bytes.Value
+			used = plus(used, c.Rootfs.Bytes.Value)
 		}
 	}
 	return used

@@ -112,9 +112,6 @@ func (c *Candidate) missingPlace() uint64 {
 // then the UID, so that the order of the input never matters.
 func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []Candidate {
 	p = p.withDefaults()
-	if s.StartedAt.IsZero() {
-		s.StartedAt = now
-	}
 	m := measure{signal: signal, parts: signal.partsOn(s.layout(obs.Node.Layout)), resource: signal.resource()}
 	all := make([]Candidate, 0, len(obs.Pods))
 	for _, pod := range obs.Pods {
@@ -125,7 +122,9 @@ func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []C
 		c := &all[len(all)-1]
 		m.fill(c, obs.PodStats[pod.UID])
 		c.Preferred = p.Prefer != nil && p.Prefer(pod)
-		c.Overdue = c.Missing && now.Sub(later(s.StartedAt, started(pod))) >= p.StatsGrace
+		if since := s.StatsMissingSince[pod.UID]; c.Missing && !since.IsZero() {
+			c.Overdue = now.Sub(since) >= p.StatsGrace
+		}
 		c.Kept = kept(c, s, p, now)
 	}
 	return sorted(all, p.Rank)
@@ -149,13 +148,6 @@ func kept(c *Candidate, s State, p Policy, now time.Time) string {
 	default:
 		return ""
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // started returns when the pod came to the node, as far as it says so.
@@ -324,7 +316,7 @@ func (u Usage) plus(v Usage) Usage {
 	if !v.Known() {
 		return u
 	}
-	sum := Usage{Value: u.Value + v.Value, Time: v.Time}
+	sum := Usage{Value: plus(u.Value, v.Value), Time: v.Time}
 	if u.Known() && u.Time.Before(v.Time) {
 		sum.Time = u.Time
 	}
