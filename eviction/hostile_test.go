@@ -25,7 +25,7 @@ func TestNoiseDoesNotBeginTheGracePeriodAnew(t *testing.T) {
 	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
 	var dueAt time.Duration
 	for at := time.Duration(0); at < 3*time.Minute && dueAt == 0; at += 100 * time.Millisecond {
-		available := int64(gi / 2)
+		available := gi / 2
 		if at/(100*time.Millisecond)%20 == 19 { // one figure in twenty is good
 			available = 2 * gi
 		}
@@ -40,7 +40,7 @@ func TestWhatIsMetNowAndThenIsNeverDue(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, soft(eviction.MemoryAvailable, gi, time.Minute))
 	for i := range 36_000 {
-		available := int64(gi / 2)
+		available := gi / 2
 		if i%5 > 1 { // met in two looks of five
 			available = 2 * gi
 		}

@@ -57,21 +57,10 @@ func (u *users) listed(list []*runtimeapi.Container, now time.Time) (unknown []*
 		if c == nil {
 			continue
 		}
-		known := u.containers[c.Id]
-		if known != nil && !known.is(c) { // a runtime that has only now made up its mind
-			u.forget(c.Id, known)
-			known = nil
-		}
-		if known == nil {
-			known = u.add(c)
-		}
-		known.ended = c.State == runtimeapi.ContainerState_CONTAINER_EXITED
+		known := u.know(c)
 		if known.round != u.round { // listed twice, else
 			known.round = u.round
 			current++
-			if u.noVolumes && c.ImageId != "" {
-				known.asked = true
-			}
 			if !known.asked && !now.Before(known.retryAt) {
 				unknown = append(unknown, c)
 			}
@@ -85,6 +74,21 @@ func (u *users) listed(list []*runtimeapi.Container, now time.Time) (unknown []*
 		}
 	}
 	return unknown
+}
+
+// know returns what is known of a listed container, and takes in one that is new.
+func (u *users) know(c *runtimeapi.Container) *user {
+	k := u.containers[c.Id]
+	if k != nil && !k.is(c) { // a runtime that has only now made up its mind
+		u.forget(c.Id, k)
+		k = nil
+	}
+	if k == nil {
+		k = u.add(c)
+		k.asked = u.noVolumes && c.ImageId != ""
+	}
+	k.ended = c.State == runtimeapi.ContainerState_CONTAINER_EXITED
+	return k
 }
 
 // is says whether the list says of the container what it said before.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,8 @@ const (
 	// beside each other is counted up to there, which is enough to be found.
 	maxPending = 1 << 17
 	walkChunk  = 256
+	// stepsPerLook is how many folders on the way to one cost as much as a file.
+	stepsPerLook = 4
 )
 
 // A walk counts what a folder and all below it take, as du does: blocks, not
@@ -61,9 +64,13 @@ func (w *walk) advance(ctx context.Context, n int) (looked int, done bool, err e
 		if err := ctx.Err(); err != nil {
 			return looked, false, err
 		}
-		if w.dir == nil && !w.next() {
+		if w.dir == nil && len(w.pending) == 0 {
 			w.close()
 			return looked, true, nil
+		}
+		if w.dir == nil {
+			looked += w.next()
+			continue
 		}
 		names, err := w.dir.Readdirnames(min(walkChunk, n-looked))
 		looked += max(1, len(names))
@@ -77,18 +84,19 @@ func (w *walk) advance(ctx context.Context, n int) (looked int, done bool, err e
 	return looked, false, nil
 }
 
-// next opens the next folder that can be opened.
-func (w *walk) next() bool {
-	for len(w.pending) > 0 {
-		last := len(w.pending) - 1
-		w.name, w.pending = w.pending[last], w.pending[:last]
-		dir, err := w.root.OpenFile(w.name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		if err == nil {
-			w.dir = dir
-			return true
-		}
+// next opens the next folder, if it can be, and returns how many files that is worth
+// looking at. It goes down from the root each time, so that a pod that moves folders
+// meanwhile leads it nowhere; thousands of them in each other take their time.
+func (w *walk) next() (cost int) {
+	last := len(w.pending) - 1
+	w.name, w.pending = w.pending[last], w.pending[:last]
+	cost = strings.Count(w.name, "/") / stepsPerLook
+	dir, err := w.root.OpenFile(w.name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return cost + 1
 	}
-	return false
+	w.dir = dir
+	return cost
 }
 
 // look counts an entry of the open folder.
