@@ -295,3 +295,27 @@ func TestEphemeralStorageLeavesOutWhatIsNotOnADisk(t *testing.T) {
 	data := volume(cfg, burstable, "data")
 	require.EqualValues(t, blocks(t, data, data+"/1"), *s.Pods[0].EphemeralStorage.UsedBytes)
 }
+
+// Who has more files of several names than are remembered must not seem to use more
+// than it does: it would be evicted for it.
+func TestNamesBeyondWhatIsRememberedAreNotCountedTwice(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 30 {
+		name := filepath.Join(dir, fmt.Sprint(i))
+		require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("x", 12_000)), 0o600))
+		for j := range i % 3 {
+			require.NoError(t, os.Link(name, fmt.Sprint(name, "-", j)))
+		}
+	}
+	bytes, inodes, err := nodestats.Walk(t.Context(), dir, 1<<10)
+	require.NoError(t, err)
+	require.EqualValues(t, 31, inodes)
+	for _, remember := range []int{0, 1, 7} {
+		less, found, err := nodestats.Walk(t.Context(), dir, remember)
+		require.NoError(t, err)
+		require.Equal(t, inodes, found)
+		require.LessOrEqual(t, less, bytes)
+		require.InDelta(t, bytes, less, 100, "but for rounding")
+	}
+}

@@ -40,7 +40,8 @@
 //  3. No difference wraps, and an available amount above the total is no figure.
 //  4. Node and Pods ask nobody: a runtime that hangs delays neither. It delays a
 //     refresh by 10 s a call, after the disks have been measured.
-//  5. A refresh looks at no more than WalkEntries files. Pods take turns, so one with
+//  5. A refresh looks at no more than WalkEntries files, four folders on the way to one
+//     counting as one. Pods take turns, so one with
 //     millions of files keeps the others waiting for 4,096 of its own at most; what was
 //     counted of it so far is told as soon as it is more than what was known.
 //  6. Nothing outside a pod's folders is opened for it, nothing that is mounted in

@@ -2,6 +2,7 @@ package nodestats
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,8 @@ type walk struct {
 	linked  map[uint64]struct{} // inodes with several names, seen
 
 	bytes, inodes uint64
+	shares        float64 // of inodes whose names are too many to be remembered
+	remember      int     // maxPending, but for tests
 }
 
 // newWalk begins a walk at path, which counts itself.
@@ -39,7 +42,7 @@ func newWalk(path string) (*walk, error) {
 	if err := unix.Lstat(path, &s); err != nil {
 		return nil, &os.PathError{Op: "lstat", Path: path, Err: err}
 	}
-	w := &walk{dev: s.Dev}
+	w := &walk{dev: s.Dev, remember: maxPending}
 	w.count(&s)
 	if s.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return w, nil
@@ -106,22 +109,29 @@ func (w *walk) look(name string) {
 		return
 	}
 	if s.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if len(w.pending) < maxPending {
+		if len(w.pending) < w.remember {
 			w.pending = append(w.pending, filepath.Join(w.name, name))
 		}
 	} else if s.Nlink > 1 {
 		if _, seen := w.linked[s.Ino]; seen {
 			return
 		}
+		if len(w.linked) >= w.remember { // each name has its part
+			part := 1 / float64(s.Nlink)
+			w.bytes += uint64(float64(max(s.Blocks, 0)) * 512 * part)
+			w.shares += part
+			return
+		}
 		if w.linked == nil {
 			w.linked = map[uint64]struct{}{}
 		}
-		if len(w.linked) < maxPending {
-			w.linked[s.Ino] = struct{}{}
-		}
+		w.linked[s.Ino] = struct{}{}
 	}
 	w.count(&s)
 }
+
+// found returns how many inodes there are.
+func (w *walk) found() uint64 { return w.inodes + uint64(math.Round(w.shares)) }
 
 func (w *walk) closeDir() {
 	if w.dir != nil {
