@@ -72,7 +72,7 @@ func breaches(s State, obs Observations, p Policy, now time.Time) (all []Breach)
 			continue
 		}
 		if b, ok := breach(pod, obs.PodStats[pod.UID], s.layout(obs.Node.Layout), p.IgnorePartialPodLimits); ok &&
-			kept(&Candidate{Pod: pod}, s, p, now) == "" {
+			kept(&Candidate{Pod: pod}, &s, &p, now) == "" {
 			all = append(all, b)
 		}
 	}

@@ -125,13 +125,13 @@ func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []C
 		if since := s.StatsMissingSince[pod.UID]; c.Missing && !since.IsZero() {
 			c.Overdue = now.Sub(since) >= p.StatsGrace
 		}
-		c.Kept = kept(c, s, p, now)
+		c.Kept = kept(c, &s, &p, now)
 	}
 	return sorted(all, p.Rank)
 }
 
 // kept returns why a pod is not evicted.
-func kept(c *Candidate, s State, p Policy, now time.Time) string {
+func kept(c *Candidate, s *State, p *Policy, now time.Time) string {
 	switch {
 	case podspec.IsCritical(c.Pod):
 		return KeptCritical
@@ -342,7 +342,7 @@ func goesWithPod(v *corev1.Volume) bool {
 }
 
 // inFlight returns the eviction of the pod that is under way, if one is.
-func (s State) inFlight(uid types.UID) *InFlight {
+func (s *State) inFlight(uid types.UID) *InFlight {
 	for i := range s.InFlight {
 		if s.InFlight[i].UID == uid {
 			return &s.InFlight[i]

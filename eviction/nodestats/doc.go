@@ -71,10 +71,9 @@
 // are a minute old, or at once when the filesystem has grown by 16 MiB or 1,000 files:
 // an idle node costs next to nothing, and who fills a disk is found in ten seconds.
 // Project quotas, which know without looking, are not used: assigning them is up to
-// whoever makes the volumes. Only
-// volumes whose contents are on the node itself are looked at; a share that does not
-// answer can't hold anybody up. Writable layers are the runtime's figures, those of
-// containers that have ended included.
+// whoever makes the volumes. Only volumes whose contents are on the node itself are
+// looked at; a share that does not answer can't hold anybody up. Writable layers are
+// the runtime's figures, those of containers that have ended included.
 //
 // # Wake-ups
 //
