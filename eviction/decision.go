@@ -42,8 +42,9 @@ type Report struct {
 	// which reclaiming ends.
 	Quantity int64 `json:"quantity,omitzero"`
 	Target   int64 `json:"target,omitzero"`
-	// Since is when it was first met without a break; unknown observations don't
-	// break it.
+	// Since is when it was first met without a break that counts: unknown
+	// observations don't break it, and a break of less than 10 s only takes back
+	// from a grace period twice what it lasted.
 	Since time.Time `json:"since,omitzero"`
 	// Due says that its grace period is over, and Old that the observation is no
 	// newer than that of the evaluation before.
@@ -162,8 +163,10 @@ func (r *Report) explain(now time.Time) string {
 	}
 	text := fmt.Sprintf("%s: %s, %s of %s available", r.Threshold, r.State, s.amount(r.Observation.Available), s.amount(r.Observation.Capacity))
 	switch {
-	case r.State == Fine:
+	case r.State == Fine && r.Since.IsZero():
 		return text + "\n"
+	case r.State == Fine:
+		return text + ", met until a moment ago\n"
 	case !r.Due:
 		return fmt.Sprintf("%s, due in %v\n", text, r.Threshold.GracePeriod-now.Sub(r.Since))
 	}

@@ -47,7 +47,9 @@
 //  4. A signal that is unknown, stale or impossible leads to nothing, and neither
 //     ends a grace period nor keeps other signals from counting.
 //  5. A kill or a reclaim that hangs or fails holds up nothing else: its pod is
-//     no longer counted on after a while, and the next has its turn.
+//     no longer counted on after a while, and the next has its turn. One that could
+//     not be killed keeps its place among those that end at a time until it is tried
+//     again.
 //  6. A hard threshold shortens slow ends that a soft one began.
 //  7. A wake-up is a reason to look, never one to evict.
 //
@@ -71,8 +73,9 @@
 // as an eviction, and a slow one is shortened when a hard threshold is met. What
 // is being freed is subtracted; disk space until the pod is cleaned up.
 //
-// A pod without figures is taken for one that uses nothing for [Policy.StatsGrace]
-// before it is the first to go. Pods that would free nothing are passed over. Host
+// A pod without figures is taken for one that uses nothing for [Policy.StatsGrace],
+// counted from the first look that needs them, before it is the first to go: a pod that
+// has just ended has no cgroup any more. Pods that would free nothing are passed over. Host
 // paths don't count: they stay. Inodes are not compared with requests of bytes.
 //
 // A negative MaxPodGracePeriodSeconds leaves a pod its own grace period. The
@@ -81,7 +84,9 @@
 // Container limits include the writable layer wherever it is not with images. A
 // limit of zero for a pod is none, as for a container; critical pods are exempt.
 //
-// An unknown signal keeps its grace period running. A condition holds while its
+// An unknown signal keeps its grace period running. As looks are frequent, one good
+// figure doesn't begin a grace period anew: it takes back twice the time for which the
+// threshold was not met, and 10 s of that end it. A condition holds while its
 // threshold is met, however short the transition period. The filesystem layout is
 // looked at in every step, and the last one known is good while it is unknown.
 //

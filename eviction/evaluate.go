@@ -12,21 +12,26 @@ import (
 // State is what [Evaluate] needs to know of the past. The zero value is that of
 // an agent that has just started. Evaluate never modifies it.
 type State struct {
-	// StartedAt is when the first evaluation was.
-	StartedAt time.Time
+	// EvaluatedAt is when the last evaluation was.
+	EvaluatedAt time.Time
 	// Layout is the last one that was known.
 	Layout Layout
 	// ThresholdsMet are those that were due at the last evaluation, which stay so
 	// until their minimum reclaim is available as well.
 	ThresholdsMet []Threshold
-	// ThresholdsFirstObservedAt is since when a threshold is met without a break.
+	// ThresholdsFirstObservedAt is since when a threshold is met without a break that
+	// counts, and ThresholdsLastMetAt when it last was.
 	ThresholdsFirstObservedAt map[Threshold]time.Time
+	ThresholdsLastMetAt       map[Threshold]time.Time
 	// NodeConditionsLastObservedAt is when a threshold of the condition was last
 	// met, for conditions that hold.
 	NodeConditionsLastObservedAt map[corev1.NodeConditionType]time.Time
 	// LastObservations are those of the last evaluation: only newer ones lead to
 	// an eviction.
 	LastObservations []Observation
+	// StatsMissingSince is since when figures of pods are missing that are needed to
+	// choose one, for as long as a threshold is due.
+	StatsMissingSince map[types.UID]time.Time
 
 	// InFlight are the evictions under way and what they are expected to free.
 	// Who acts keeps it.
@@ -95,9 +100,6 @@ func (s State) layout(present Layout) Layout { return cmp.Or(present, s.Layout, 
 func Evaluate(s State, obs Observations, p Policy, now time.Time) Decision {
 	p = p.withDefaults()
 	e := evaluation{s: s, obs: obs, p: p, now: now, d: Decision{At: now}}
-	if e.s.StartedAt.IsZero() {
-		e.s.StartedAt = now
-	}
 	e.s.Layout = s.layout(obs.Node.Layout)
 	e.d.Layout = e.s.Layout
 	e.reports()
@@ -110,8 +112,9 @@ func Evaluate(s State, obs Observations, p Policy, now time.Time) Decision {
 	return e.d
 }
 
-// whyNobody is [Report.Why] of a threshold that nothing can be done about.
-const whyNobody = "there is no pod to evict"
+// maxBreak is how long a threshold may not be met before its grace period begins
+// anew: the kubelet's time between two looks, which hardly sees a shorter break.
+const maxBreak = 10 * time.Second
 
 // An evaluation is one call of Evaluate.
 type evaluation struct {
@@ -120,6 +123,9 @@ type evaluation struct {
 	p   Policy
 	now time.Time
 	d   Decision
+
+	ranked  bool // candidates, of which these have no figures
+	missing map[types.UID]time.Time
 }
 
 // reports sees which thresholds are met, and since when.
@@ -141,7 +147,7 @@ func (e *evaluation) report(t Threshold) Report {
 	switch {
 	case !ok:
 		r.State = Unknown
-	case o.Available < 0 || o.Capacity < 0 || o.Capacity > 0 && o.Available > o.Capacity || o.Capacity == 0 && t.Value.Fraction != 0:
+	case !o.plausible() || o.Capacity == 0 && t.Value.Fraction != 0:
 		r.State = Implausible
 	case !o.Time.IsZero() && e.now.Sub(o.Time) > e.p.MaxObservationAge:
 		r.State = Stale
@@ -155,11 +161,18 @@ func (e *evaluation) report(t Threshold) Report {
 	return r
 }
 
+// plausible says whether the figures can be. Nothing of nothing is what somebody
+// reports who has measured nothing.
+func (o Observation) plausible() bool {
+	return o.Available >= 0 && o.Capacity >= 0 && o.Available|o.Capacity != 0 &&
+		(o.Capacity == 0 || o.Available <= o.Capacity)
+}
+
 // measured compares a sound observation with its threshold.
 func (e *evaluation) measured(r Report, since time.Time) Report {
 	t, o := r.Threshold, r.Observation
 	r.Quantity = t.Value.Of(o.Capacity)
-	r.Target = r.Quantity + t.MinReclaim.Of(o.Capacity)
+	r.Target = plus(r.Quantity, t.MinReclaim.Of(o.Capacity))
 	wasDue := len(e.s.ThresholdsMet) > 0 && slices.Contains(e.s.ThresholdsMet, t)
 	switch {
 	case o.Available < r.Quantity:
@@ -168,6 +181,9 @@ func (e *evaluation) measured(r Report, since time.Time) Report {
 		r.State = Reclaiming
 	default:
 		r.State = Fine
+		if !wasDue {
+			r.Since = e.interrupted(t, since)
+		}
 		return r
 	}
 	r.Since = since
@@ -179,6 +195,21 @@ func (e *evaluation) measured(r Report, since time.Time) Report {
 	last, seen := find(e.s.LastObservations, t.Signal)
 	r.Old = seen && !o.Time.IsZero() && !last.Time.IsZero() && !o.Time.After(last.Time)
 	return r
+}
+
+// interrupted returns since when the soft threshold t, which is not met now, counts as
+// met all the same; zero if it does not. Looks come as often as every 50 ms, and a
+// figure that goes up and down would begin the grace period anew all the time. A short
+// break does not, but takes back twice its own time: what is met less than half of
+// the time is never due.
+func (e *evaluation) interrupted(t Threshold, since time.Time) time.Time {
+	if since.IsZero() || t.Hard() || e.now.Sub(e.s.ThresholdsLastMetAt[t]) >= maxBreak {
+		return time.Time{}
+	}
+	if since = since.Add(2 * max(0, e.now.Sub(e.s.EvaluatedAt))); since.Before(e.now) {
+		return since
+	}
+	return time.Time{}
 }
 
 func find(all []Observation, s Signal) (Observation, bool) {
@@ -210,205 +241,30 @@ func (e *evaluation) conditions() {
 	}
 }
 
-// choose goes through the thresholds that are due, the most urgent first. What
-// each needs is begun, but pods are chosen for one of them only: what that frees
-// is not known before it has.
-func (e *evaluation) choose() {
-	due := e.due()
-	for i := range due {
-		r := due[i]
-		e.escalate(r)
-		r.InFlight, r.Pending = e.expected(r)
-		switch wait := e.reclaim(r); {
-		case r.Pending:
-			r.Why = "an eviction is under way that may free an unknown amount"
-		case r.InFlight >= r.Shortfall:
-			r.Why = "what is being evicted frees enough"
-		case wait != "":
-			r.Why = wait
-		case e.d.Signal != "":
-			r.Why = "after " + string(e.d.Signal)
-		case e.places(r.Threshold.Hard()) <= 0:
-			r.Why = "as many pods are being evicted as may be at a time"
-		case e.obs.PodStats == nil:
-			e.d.NeedPods = true
-			r.Why = "a pod has to go"
-		default:
-			e.victims(r)
-		}
-	}
-}
-
-// due returns the thresholds to act upon in the order of urgency.
-func (e *evaluation) due() (due []*Report) {
-	for i := range e.d.Thresholds {
-		r := &e.d.Thresholds[i]
-		switch {
-		case r.Due && r.Old:
-			r.Why = "not measured since the last look"
-		case r.Due:
-			due = append(due, r)
-		}
-	}
-	slices.SortStableFunc(due, func(a, b *Report) int {
-		return cmp.Or(
-			first(a.Threshold.Hard(), b.Threshold.Hard()),
-			cmp.Compare(a.Threshold.Signal.urgency(), b.Threshold.Signal.urgency()),
-			cmp.Compare(a.ratio(), b.ratio()),
-		)
-	})
-	return due
-}
-
-// escalate has pods end at once that are ending slowly for a soft threshold, as
-// far as the hard threshold r needs them.
-func (e *evaluation) escalate(r *Report) {
-	if !r.Threshold.Hard() {
-		return
-	}
-	s := r.Threshold.Signal
-	free, _ := e.expected(r)
-	for i := range e.s.InFlight {
-		f := &e.s.InFlight[i]
-		frees, known := f.Frees[s]
-		if f.Hard || f.Ended || free >= r.Shortfall || known && frees <= 0 || slices.Contains(e.d.Escalate, f.UID) {
-			continue
-		}
-		e.d.Escalate = append(e.d.Escalate, f.UID)
-		free += frees
-	}
-}
-
-// expected returns what the evictions under way free of r's signal, and whether
-// one of them frees an amount that nobody knows. For a hard threshold only those
-// count that end at once.
-func (e *evaluation) expected(r *Report) (sum int64, unknown bool) {
-	for i := range e.s.InFlight {
-		f := &e.s.InFlight[i]
-		if !f.counts(r.Threshold.Signal, e.now) {
-			// The deadline of a slow end is no longer its own once it is escalated.
-			if f.Hard || f.Ended || !slices.Contains(e.d.Escalate, f.UID) {
-				continue
-			}
-		}
-		if r.Threshold.Hard() && !f.Hard && !f.Ended && !slices.Contains(e.d.Escalate, f.UID) {
-			continue
-		}
-		frees, known := f.Frees[r.Threshold.Signal]
-		unknown = unknown || !known
-		sum += frees
-	}
-	return sum, unknown
-}
-
-// reclaim plans the next step of the node-level reclaim for r, and returns why pods
-// have to wait for it; empty if they don't. Each step is followed by a look, and a
-// round of them by evictions, however long the round took.
-func (e *evaluation) reclaim(r *Report) (wait string) {
-	actions := e.actions(r.Threshold.Signal)
-	var ended time.Time
-	for _, a := range actions {
-		last := e.s.Reclaims[a]
-		if last.running() {
-			if e.now.Sub(last.Began) < e.p.ReclaimTimeout {
-				return "disk is being reclaimed"
-			}
-			return ""
-		}
-		ended = later(ended, last.Ended)
-	}
-	for i, a := range actions {
-		again := ended.IsZero() || e.now.Sub(ended) >= e.p.ReclaimInterval
-		if i > 0 {
-			again = e.s.Reclaims[a].Ended.Before(e.s.Reclaims[actions[i-1]].Ended)
-		}
-		if again {
-			if !slices.ContainsFunc(e.d.Reclaim, func(p ReclaimPlan) bool { return p.Action == a }) {
-				e.d.Reclaim = append(e.d.Reclaim, ReclaimPlan{Action: a, Signal: r.Threshold.Signal, Amount: r.Shortfall})
-			}
-			return "disk is reclaimed first"
-		}
-	}
-	return ""
-}
-
-// actions returns what frees the disk of s and can be done.
-func (e *evaluation) actions(s Signal) (all []ReclaimAction) {
-	containers, images := s.reclaims(e.s.Layout)
-	if containers && slices.Contains(e.p.Reclaimers, DeleteContainers) {
-		all = append(all, DeleteContainers)
-	}
-	if images && slices.Contains(e.p.Reclaimers, DeleteImages) {
-		all = append(all, DeleteImages)
-	}
-	return all
-}
-
-// victims chooses the pods to evict for r: the shortest part of the order that is
-// expected to free enough.
-func (e *evaluation) victims(r *Report) {
-	candidates := Rank(r.Threshold.Signal, e.s, e.obs, e.p, e.now)
-	free, places := r.InFlight, e.places(r.Threshold.Hard())
-	for i := range candidates {
-		c := &candidates[i]
-		if c.Kept != "" || e.breaches(c.Pod.UID) {
-			continue
-		}
-		if places <= 0 || free >= r.Shortfall {
-			break
-		}
-		places--
-		free += c.Usage.Value
-		e.d.Victims = append(e.d.Victims, Victim{
-			Candidate: *c, Place: i, GracePeriodSeconds: e.p.grace(c.Pod, r.Threshold.Hard()),
-		})
-		if !c.Usage.Known() {
-			break // nobody knows what is still missing after it
-		}
-	}
-	if len(e.d.Victims) == 0 {
-		r.Why = whyNobody
-		if e.d.Candidates == nil {
-			e.d.Candidates = candidates
-		}
-		return
-	}
-	r.Why = "pods are evicted"
-	e.d.Signal, e.d.Threshold, e.d.Candidates = r.Threshold.Signal, r, candidates
-}
-
-// places returns how many more pods may end at a time.
-func (e *evaluation) places(hard bool) int {
-	n := e.p.MaxParallelEvictions
-	for i := range e.s.InFlight {
-		f := &e.s.InFlight[i]
-		if !f.Ended && e.now.Before(f.Deadline) && (!hard || f.Hard || slices.Contains(e.d.Escalate, f.UID)) {
-			n--
-		}
-	}
-	return n
-}
-
-// breaches says whether the pod is evicted for a limit in this evaluation.
-func (e *evaluation) breaches(uid types.UID) bool {
-	return slices.ContainsFunc(e.d.Limits, func(b Breach) bool { return b.Pod.UID == uid })
-}
-
 // next is the state for the evaluation after this one.
 func (e *evaluation) next() {
 	n := &e.d.Next
-	n.StartedAt, n.Layout = e.s.StartedAt, e.s.Layout
+	n.EvaluatedAt, n.Layout = e.now, e.s.Layout
 	n.InFlight, n.Reclaims, n.NotBefore = e.s.InFlight, e.s.Reclaims, e.s.NotBefore
 	n.LastObservations = e.lastObservations()
+	if e.ranked {
+		n.StatsMissingSince = e.missing
+	} else if slices.ContainsFunc(e.d.Thresholds, func(r Report) bool { return r.Due }) {
+		n.StatsMissingSince = e.s.StatsMissingSince
+	}
 	for i := range e.d.Thresholds {
 		r := &e.d.Thresholds[i]
 		if r.Since.IsZero() {
 			continue
 		}
 		if n.ThresholdsFirstObservedAt == nil {
-			n.ThresholdsFirstObservedAt = map[Threshold]time.Time{}
+			n.ThresholdsFirstObservedAt, n.ThresholdsLastMetAt = map[Threshold]time.Time{}, map[Threshold]time.Time{}
 		}
 		n.ThresholdsFirstObservedAt[r.Threshold] = r.Since
+		n.ThresholdsLastMetAt[r.Threshold] = e.now
+		if !r.isMet() {
+			n.ThresholdsLastMetAt[r.Threshold] = e.s.ThresholdsLastMetAt[r.Threshold]
+		}
 		if r.Due || r.unmeasured() && slices.Contains(e.s.ThresholdsMet, r.Threshold) {
 			n.ThresholdsMet = append(n.ThresholdsMet, r.Threshold)
 		}

@@ -72,7 +72,7 @@ func breaches(s State, obs Observations, p Policy, now time.Time) (all []Breach)
 			continue
 		}
 		if b, ok := breach(pod, obs.PodStats[pod.UID], s.layout(obs.Node.Layout), p.IgnorePartialPodLimits); ok &&
-			kept(&Candidate{Pod: pod}, s, p, now) == "" {
+			kept(&Candidate{Pod: pod}, &s, &p, now) == "" {
 			all = append(all, b)
 		}
 	}
@@ -148,9 +148,9 @@ func containerDisk(name string, stats *PodStats, layout Layout) (used int64) {
 		if c.Name != name {
 			continue
 		}
-		used += c.Logs.Bytes.Value
+		used = plus(used, c.Logs.Bytes.Value)
 		if layout != DedicatedImageFS {
-			used += c.Rootfs.Bytes.Value
+			used = plus(used, c.Rootfs.Bytes.Value)
 		}
 	}
 	return used

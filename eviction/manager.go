@@ -15,6 +15,10 @@ import (
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
+// complainEvery is the least time between two complaints about what can't be
+// measured: looks come many times a second.
+const complainEvery = 10 * time.Second
+
 // ErrRunning is returned by a second [Manager.Run] beside the first.
 var ErrRunning = loop.ErrRunning
 
@@ -82,9 +86,11 @@ func (m *Manager) Run(ctx context.Context) error {
 	if m.cfg.Waker != nil {
 		watch.Go(func() { m.watch(ctx) })
 	}
+	var complainAt time.Time
 	err := m.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		d, err := m.Evaluate(ctx)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !d.At.Before(complainAt) {
+			complainAt = d.At.Add(complainEvery)
 			m.cfg.Logger.ErrorContext(ctx, "not everything could be measured", "err", err)
 		}
 		return m.interval(&d)
@@ -188,6 +194,9 @@ func (m *Manager) interval(d *Decision) time.Duration {
 	m.step.Lock()
 	defer m.step.Unlock()
 	next := m.pace.next(d, m.cfg.MinInterval, m.cfg.MaxInterval)
+	if m.cfg.Mode != Act { // nothing will change so soon, and each look measures all pods
+		next = max(next, min(settled, m.cfg.MaxInterval))
+	}
 	if !m.cfg.Policy.IgnoreLocalStorageLimits {
 		next = min(next, max(m.limitsAt.Sub(d.At), m.cfg.MinInterval))
 	}

@@ -22,7 +22,9 @@ type walk struct {
 	h     *history
 	acted map[types.UID]int
 	met   map[eviction.Threshold]time.Time // since when, by the walk's own count
+	last  map[eviction.Threshold]time.Time // when last
 	due   map[eviction.Threshold]bool      // with their minimum reclaim
+	took  time.Duration                    // since the look before
 }
 
 func TestRandomWalks(t *testing.T) {
@@ -30,7 +32,7 @@ func TestRandomWalks(t *testing.T) {
 	evicted, quiet := 0, 0
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		w := &walk{t: t, r: r, acted: map[types.UID]int{}, met: map[eviction.Threshold]time.Time{}, due: map[eviction.Threshold]bool{}}
+		w := &walk{t: t, r: r, acted: map[types.UID]int{}, met: map[eviction.Threshold]time.Time{}, due: map[eviction.Threshold]bool{}, last: map[eviction.Threshold]time.Time{}}
 		reclaiming := hard(eviction.MemoryAvailable, 1000)
 		reclaiming.MinReclaim = eviction.Value{Quantity: 500}
 		w.h = newHistory(t, reclaiming, soft(eviction.MemoryAvailable, 3000, time.Minute), hard(eviction.PIDAvailable, 100),
@@ -66,7 +68,8 @@ func (w *walk) step() eviction.Decision {
 		}
 	}
 	before := w.h.state
-	d := w.h.look(time.Duration(w.r.Int64N(int64(20*time.Second))), seen...)
+	w.took = time.Duration(w.r.Int64N(int64(20 * time.Second)))
+	d := w.h.look(w.took, seen...)
 	w.count(seen)
 	w.check(before, d)
 	w.act(d)
@@ -85,10 +88,16 @@ func (w *walk) count(seen []eviction.Observation) {
 			target += th.MinReclaim.Quantity
 		}
 		if seen[i].Available >= target {
-			delete(w.met, th)
+			since := w.met[th].Add(2 * w.took) // a break takes back
+			if w.due[th] || th.Hard() || w.h.now.Sub(w.last[th]) >= 10*time.Second || !since.Before(w.h.now) {
+				delete(w.met, th)
+			} else if _, ok := w.met[th]; ok {
+				w.met[th] = since
+			}
 			delete(w.due, th)
 			continue
 		}
+		w.last[th] = w.h.now
 		if _, ok := w.met[th]; !ok {
 			w.met[th] = w.h.now
 		}

@@ -71,6 +71,8 @@ func ParseThresholds(s ThresholdSettings) ([]Threshold, error) {
 	if !s.Lenient {
 		p.orphans(hard, soft)
 		p.softBelowHard(hard, soft)
+		p.outOfReach(hard, reclaim)
+		p.outOfReach(soft, reclaim)
 	}
 	if len(p.errs) > 0 {
 		return nil, errors.Join(p.errs...)
@@ -302,6 +304,16 @@ func (p *parser) softBelowHard(hard, soft parsed) {
 		}
 		if v.Fraction < h.Fraction || v.Quantity < h.Quantity || v.Fraction == h.Fraction && v.Quantity == h.Quantity {
 			p.fail("evictionSoft", string(s), "%s is not above the hard threshold %s and would never count", v, h)
+		}
+	}
+}
+
+// outOfReach finds minimum reclaims that, on top of their threshold, are more than
+// there can be: once it is met, no eviction would ever be the last.
+func (p *parser) outOfReach(all parsed, reclaim map[Signal]Value) {
+	for _, t := range all.inOrder() {
+		if r := reclaim[t.Signal]; t.Value.Fraction > 0 && r.Fraction > 0 && r.Fraction <= 1 && t.Value.Fraction+r.Fraction >= 1 {
+			p.fail("evictionMinimumReclaim", string(t.Signal), "%s above the threshold %s can never be available", r, t.Value)
 		}
 	}
 }

@@ -171,6 +171,9 @@ func TestParseThresholdsRefusesOddInput(t *testing.T) {
 		{"a grace period of nothing", "field evictionSoftGracePeriod[pid.available]: there is no soft threshold of this signal", "", eviction.ThresholdSettings{EvictionSoftGracePeriod: settings{"pid.available": "1m"}}},
 		{"a minimum reclaim of nothing", "field evictionMinimumReclaim[pid.available]: there is no threshold of this signal", "", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"pid.available": "10"}}},
 		{"a minimum reclaim of 300%", "300% of what there is can never be available", "+300%", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"memory.available": "300%"}}},
+		{"a minimum reclaim out of reach", "field evictionMinimumReclaim[nodefs.available]: 90% above the threshold 10% can never be available", "nodefs.available<10% (hard) +90%", eviction.ThresholdSettings{
+			EvictionHard: settings{"nodefs.available": "10%"}, EvictionMinimumReclaim: settings{"nodefs.available": "90%"},
+		}},
 		{"containerfs", "field evictionHard[containerfs.available]: cannot be set", "containerfs.available<10% (hard)", eviction.ThresholdSettings{EvictionHard: settings{"containerfs.available": "10%"}}},
 		{"allocatable memory twice", `cannot be set beside "pods"`, "allocatableMemory.available<1Gi (hard)", eviction.ThresholdSettings{EvictionHard: settings{"allocatableMemory.available": "1Gi"}}},
 	} {

@@ -23,8 +23,8 @@ type Policy struct {
 	// eviction for a soft threshold. The default 0 leaves one second, as in the
 	// kubelet; a negative number leaves the pod its own.
 	MaxPodGracePeriodSeconds int32
-	// StatsGrace is how long after its start, or after that of the agent, a pod
-	// without figures is taken for one that uses nothing. After that it is the
+	// StatsGrace is how long the figures of a pod may be missing, since they were
+	// first needed, while it is taken for one that uses nothing. After that it is the
 	// first to go, as in the kubelet. Default 2 m.
 	StatsGrace time.Duration
 	// MaxObservationAge is how old an observation may be to count. Default 1 m.
@@ -68,8 +68,10 @@ func (p Policy) Validate() error {
 		switch v := t.Value; {
 		case t.Signal.index() < 0:
 			errs = append(errs, fmt.Errorf("field Thresholds[%d].Signal: %q does not exist", i, t.Signal))
-		case v.Quantity < 0 || v.Quantity == 0 && !(v.Fraction > 0):
+		case v.Quantity < 0 || v.Quantity == 0 && !(v.Fraction > 0) || v.Fraction < 0:
 			errs = append(errs, fmt.Errorf("field Thresholds[%d].Value: %s is not positive", i, v))
+		case !(v.Fraction <= 1):
+			errs = append(errs, fmt.Errorf("field Thresholds[%d].Value: %s is more than there is", i, v))
 		case t.GracePeriod < 0 || t.MinReclaim.Quantity < 0 || !(t.MinReclaim.Fraction >= 0):
 			errs = append(errs, fmt.Errorf("field Thresholds[%d]: %s has a negative grace period or minimum reclaim", i, t))
 		case seen[t]:
@@ -118,8 +120,9 @@ func (p Policy) withDefaults() Policy {
 
 // The grace periods of evictions, in seconds.
 const (
-	immediateGrace = 1  // that of hard thresholds and of limits
-	defaultGrace   = 30 // of a pod that says nothing
+	immediateGrace = 1       // that of hard thresholds and of limits
+	defaultGrace   = 30      // of a pod that says nothing
+	longestGrace   = 1 << 31 // beyond it, durations wrap
 )
 
 // grace returns how long a pod gets to end, in seconds. The pod workers never
@@ -137,5 +140,5 @@ func (p Policy) grace(pod *corev1.Pod, hard bool) int64 {
 	if p.MaxPodGracePeriodSeconds >= 0 {
 		own = min(own, int64(p.MaxPodGracePeriodSeconds))
 	}
-	return max(own, immediateGrace)
+	return min(max(own, immediateGrace), longestGrace)
 }

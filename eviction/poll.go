@@ -74,12 +74,17 @@ func (p *pace) next(d *Decision, least, most time.Duration) time.Duration {
 
 func (p *pace) until(r *Report, now time.Time, least, most time.Duration) time.Duration {
 	switch {
-	case r.unmeasured():
+	case r.unmeasured() && p.last[r.Threshold.Signal.index()].Time.IsZero():
 		return most
+	case r.unmeasured(): // it was there, and may be near its threshold when it is again
+		return settled
 	case r.State == Fine:
 		s := r.Threshold.Signal
 		rate := max(s.assumed(), p.worst[s.index()])
 		seconds := float64(r.Observation.Available-r.Quantity) / rate / 4
+		if !r.Since.IsZero() { // met until a moment ago
+			most = settled
+		}
 		return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
 	case !r.Due:
 		return min(settled, r.Threshold.GracePeriod-now.Sub(r.Since))

@@ -112,9 +112,6 @@ func (c *Candidate) missingPlace() uint64 {
 // then the UID, so that the order of the input never matters.
 func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []Candidate {
 	p = p.withDefaults()
-	if s.StartedAt.IsZero() {
-		s.StartedAt = now
-	}
 	m := measure{signal: signal, parts: signal.partsOn(s.layout(obs.Node.Layout)), resource: signal.resource()}
 	all := make([]Candidate, 0, len(obs.Pods))
 	for _, pod := range obs.Pods {
@@ -125,14 +122,16 @@ func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []C
 		c := &all[len(all)-1]
 		m.fill(c, obs.PodStats[pod.UID])
 		c.Preferred = p.Prefer != nil && p.Prefer(pod)
-		c.Overdue = c.Missing && now.Sub(later(s.StartedAt, started(pod))) >= p.StatsGrace
-		c.Kept = kept(c, s, p, now)
+		if since := s.StatsMissingSince[pod.UID]; c.Missing && !since.IsZero() {
+			c.Overdue = now.Sub(since) >= p.StatsGrace
+		}
+		c.Kept = kept(c, &s, &p, now)
 	}
 	return sorted(all, p.Rank)
 }
 
 // kept returns why a pod is not evicted.
-func kept(c *Candidate, s State, p Policy, now time.Time) string {
+func kept(c *Candidate, s *State, p *Policy, now time.Time) string {
 	switch {
 	case podspec.IsCritical(c.Pod):
 		return KeptCritical
@@ -149,13 +148,6 @@ func kept(c *Candidate, s State, p Policy, now time.Time) string {
 	default:
 		return ""
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // started returns when the pod came to the node, as far as it says so.
@@ -324,7 +316,7 @@ func (u Usage) plus(v Usage) Usage {
 	if !v.Known() {
 		return u
 	}
-	sum := Usage{Value: u.Value + v.Value, Time: v.Time}
+	sum := Usage{Value: plus(u.Value, v.Value), Time: v.Time}
 	if u.Known() && u.Time.Before(v.Time) {
 		sum.Time = u.Time
 	}
@@ -350,7 +342,7 @@ func goesWithPod(v *corev1.Volume) bool {
 }
 
 // inFlight returns the eviction of the pod that is under way, if one is.
-func (s State) inFlight(uid types.UID) *InFlight {
+func (s *State) inFlight(uid types.UID) *InFlight {
 	for i := range s.InFlight {
 		if s.InFlight[i].UID == uid {
 			return &s.InFlight[i]

@@ -21,7 +21,7 @@ import (
 // ranked ranks pods that have the given stats.
 func ranked(s eviction.Signal, layout eviction.Layout, p eviction.Policy, pods []*corev1.Pod, stats ...eviction.PodStats) []eviction.Candidate {
 	obs := eviction.Observations{Node: eviction.NodeStats{Layout: layout}, Pods: pods, PodStats: byUID(stats...)}
-	return eviction.Rank(s, eviction.State{StartedAt: epoch()}, obs, p, epoch())
+	return eviction.Rank(s, eviction.State{}, obs, p, epoch())
 }
 
 func TestKubeletRankOfMemory(t *testing.T) {
@@ -160,20 +160,36 @@ func TestPodWithoutStatsWaitsForItsFigures(t *testing.T) {
 		return eviction.Rank(eviction.MemoryAvailable, state, eviction.Observations{Pods: pods, PodStats: byUID(stats...)}, eviction.Policy{}, now)
 	}
 	hog := memoryStats(pods[1], 50*gi)
-	early := rank(eviction.State{StartedAt: epoch()}, epoch().Add(time.Minute), hog)
+	early := rank(eviction.State{}, epoch(), hog)
 	require.Equal(t, []string{"hog", "new"}, names(early))
 	require.True(t, early[1].Missing)
 
-	late := rank(eviction.State{StartedAt: epoch()}, epoch().Add(2*time.Minute), hog)
-	require.Equal(t, []string{"new", "hog"}, names(late), "the kubelet's order, once figures are overdue")
-
-	start := metav1.NewTime(epoch().Add(time.Minute))
-	pods[0].Status.StartTime = &start
-	require.Equal(t, []string{"hog", "new"}, names(rank(eviction.State{StartedAt: epoch()}, epoch().Add(2*time.Minute), hog)),
-		"the pod itself is younger than that")
-	require.Equal(t, []string{"hog", "new"}, names(rank(eviction.State{}, epoch().Add(time.Hour), hog)), "so is the agent")
-	require.Equal(t, []string{"hog", "new"}, names(rank(eviction.State{StartedAt: epoch()}, epoch().Add(2*time.Minute), hog,
+	since := eviction.State{StatsMissingSince: map[types.UID]time.Time{pods[0].UID: epoch()}}
+	require.Equal(t, []string{"hog", "new"}, names(rank(since, epoch().Add(2*time.Minute-1), hog)))
+	require.Equal(t, []string{"new", "hog"}, names(rank(since, epoch().Add(2*time.Minute), hog)), "the kubelet's order, once figures are overdue")
+	require.Equal(t, []string{"hog", "new"}, names(rank(since, epoch().Add(2*time.Minute-1), hog,
 		eviction.PodStats{UID: pods[0].UID})), "stats without the figure are none")
+}
+
+// The cgroup of a pod that has just succeeded is gone while the pod is still active.
+func TestPodThatLosesItsFiguresIsNotTheFirstToGo(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
+	h.add(newPod("old", priority(1000)), memoryStats(newPod("old"), gi))
+	h.add(newPod("hog"), memoryStats(newPod("hog"), 5*gi))
+	h.look(0, memoryIs(2*gi))
+	delete(h.stats, newPod("old").UID)
+	require.Equal(t, []string{"hog"}, victims(h.look(time.Hour, memoryIs(gi/2))))
+	require.Equal(t, []string{"hog"}, victims(h.look(time.Minute, memoryIs(gi/2))))
+	require.Equal(t, []string{"old"}, victims(h.look(time.Minute, memoryIs(gi/2))), "two minutes are too long")
+
+	h.look(time.Second, memoryIs(2*gi))
+	require.Equal(t, []string{"hog"}, victims(h.look(time.Hour, memoryIs(gi/2))), "that was another time")
+	st := memoryStats(newPod("old"), gi)
+	h.stats[st.UID] = &st
+	h.look(time.Minute, memoryIs(gi/2))
+	delete(h.stats, newPod("old").UID)
+	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute, memoryIs(gi/2))), "they were back meanwhile")
 }
 
 func TestMemoryOfContainersStandsForThatOfThePod(t *testing.T) {
@@ -334,7 +350,7 @@ func manyPods(n int) (pods []*corev1.Pod, stats map[types.UID]*eviction.PodStats
 func TestRankingAllocatesLittle(t *testing.T) {
 	pods, stats := manyPods(500)
 	obs := eviction.Observations{Pods: pods, PodStats: stats}
-	state, p := eviction.State{StartedAt: epoch()}, eviction.Policy{}
+	state, p := eviction.State{}, eviction.Policy{}
 	allocs := testing.AllocsPerRun(20, func() { eviction.Rank(eviction.MemoryAvailable, state, obs, p, epoch()) })
 	require.Less(t, allocs, 10.0, "the kubelet's ranking allocates 74,804 times")
 }
@@ -347,7 +363,7 @@ func BenchmarkRank(b *testing.B) {
 			obs := eviction.Observations{Pods: pods, PodStats: stats}
 			b.ReportAllocs()
 			for b.Loop() {
-				eviction.Rank(eviction.MemoryAvailable, eviction.State{StartedAt: epoch()}, obs, eviction.Policy{}, epoch())
+				eviction.Rank(eviction.MemoryAvailable, eviction.State{}, obs, eviction.Policy{}, epoch())
 			}
 		})
 	}

@@ -11,6 +11,9 @@ import (
 // counts it, but without making lists: ranking needs this one figure of every
 // pod of the node, while the node has nothing to spare.
 func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
+	if n, ok := plainRequest(pod, name); ok {
+		return n
+	}
 	total, _ := total(pod, func(r *corev1.ResourceRequirements) (resource.Quantity, bool) {
 		if q, ok := r.Requests[name]; ok {
 			return q, true
@@ -31,6 +34,27 @@ func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
 		}
 	}
 	return total.Value()
+}
+
+// plainRequest is request for what most pods are: regular containers that ask for whole
+// numbers. It does without the arithmetic of quantities, a third of all ranking.
+func plainRequest(pod *corev1.Pod, name corev1.ResourceName) (sum int64, ok bool) {
+	if len(pod.Spec.InitContainers) > 0 || len(pod.Spec.Overhead) > 0 || pod.Spec.Resources != nil {
+		return 0, false
+	}
+	for i := range pod.Spec.Containers {
+		r := &pod.Spec.Containers[i].Resources
+		q, found := r.Requests[name]
+		if !found {
+			q, found = r.Limits[name]
+		}
+		n, whole := q.AsInt64()
+		if found && !whole {
+			return 0, false
+		}
+		sum = plus(sum, n)
+	}
+	return sum, true
 }
 
 // ofWholePod says whether pods can ask for the resource as a whole (KEP-2837).

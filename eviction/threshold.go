@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -22,9 +23,21 @@ type Value struct {
 // 1000000000000 a few thousand more than a tenth.
 func (v Value) Of(capacity int64) int64 {
 	if v.Fraction != 0 {
-		return int64(float64(capacity) * float64(v.Fraction))
+		if part := float64(capacity) * float64(v.Fraction); part < math.MaxInt64 {
+			return int64(part)
+		}
+		return math.MaxInt64
 	}
 	return v.Quantity
+}
+
+// plus adds two amounts, up to the largest number: a sum that wraps is a negative
+// usage, or a target that is reached already.
+func plus(a, b int64) int64 {
+	if a > 0 && b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // String returns what the value would be in a configuration.

@@ -43,12 +43,16 @@ const (
 
 // failed puts off the next deletion.
 func (r *record) failed(now time.Time) {
-	delay := lastRetry
-	if r.failures < 6 {
-		delay = firstRetry << r.failures
-	}
+	r.retryAt = now.Add(backoff(r.failures))
 	r.failures++
-	r.retryAt = now.Add(delay)
+}
+
+// backoff is how long to wait after so many failures before another one.
+func backoff(failures int) time.Duration {
+	if failures < 6 {
+		return firstRetry << failures
+	}
+	return lastRetry
 }
 
 // load takes over the ages of the process before. Times that have yet to come, by
@@ -86,13 +90,23 @@ func (m *Manager) save(ctx context.Context, now time.Time) {
 	}
 	ages := make(Ages, len(m.records))
 	for key, r := range m.records {
-		ages[key] = r.Age
+		ages[key] = Age{FirstDetected: onWall(now, r.FirstDetected), LastUsed: onWall(now, r.LastUsed)}
 	}
 	if err := m.cfg.Store.Save(ctx, ages); err != nil {
 		m.storeFailed(ctx, err)
 		return
 	}
 	m.changed, m.savedAt = false, now
+}
+
+// onWall returns when t was by the clock on the wall as it is set now. A node without
+// a battery begins in 1970 and is told the time later: written down as they were, its
+// ages would be decades after a restart.
+func onWall(now, t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return now.Add(t.Sub(now)).Round(0)
 }
 
 func (m *Manager) storeFailed(ctx context.Context, err error) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -25,7 +24,7 @@ func (m *Manager) detect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unsure := m.users.inspect(ctx, m.cfg.Runtime, unknown)
+	unsure := m.inspect(ctx, unknown)
 	if err := m.note(ctx, images, began); err != nil { // these images stay, the others may go
 		m.cfg.Logger.WarnContext(ctx, "labels of images unknown", "err", err)
 	}
@@ -45,11 +44,17 @@ func (m *Manager) listContainers(ctx context.Context) ([]*runtimeapi.Container, 
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
 	m.usersAt = at
-	unknown := m.users.listed(list)
-	if m.cfg.NoImageVolumes {
-		unknown = slices.DeleteFunc(unknown, func(c *runtimeapi.Container) bool { return c.ImageId != "" })
+	return m.users.listed(list, at), nil
+}
+
+// inspect looks into containers. Its error says that nothing must be deleted.
+func (m *Manager) inspect(ctx context.Context, unknown []*runtimeapi.Container) error {
+	m.users.inspect(ctx, m.cfg.Runtime, unknown, m.cfg.Clock.Now())
+	keepAll, ignored := m.users.unsure(m.cfg.Clock.Now())
+	if ignored != nil && len(unknown) > 0 {
+		m.cfg.Logger.WarnContext(ctx, "containers cannot be inspected: only their own images are kept for them", "err", ignored)
 	}
-	return unknown, nil
+	return keepAll
 }
 
 // note brings the records up to date.

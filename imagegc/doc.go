@@ -21,15 +21,18 @@
 // RuntimeFS{client}. [Config].Containers may be the snapshot of an agent that lists
 // containers anyhow. A [Store], such as [FileStore], keeps the ages over restarts.
 // Give the Manager to whoever pulls images, as the keeper of leases, and to the
-// eviction manager, which calls DeleteUnusedImages.
+// eviction manager: its ImageGC is one line around DeleteUnusedImages, or around Free,
+// which deletes no more than is missing.
 //
 // # What it guarantees
 //
 //  1. No image is deleted that the runtime lists as used by a container, whoever made
 //     it, by id, digest or tag, for its root filesystem or as a volume; nor a pinned,
-//     leased, kept, young or recently used one. Containers are listed again when the
-//     list is 5 s old, between deletions too. While a container cannot be inspected,
-//     nothing is deleted, for its volumes may be any image; the error names it.
+//     leased, kept, young or recently used one, nor a pause image, of which sandboxes
+//     are. Containers are listed again when the list is 5 s old, between deletions too.
+//     While one that has not ended cannot be inspected, nothing is deleted, for its
+//     volumes may be any image; the error names it. After 10 m of that, as after its
+//     end, it keeps only the image that the list names.
 //  2. An image that is there when Acquire has returned is there until release: a
 //     deletion under way is waited for, and none begins.
 //  3. The filesystem is measured after each deletion, and none begins when there is
@@ -38,15 +41,17 @@
 //  4. An image whose deletion fails stops neither the others nor the next pass. It is
 //     tried again after 1 m, 2 m and so on up to 1 h.
 //  5. A crash loses the ages of one pass at most. Images whose age is lost look new.
+//     A clock that is set makes none older.
 //  6. AfterGC is called with what the runtime lists after the deletions, whether or not
 //     all succeeded. If that cannot be listed, the next pass calls it.
-//  7. A container costs one ContainerStatus in its life, an image none, or one with
-//     Config.Labels. With NoImageVolumes containers cost none, unless the runtime is
+//  7. A container costs one ContainerStatus in its life, and more only if that fails: a
+//     minute later, two and so on. An image costs none, or one with Config.Labels. With NoImageVolumes containers cost none, unless the runtime is
 //     too old to list the ids of their images.
 //
 // Leases end with the process: whoever needs them after a restart acquires them
-// again before the first pass that may delete. The one race that is left is with a container that is created without a lease, of an
-// image that has been unused for long, within those 5 s.
+// again before the first pass that may delete. The one race that is left is with a
+// container that is created without a lease, of an image that has been unused for
+// long, within those 5 s.
 //
 // # Goroutines and locking
 //

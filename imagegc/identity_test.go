@@ -282,11 +282,51 @@ func TestContainerThatCannotBeInspectedKeepsAllImages(t *testing.T) {
 	id, _ := r.create("app:1", "models:1")
 	require.NoError(t, r.node.Fail("ContainerStatus", fakecri.Fault{Times: 2, Err: errors.New("corrupt")}))
 	require.ErrorContains(t, r.Detect(t.Context()), "status of container "+id+": ")
-	r.clock.Step(time.Hour)
+	r.clock.Step(3 * time.Minute)
 	require.ErrorContains(t, r.DeleteUnusedImages(t.Context()), "corrupt")
+	require.ErrorContains(t, r.DeleteUnusedImages(t.Context()), "corrupt")
+	require.Equal(t, 2, r.calls("ContainerStatus"), "it is not asked with each pass")
 	require.Equal(t, "app:1 models:1", r.there())
+	r.clock.Step(2 * time.Minute)
 	require.NoError(t, r.DeleteUnusedImages(t.Context()))
 	require.Equal(t, "app:1 models:1", r.there(), "now it is known")
+}
+
+func TestContainerThatCanNeverBeInspectedKeepsAllImagesForAWhileOnly(t *testing.T) {
+	r := newRig(t, []string{"app:1 1GiB", "models:1 1GiB"})
+	r.create("app:1")
+	require.NoError(t, r.node.Fail("ContainerStatus", fakecri.Fault{Err: errors.New("corrupt"), Times: 1000}))
+	require.Error(t, r.Detect(t.Context()))
+	r.clock.Step(10*time.Minute - 1)
+	require.ErrorContains(t, r.DeleteUnusedImages(t.Context()), "corrupt")
+	r.clock.Step(1)
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "app:1", r.there(), "its own image is known from the list")
+}
+
+func TestEndedContainerThatCannotBeInspectedKeepsItsImageOnly(t *testing.T) {
+	r := newRig(t, []string{"app:1 1GiB", "models:1 1GiB"})
+	id, _ := r.create("app:1")
+	require.NoError(t, r.node.StartContainer(t.Context(), id))
+	require.NoError(t, r.node.StopContainer(t.Context(), id, 0))
+	require.NoError(t, r.node.Fail("ContainerStatus", fakecri.Fault{Err: errors.New("corrupt"), Times: 1000}))
+	r.old()
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "app:1", r.there())
+}
+
+// No container of a pause image is ever listed, and not every runtime pins it.
+func TestPauseImagesStay(t *testing.T) {
+	r := newRig(t, []string{
+		"registry.k8s.io/pause:3.10 1MiB", "rancher/mirrored-pause:3.6 1MiB", "pause-amd64:3.1 1MiB",
+		"pausetta/music:1 1MiB", "pause/music:1 1MiB", "unpaused:1 1MiB",
+	})
+	r.old()
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "docker.io/rancher/mirrored-pause:3.6 pause-amd64:3.1 registry.k8s.io/pause:3.10", r.there())
+	digest := imagegc.Image{ID: "x", Digests: []string{"registry:5000/pause@sha256:" + hexA}}
+	v := imagegc.Select(r.clock.Now(), []imagegc.Image{digest}, imagegc.Policy{}, imagegc.Goal{All: true})
+	require.Equal(t, imagegc.ReasonSandbox, v[0].Reason)
 }
 
 func TestContainerGoneSinceItWasListedIsNoError(t *testing.T) {

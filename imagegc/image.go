@@ -2,6 +2,7 @@ package imagegc
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -55,6 +56,20 @@ func (i Image) Name() string {
 	default:
 		return i.ID
 	}
+}
+
+// isPause says whether the image is one of those that sandboxes are made of. No
+// container of it is listed, and not every runtime pins it.
+func (i Image) isPause() bool {
+	return slices.ContainsFunc(i.Tags, namesPause) || slices.ContainsFunc(i.Digests, namesPause)
+}
+
+// namesPause says whether a repository is called pause, pause-amd64, mirrored-pause or
+// the like.
+func namesPause(ref string) bool {
+	repository, _, _ := strings.Cut(ref[strings.LastIndexByte(ref, '/')+1:], ":")
+	repository, _, _ = strings.Cut(repository, "@")
+	return repository == "pause" || strings.HasPrefix(repository, "pause-") || strings.HasSuffix(repository, "-pause")
 }
 
 // key tells images apart, also where one id is there for several handlers.

@@ -88,7 +88,7 @@ func New(cfg Config) (*Manager, error) {
 		policy:   cfg.Policy.limits(),
 		loop:     loop.New(cfg.Clock),
 		step:     make(chan struct{}, 1),
-		users:    newUsers(),
+		users:    newUsers(cfg.NoImageVolumes),
 		records:  map[string]*record{},
 		quiet:    map[string]time.Time{},
 		leases:   leases{},

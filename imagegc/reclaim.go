@@ -180,7 +180,7 @@ func (m *Manager) claim(ctx context.Context, v Verdict) (*deletion, error) {
 	if m.cfg.Clock.Since(m.usersAt) > listFor {
 		unknown, err := m.listContainers(ctx)
 		if err == nil {
-			err = m.users.inspect(ctx, m.cfg.Runtime, unknown)
+			err = m.inspect(ctx, unknown)
 		}
 		if err != nil {
 			return nil, err

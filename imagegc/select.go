@@ -23,6 +23,9 @@ const (
 	ReasonInUse Reason = "in use"
 	// ReasonPinned: the runtime wants it kept.
 	ReasonPinned Reason = "pinned"
+	// ReasonSandbox: pods stand on it, and containers do not tell. By its name it is
+	// a pause image.
+	ReasonSandbox Reason = "sandbox image"
 	// ReasonLeased: somebody is about to use it.
 	ReasonLeased Reason = "leased"
 	// ReasonKept: the user wants it kept.
@@ -75,7 +78,7 @@ func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 	all := make([]candidate, len(images))
 	for i := range images {
 		img := &images[i]
-		c := candidate{Image: img, lastUsed: img.LastUsed.UnixMicro(), firstDetected: img.FirstDetected.UnixMicro()}
+		c := candidate{Image: img, lastUsed: onWall(now, img.LastUsed).UnixMicro(), firstDetected: onWall(now, img.FirstDetected).UnixMicro()}
 		c.reason, c.until = l.protects(now, img)
 		switch {
 		case c.reason != "":
@@ -115,8 +118,8 @@ type candidate struct {
 	class  class
 	reason Reason // to stay
 	until  time.Time
-	// By the wall clock, in microseconds: times from before a restart have no other,
-	// and an order by one clock here and another there would be none.
+	// By the wall clock as it is set now, in microseconds: times from before a restart
+	// have no other, and an order by one clock here and another there would be none.
 	lastUsed, firstDetected int64
 }
 
@@ -160,6 +163,8 @@ func (l limits) protects(now time.Time, i *Image) (Reason, time.Time) {
 		return ReasonInUse, time.Time{}
 	case i.Pinned:
 		return ReasonPinned, time.Time{}
+	case i.isPause():
+		return ReasonSandbox, time.Time{}
 	case len(i.LeasedBy) > 0:
 		return ReasonLeased, i.LeasedUntil
 	case i.Preference == Keep:

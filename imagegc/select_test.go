@@ -28,6 +28,7 @@ func TestWhatKeepsAnImage(t *testing.T) {
 	}{
 		{imagegc.ReasonInUse, time.Time{}, func(i *imagegc.Image) { i.Containers = 1 }},
 		{imagegc.ReasonPinned, time.Time{}, func(i *imagegc.Image) { i.Pinned = true }},
+		{imagegc.ReasonSandbox, time.Time{}, func(i *imagegc.Image) { i.Tags = []string{"registry.k8s.io/pause:3.10"} }},
 		{imagegc.ReasonLeased, ago(-5), func(i *imagegc.Image) { i.LeasedBy, i.LeasedUntil = []string{"me"}, ago(-5) }},
 		{imagegc.ReasonKept, time.Time{}, func(i *imagegc.Image) { i.Preference = imagegc.Keep }},
 		{imagegc.ReasonNoID, time.Time{}, func(i *imagegc.Image) { i.ID = "" }},

@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/imagegc"
 )
@@ -225,4 +227,42 @@ func TestAgesFromTheFutureAreNow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, r.clock.Now(), plan.Verdicts[0].Image.FirstDetected)
 	require.Equal(t, r.clock.Now(), plan.Verdicts[0].Image.LastUsed)
+}
+
+// A clock whose wall is set while time goes on.
+type wallClock struct {
+	clock.RealClock
+	offset time.Duration
+}
+
+func (c *wallClock) Now() time.Time {
+	now := time.Now()
+	// The seconds of a time with a monotonic reading are those bits of its first word.
+	*(*uint64)(unsafe.Pointer(&now)) += uint64(c.offset/time.Second) << 30
+	return now
+}
+
+// A node without a battery begins in the past and hears of the time later.
+func TestAClockThatIsSetMakesNoImageOlder(t *testing.T) {
+	const years = 20 * 365 * 24 * time.Hour
+	store, wall := &memory{}, &wallClock{offset: -years}
+	r := newRig(t, []string{"a:1 1GiB"})
+	r.Manager = r.manager(func(c *imagegc.Config) { c.Store, c.Clock, c.Period = store, wall, 1 })
+	began := time.Now()
+	require.NoError(t, r.Detect(t.Context()))
+	require.WithinRange(t, store.ages[r.id("a:1")].FirstDetected, began.Add(-years-time.Second), time.Now().Add(-years))
+	wall.offset = 0
+	require.NoError(t, r.Detect(t.Context()))
+	require.WithinRange(t, store.ages[r.id("a:1")].FirstDetected, began.Add(-time.Second), time.Now())
+	require.Zero(t, store.ages[r.id("a:1")].LastUsed)
+}
+
+func TestAClockThatIsSetChangesNoOrder(t *testing.T) {
+	wall := &wallClock{offset: 48 * time.Hour}
+	images := []imagegc.Image{{ID: "first", FirstDetected: wall.Now()}}
+	wall.offset = 0
+	images = append(images, imagegc.Image{ID: "second", FirstDetected: wall.Now().Add(time.Minute)})
+	v := imagegc.Select(wall.Now().Add(time.Hour), images, imagegc.Policy{}, imagegc.Goal{All: true})
+	require.Equal(t, []string{"first", "second"}, []string{v[0].Image.ID, v[1].Image.ID})
+	require.True(t, v[0].Delete, "it was seen an hour ago, whatever the wall said")
 }

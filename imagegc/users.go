@@ -19,6 +19,7 @@ type users struct {
 	containers map[string]*user
 	names      map[string]*uses
 	round      uint64
+	noVolumes  bool // a container that names its image's id needs not be asked
 }
 
 // user is a container.
@@ -28,6 +29,10 @@ type user struct {
 	uses                     []use
 	round                    uint64 // in which it was last listed
 	asked                    bool   // for its status, with an answer
+	ended                    bool   // whatever it had mounted, it has no more
+	failures                 int    // to answer, in a row
+	since, retryAt           time.Time
+	err                      error // of the last failure
 }
 
 // use is the use of an image, by one of its names.
@@ -39,30 +44,24 @@ type uses struct {
 	handlers map[string]int // for this one
 }
 
-func newUsers() *users {
-	return &users{containers: map[string]*user{}, names: map[string]*uses{}}
+func newUsers(noVolumes bool) *users {
+	return &users{containers: map[string]*user{}, names: map[string]*uses{}, noVolumes: noVolumes}
 }
 
-// listed takes in a list and returns the containers of which more must be known.
-func (u *users) listed(list []*runtimeapi.Container) (unknown []*runtimeapi.Container) {
+// listed takes in a list and returns the containers of which more must be known and
+// which may be asked for it again.
+func (u *users) listed(list []*runtimeapi.Container, now time.Time) (unknown []*runtimeapi.Container) {
 	u.round++
 	current := 0
 	for _, c := range list {
 		if c == nil {
 			continue
 		}
-		known := u.containers[c.Id]
-		if known != nil && !known.is(c) { // a runtime that has only now made up its mind
-			u.forget(c.Id, known)
-			known = nil
-		}
-		if known == nil {
-			known = u.add(c)
-		}
+		known := u.know(c)
 		if known.round != u.round { // listed twice, else
 			known.round = u.round
 			current++
-			if !known.asked {
+			if !known.asked && !now.Before(known.retryAt) {
 				unknown = append(unknown, c)
 			}
 		}
@@ -75,6 +74,21 @@ func (u *users) listed(list []*runtimeapi.Container) (unknown []*runtimeapi.Cont
 		}
 	}
 	return unknown
+}
+
+// know returns what is known of a listed container, and takes in one that is new.
+func (u *users) know(c *runtimeapi.Container) *user {
+	k := u.containers[c.Id]
+	if k != nil && !k.is(c) { // a runtime that has only now made up its mind
+		u.forget(c.Id, k)
+		k = nil
+	}
+	if k == nil {
+		k = u.add(c)
+		k.asked = u.noVolumes && c.ImageId != ""
+	}
+	k.ended = c.State == runtimeapi.ContainerState_CONTAINER_EXITED
+	return k
 }
 
 // is says whether the list says of the container what it said before.
@@ -177,11 +191,15 @@ const (
 	maxInspections = 8
 	// inspectTimeout keeps one hung container from holding up the pass for longer.
 	inspectTimeout = 10 * time.Second
+	// unsureFor is how long a container that cannot be inspected keeps all images, for
+	// any of them may be a volume of it. That it stays so for longer is damage, and a
+	// disk that fills up meanwhile is worse than an image that is pulled again.
+	unsureFor = 10 * time.Minute
 )
 
-// inspect asks for the statuses of containers and takes them in. It returns an
-// error for those that could not be had: which images these use is not known.
-func (u *users) inspect(ctx context.Context, runtime Runtime, unknown []*runtimeapi.Container) error {
+// inspect asks for the statuses of containers and takes them in. Those that could
+// not be had are asked for again later, as images are whose deletion fails.
+func (u *users) inspect(ctx context.Context, runtime Runtime, unknown []*runtimeapi.Container, now time.Time) {
 	statuses := make([]*runtimeapi.ContainerStatus, len(unknown))
 	errs := make([]error, len(unknown))
 	var group sync.WaitGroup
@@ -194,14 +212,46 @@ func (u *users) inspect(ctx context.Context, runtime Runtime, unknown []*runtime
 	}
 	group.Wait()
 	for i, c := range unknown {
-		switch {
+		switch known := u.containers[c.Id]; {
 		case errs[i] == nil:
 			u.status(c.Id, statuses[i])
 		case crierrors.IsNotFound(errs[i]): // gone since it was listed
-			errs[i] = nil
+			known.err, known.retryAt = nil, time.Time{}
+		default:
+			known.failed(ctx, now, errs[i])
 		}
 	}
-	return errors.Join(errs...)
+}
+
+// failed puts off the next question, unless it was the asker who gave up.
+func (k *user) failed(ctx context.Context, now time.Time, err error) {
+	if k.err = err; k.since.IsZero() {
+		k.since = now
+	}
+	if ctx.Err() == nil {
+		k.retryAt = now.Add(backoff(k.failures))
+		k.failures++
+	}
+}
+
+// unsure returns errors about the containers whose images are not known, except for
+// their own: of those that keep all images, and of those that do not.
+func (u *users) unsure(now time.Time) (keepAll, ignored error) {
+	var failing []string
+	for id, k := range u.containers {
+		if !k.asked && k.err != nil {
+			failing = append(failing, id)
+		}
+	}
+	slices.Sort(failing)
+	for _, id := range failing {
+		if k := u.containers[id]; k.ended || now.Sub(k.since) >= unsureFor {
+			ignored = errors.Join(ignored, k.err)
+		} else {
+			keepAll = errors.Join(keepAll, k.err)
+		}
+	}
+	return keepAll, ignored
 }
 
 func containerStatus(ctx context.Context, runtime Runtime, id string) (*runtimeapi.ContainerStatus, error) {

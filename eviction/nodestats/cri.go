@@ -23,6 +23,8 @@ func (p *Provider) refreshRuntime(ctx context.Context) error {
 	if p.cfg.Runtime == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	all, err := p.cfg.Runtime.ListContainerStats(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("container stats: %w", err)

@@ -181,7 +181,7 @@ func begin(target diskTarget, now time.Time) (diskFigure, *walk, error) {
 }
 
 func usageOf(w *walk, at time.Time) eviction.DiskUsage {
-	return eviction.DiskUsage{Bytes: usage(known(w.bytes), at), Inodes: usage(known(w.inodes), at)}
+	return eviction.DiskUsage{Bytes: usage(known(w.bytes), at), Inodes: usage(known(w.found()), at)}
 }
 
 // usage is a figure, unknown if the value is.

@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeparts/kubeparts/eviction"
@@ -212,4 +214,108 @@ func TestVolumeInMemory(t *testing.T) {
 	require.Len(t, s.Volumes, 1)
 	require.True(t, s.Volumes[0].Bytes.Known())
 	require.Positive(t, s.Volumes[0].Inodes.Value)
+}
+
+// Opening a folder takes as long as it is deep: without a charge for that, a pod
+// would have one refresh go through millions of folders.
+func TestFoldersInFoldersKeepToTheBudget(t *testing.T) {
+	t.Parallel()
+	const depth = 1000
+	cfg := live(t, "v2-systemd")
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("deep", burstable)} }
+	cfg.WalkEntries = 5000
+	require.NoError(t, os.MkdirAll(volume(cfg, burstable, "data")+strings.Repeat("/d", depth), 0o700))
+	p := newProvider(t, cfg)
+	refreshes := 0
+	for waiting := 1; waiting > 0; refreshes++ {
+		r, err := p.Refresh(t.Context())
+		require.NoError(t, err)
+		require.LessOrEqual(t, r.Entries, cfg.WalkEntries+depth)
+		waiting = r.Waiting
+	}
+	require.Greater(t, refreshes, 20)
+	require.EqualValues(t, depth+1, podsOf(t, p)[burstable].Volumes[0].Inodes.Value)
+}
+
+// hung is a runtime that does not answer.
+type hung struct{}
+
+func (hung) ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (hung) ListContainerStats(ctx context.Context, _ *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (hung) ListPodSandboxStats(ctx context.Context, _ *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestARuntimeThatHangsKeepsNoDiskFromBeingMeasured(t *testing.T) {
+	cfg := live(t, "v2-systemd")
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
+	cfg.ImagePath, cfg.ContainerPath, cfg.Images, cfg.Runtime = "", "", hung{}, hung{}
+	write(t, "x", volume(cfg, burstable, "data"), "1")
+	synctest.Test(t, func(t *testing.T) {
+		p := newProvider(t, cfg)
+		began := time.Now()
+		_, err := p.Refresh(t.Context())
+		require.ErrorContains(t, err, "image file systems: ")
+		require.ErrorContains(t, err, "container stats: ")
+		require.LessOrEqual(t, time.Since(began), 20*time.Second)
+		require.EqualValues(t, 2, podsOf(t, p)[burstable].Volumes[0].Inodes.Value)
+		s, err := p.Summary(t.Context())
+		require.ErrorContains(t, err, "pod sandbox stats: ")
+		require.Len(t, s.Pods, 1)
+	})
+}
+
+// What is ephemeral storage is what eviction and the kubelet count as such.
+func TestEphemeralStorageLeavesOutWhatIsNotOnADisk(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	described := pod("a", burstable)
+	described.Spec.Volumes = []corev1.Volume{
+		{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "pages", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}},
+		{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}},
+	}
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{described} }
+	write(t, strings.Repeat("x", 10_000), volume(cfg, burstable, "data"), "1")
+	write(t, strings.Repeat("x", 50_000), volume(cfg, burstable, "pages"), "1")
+	write(t, strings.Repeat("x", 50_000), cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~secret", "secret", "1")
+	p := newProvider(t, cfg)
+	measured(t, p)
+	s, _ := p.Summary(t.Context())
+	require.Len(t, s.Pods[0].VolumeStats, 3)
+	data := volume(cfg, burstable, "data")
+	require.EqualValues(t, blocks(t, data, data+"/1"), *s.Pods[0].EphemeralStorage.UsedBytes)
+}
+
+// Who has more files of several names than are remembered must not seem to use more
+// than it does: it would be evicted for it.
+func TestNamesBeyondWhatIsRememberedAreNotCountedTwice(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 30 {
+		name := filepath.Join(dir, fmt.Sprint(i))
+		require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("x", 12_000)), 0o600))
+		for j := range i % 3 {
+			require.NoError(t, os.Link(name, fmt.Sprint(name, "-", j)))
+		}
+	}
+	bytes, inodes, err := nodestats.Walk(t.Context(), dir, 1<<10)
+	require.NoError(t, err)
+	require.EqualValues(t, 31, inodes)
+	for _, remember := range []int{0, 1, 7} {
+		less, found, err := nodestats.Walk(t.Context(), dir, remember)
+		require.NoError(t, err)
+		require.Equal(t, inodes, found)
+		require.LessOrEqual(t, less, bytes)
+		require.InDelta(t, bytes, less, 100, "but for rounding")
+	}
 }

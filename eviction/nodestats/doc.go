@@ -38,8 +38,10 @@
 //  2. Each figure has the time at which it was measured. One that could not be
 //     measured anew keeps its old time.
 //  3. No difference wraps, and an available amount above the total is no figure.
-//  4. Node and Pods ask nobody: a runtime that hangs delays neither.
-//  5. A refresh looks at no more than WalkEntries files. Pods take turns, so one with
+//  4. Node and Pods ask nobody: a runtime that hangs delays neither. It delays a
+//     refresh by 10 s a call, after the disks have been measured.
+//  5. A refresh looks at no more than WalkEntries files, four folders on the way to one
+//     counting as one. Pods take turns, so one with
 //     millions of files keeps the others waiting for 4,096 of its own at most; what was
 //     counted of it so far is told as soon as it is more than what was known.
 //  6. Nothing outside a pod's folders is opened for it, nothing that is mounted in
@@ -67,11 +69,11 @@
 // What volumes and logs take is found out by walking over them: blocks, as du
 // counts. Files with several names count once. A pod is measured again when its figures
 // are a minute old, or at once when the filesystem has grown by 16 MiB or 1,000 files:
-// an idle node costs next to nothing, and who fills a disk is found in ten seconds. Project quotas, which know without
-// looking, are not used: assigning them is up to whoever makes the volumes. Only
-// volumes whose contents are on the node itself are looked at; a share that does not
-// answer can't hold anybody up. Writable layers are the runtime's figures, those of
-// containers that have ended included.
+// an idle node costs next to nothing, and who fills a disk is found in ten seconds.
+// Project quotas, which know without looking, are not used: assigning them is up to
+// whoever makes the volumes. Only volumes whose contents are on the node itself are
+// looked at; a share that does not answer can't hold anybody up. Writable layers are
+// the runtime's figures, those of containers that have ended included.
 //
 // # Wake-ups
 //

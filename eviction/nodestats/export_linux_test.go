@@ -1,6 +1,7 @@
 package nodestats
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,4 +33,15 @@ func OpenTrigger(path string, stall, window time.Duration) error {
 		return err
 	}
 	return unix.Close(fd)
+}
+
+// Walk walks over a folder, remembering so many things at most.
+func Walk(ctx context.Context, path string, remember int) (bytes, inodes uint64, err error) {
+	w, err := newWalk(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	w.remember = remember
+	_, _, err = w.advance(ctx, 1<<20)
+	return w.bytes, w.found(), err
 }

@@ -197,6 +197,8 @@ func (p *Provider) refreshNode(ctx context.Context) error {
 	var info *runtimeapi.ImageFsInfoResponse
 	var err error
 	if p.cfg.Images != nil {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
 		if info, err = p.cfg.Images.ImageFsInfo(ctx); err != nil {
 			err = fmt.Errorf("image file systems: %w", err)
 		}

@@ -52,13 +52,13 @@ func (s *summarizer) pod(pod *corev1.Pod, m eviction.PodStats, sandbox *runtimea
 	return out
 }
 
-// onDisk says whether what a volume holds is on the node's disk: all but what is
-// declared to be in memory. One that the pod does not name is not its own.
+// onDisk says whether what a volume holds is on the node's disk and goes with the pod,
+// as eviction counts it. One that the pod does not name is not its own.
 func onDisk(pod *corev1.Pod, name string) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if v.Name == name {
-			return v.ConfigMap != nil || v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory
+			return v.ConfigMap != nil || v.GitRepo != nil || v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault
 		}
 	}
 	return false

@@ -77,6 +77,10 @@ func (p *Provider) Close() error {
 	return nil
 }
 
+// callTimeout bounds each call of the runtime, in real time: a hung one must not keep
+// the disks from being measured.
+const callTimeout = 10 * time.Second
+
 // Refreshed says what a refresh did.
 type Refreshed struct {
 	// Entries is how many files and folders were looked at.
@@ -99,11 +103,8 @@ func (p *Provider) Refresh(ctx context.Context) (r Refreshed, err error) {
 		return r, ctx.Err()
 	}
 	defer func() { <-p.refreshing }()
-	err = errors.Join(
-		p.refreshNode(ctx),
-		p.refreshRuntime(ctx),
-		p.refreshDisk(ctx, &r),
-	)
+	err = p.refreshDisk(ctx, &r) // first, for it waits for nobody
+	err = errors.Join(p.refreshNode(ctx), p.refreshRuntime(ctx), err)
 	p.forgetSamples()
 	p.cfg.Observer.Refreshed(r, err)
 	return r, err

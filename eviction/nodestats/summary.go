@@ -61,6 +61,8 @@ func (p *Provider) sandboxStats(ctx context.Context) (map[types.UID]*runtimeapi.
 	if p.cfg.Runtime == nil {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	all, err := p.cfg.Runtime.ListPodSandboxStats(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("pod sandbox stats: %w", err)

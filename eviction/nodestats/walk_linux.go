@@ -2,8 +2,10 @@ package nodestats
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +15,8 @@ const (
 	// beside each other is counted up to there, which is enough to be found.
 	maxPending = 1 << 17
 	walkChunk  = 256
+	// stepsPerLook is how many folders on the way to one cost as much as a file.
+	stepsPerLook = 4
 )
 
 // A walk counts what a folder and all below it take, as du does: blocks, not
@@ -28,6 +32,8 @@ type walk struct {
 	linked  map[uint64]struct{} // inodes with several names, seen
 
 	bytes, inodes uint64
+	shares        float64 // of inodes whose names are too many to be remembered
+	remember      int     // maxPending, but for tests
 }
 
 // newWalk begins a walk at path, which counts itself.
@@ -36,7 +42,7 @@ func newWalk(path string) (*walk, error) {
 	if err := unix.Lstat(path, &s); err != nil {
 		return nil, &os.PathError{Op: "lstat", Path: path, Err: err}
 	}
-	w := &walk{dev: s.Dev}
+	w := &walk{dev: s.Dev, remember: maxPending}
 	w.count(&s)
 	if s.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return w, nil
@@ -61,9 +67,13 @@ func (w *walk) advance(ctx context.Context, n int) (looked int, done bool, err e
 		if err := ctx.Err(); err != nil {
 			return looked, false, err
 		}
-		if w.dir == nil && !w.next() {
+		if w.dir == nil && len(w.pending) == 0 {
 			w.close()
 			return looked, true, nil
+		}
+		if w.dir == nil {
+			looked += w.next()
+			continue
 		}
 		names, err := w.dir.Readdirnames(min(walkChunk, n-looked))
 		looked += max(1, len(names))
@@ -77,18 +87,19 @@ func (w *walk) advance(ctx context.Context, n int) (looked int, done bool, err e
 	return looked, false, nil
 }
 
-// next opens the next folder that can be opened.
-func (w *walk) next() bool {
-	for len(w.pending) > 0 {
-		last := len(w.pending) - 1
-		w.name, w.pending = w.pending[last], w.pending[:last]
-		dir, err := w.root.OpenFile(w.name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		if err == nil {
-			w.dir = dir
-			return true
-		}
+// next opens the next folder, if it can be, and returns how many files that is worth
+// looking at. It goes down from the root each time, so that a pod that moves folders
+// meanwhile leads it nowhere; thousands of them in each other take their time.
+func (w *walk) next() (cost int) {
+	last := len(w.pending) - 1
+	w.name, w.pending = w.pending[last], w.pending[:last]
+	cost = strings.Count(w.name, "/") / stepsPerLook
+	dir, err := w.root.OpenFile(w.name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return cost + 1
 	}
-	return false
+	w.dir = dir
+	return cost
 }
 
 // look counts an entry of the open folder.
@@ -98,22 +109,29 @@ func (w *walk) look(name string) {
 		return
 	}
 	if s.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if len(w.pending) < maxPending {
+		if len(w.pending) < w.remember {
 			w.pending = append(w.pending, filepath.Join(w.name, name))
 		}
 	} else if s.Nlink > 1 {
 		if _, seen := w.linked[s.Ino]; seen {
 			return
 		}
+		if len(w.linked) >= w.remember { // each name has its part
+			part := 1 / float64(s.Nlink)
+			w.bytes += uint64(float64(max(s.Blocks, 0)) * 512 * part)
+			w.shares += part
+			return
+		}
 		if w.linked == nil {
 			w.linked = map[uint64]struct{}{}
 		}
-		if len(w.linked) < maxPending {
-			w.linked[s.Ino] = struct{}{}
-		}
+		w.linked[s.Ino] = struct{}{}
 	}
 	w.count(&s)
 }
+
+// found returns how many inodes there are.
+func (w *walk) found() uint64 { return w.inodes + uint64(math.Round(w.shares)) }
 
 func (w *walk) closeDir() {
 	if w.dir != nil {

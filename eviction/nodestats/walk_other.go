@@ -17,4 +17,6 @@ func newWalk(path string) (*walk, error) {
 
 func (*walk) advance(context.Context, int) (int, bool, error) { return 0, true, nil }
 
+func (w *walk) found() uint64 { return w.inodes }
+
 func (*walk) close() {}
