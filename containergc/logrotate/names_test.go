@@ -24,7 +24,7 @@ func TestSortAside(t *testing.T) {
 
 func TestRotatedNameSortsBehindAllOthers(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 999, time.UTC)
-	berlin, err := time.LoadLocation("Europe/Berlin")
+	newYork, err := time.LoadLocation("America/New_York")
 	require.NoError(t, err)
 	for _, c := range []struct{ name, newest, want string }{
 		{"the first", "", "0.log.20260102-030405"},
@@ -42,10 +42,10 @@ func TestRotatedNameSortsBehindAllOthers(t *testing.T) {
 		})
 	}
 	t.Run("the hour that comes twice in autumn", func(t *testing.T) {
-		second := time.Date(2026, 10, 25, 1, 10, 0, 0, time.UTC).In(berlin)
-		require.Equal(t, "02:10:00 CET", second.Format("15:04:05 MST"))
-		a := aside{rotated: []string{"0.log.20261025-023000"}} // in the first, 40 minutes before
-		require.Equal(t, "0.log.20261025-023001", rotatedName("0.log", second, a))
+		second := time.Date(2026, 11, 1, 6, 10, 0, 0, time.UTC).In(newYork)
+		require.Equal(t, "01:10:00 EST", second.Format("15:04:05 MST"))
+		a := aside{rotated: []string{"0.log.20261101-013000"}} // in the first, 40 minutes before
+		require.Equal(t, "0.log.20261101-013001", rotatedName("0.log", second, a))
 	})
 }
 
