@@ -182,7 +182,7 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 			return nil, err
 		}
 	}
-	verify := present != nil && m.mustVerify(w, present.GetId())
+	verify := present != nil && m.mustVerify(w, present)
 	if present != nil && !verify {
 		m.event(w.Pod, corev1.EventTypeNormal, EventPulled, m.presentMessage(w))
 		return present, nil

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 )
 
@@ -60,17 +61,29 @@ func (c Config) validateRecords() error {
 }
 
 // mustVerify says whether the pod needs credentials for an image that is present.
-func (m *Manager) mustVerify(w *wanted, id string) bool {
+func (m *Manager) mustVerify(w *wanted, present *runtimeapi.Image) bool {
 	switch m.cfg.Verify {
 	case NeverVerify:
 		return false
 	case NeverVerifyPreloadedImages:
-		return m.records.known(w.spec.GetImage(), id)
+		return m.records.known(present.GetId(), namesOf(w.name, present))
 	case NeverVerifyAllowlistedImages:
 		return !allowlisted(m.cfg.VerifyAllowlist, w.name.Repository)
 	default:
 		return true
 	}
+}
+
+// namesOf returns the keys of all names of an image: it may be asked for by another
+// one than it was pulled by.
+func namesOf(wanted Name, present *runtimeapi.Image) []string {
+	keys := []string{wanted.key()}
+	for _, text := range slices.Concat(present.GetRepoTags(), present.GetRepoDigests()) {
+		if n, err := ParseName(text); err == nil {
+			keys = append(keys, n.key())
+		}
+	}
+	return keys
 }
 
 // allowlisted says whether a pattern of the list is the repository's.
@@ -158,16 +171,20 @@ func newRecords(dir string, c clock.PassiveClock) *records {
 	}
 }
 
-// known says whether we pulled the image, or began to.
-func (r *records) known(image, id string) bool {
+// known says whether we pulled the image, or began to pull it by one of its names.
+func (r *records) known(id string, names []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, path := range []string{pathOf(pulledDir, id), pathOf(pullingDir, image)} {
-		if _, err := r.read(path); !errors.Is(err, fs.ErrNotExist) {
-			return true // also what can't be read: it is no reason for trust
-		}
-	}
-	return false
+	return r.has(pathOf(pulledDir, id)) || slices.ContainsFunc(names, func(name string) bool {
+		return r.has(pathOf(pullingDir, name))
+	})
+}
+
+// has says whether something is kept; what can't be read is, as that is no reason for
+// trust.
+func (r *records) has(path string) bool {
+	_, err := r.read(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // allow says whether one of the credentials gives access to an image.
@@ -186,7 +203,7 @@ func (r *records) intend(image string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.read(pathOf(pullingDir, image)); r.intents[image] == 0 && !errors.Is(err, fs.ErrNotExist) {
+	if r.intents[image] == 0 && r.has(pathOf(pullingDir, image)) {
 		r.doubts[image] = true // of a pull before, which a crash may have cut short
 	}
 	if err := r.write(pathOf(pullingDir, image), data); err != nil {

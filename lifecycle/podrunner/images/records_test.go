@@ -195,6 +195,28 @@ func TestFailedPullsLeaveTheDoubtOfACrash(t *testing.T) {
 	require.NotNil(t, after)
 }
 
+// An image that a pull has left half done may be asked for by its digest or id, too.
+func TestDoubtsHoldForEveryNameOfAnImage(t *testing.T) {
+	t.Parallel()
+	digest := "r.io/web@sha256:" + strings.Repeat("0", 64)
+	for _, tag := range []string{"docker.io/library/web:latest", "docker.io/library/web:1"} {
+		s := newSet(t, nil)
+		s.node.registry = func(context.Context, string, *runtimeapi.AuthConfig) error {
+			return grpcstatus.Error(codes.Unavailable, "connection closed")
+		}
+		_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "web"})
+		require.Error(t, err)
+		s.node.preload(digest)
+		s.node.tags = []string{"<none>:<none>", tag}
+		_, err = s.Ensure(t.Context(), images.Request{Pod: pod("stranger"), Image: digest, PullPolicy: corev1.PullNever})
+		if tag == "docker.io/library/web:1" {
+			require.NoError(t, err, "another image")
+			continue
+		}
+		require.Equal(t, images.ErrImageNeverPull, refusal(t, err).Reason)
+	}
+}
+
 // Who gives up a pull does not know whether the runtime does.
 func TestImagesThatComeAfterTheirPullWasGivenUp(t *testing.T) {
 	for name, answer := range map[string]error{
