@@ -209,8 +209,9 @@ func (m *Manager) note(id string, err error) {
 	m.failures[id] = failure{delay, m.cfg.Clock.Now().Add(delay)}
 }
 
-// retries returns when what failed is tried again.
-func (m *Manager) retries() map[string]time.Time {
+// retries returns when what failed is tried again: after its delay, or at once if
+// the clock has stepped back since.
+func (m *Manager) retries(now time.Time) map[string]time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.failures) == 0 {
@@ -218,7 +219,9 @@ func (m *Manager) retries() map[string]time.Time {
 	}
 	at := make(map[string]time.Time, len(m.failures))
 	for id, f := range m.failures {
-		at[id] = f.until
+		if f.until.Sub(now) <= f.delay {
+			at[id] = f.until
+		}
 	}
 	return at
 }

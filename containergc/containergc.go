@@ -105,10 +105,13 @@ func (m *Manager) Run(ctx context.Context) error {
 			again := m.serve(ctx)
 			return max(0, min(again, next.Sub(m.cfg.Clock.Now())))
 		}
-		if _, err := m.Collect(ctx); err != nil && ctx.Err() == nil {
+		if _, err := m.pass(ctx, scope{}); err != nil && ctx.Err() == nil {
 			m.cfg.Logger.ErrorContext(ctx, "container garbage collection failed", "err", err)
 		}
 		next = m.cfg.Clock.Now().Add(m.cfg.Period)
+		if m.asked() {
+			return min(requestRetry, m.cfg.Period)
+		}
 		return m.cfg.Period
 	})
 }
@@ -129,6 +132,7 @@ func (m *Manager) RequestPod(uid types.UID) {
 // what is left when ctx ends, by the next. Nothing happens, and Result.Plan.NotReady
 // is set, while not every source of pods has been read.
 func (m *Manager) Collect(ctx context.Context) (Result, error) {
+	defer m.wake()
 	return m.pass(ctx, scope{})
 }
 
@@ -136,6 +140,7 @@ func (m *Manager) Collect(ctx context.Context) (Result, error) {
 // have ended as well, and does not wait for RemovalsPerSecond: somebody needs the
 // disk. While not every source of pods has been read, it returns [ErrNotReady].
 func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
+	defer m.wake()
 	m.urgent.Add(1)
 	defer m.urgent.Add(-1)
 	res, err := m.pass(ctx, scope{allUnused: true})
@@ -178,7 +183,12 @@ func (m *Manager) pass(ctx context.Context, s scope) (res Result, err error) {
 		m.cfg.Observer.Collected(res, err)
 	}()
 	if s.pods == nil {
-		m.takeRequests() // this pass serves them
+		asked := m.takeRequests() // this pass serves them, if it gets that far
+		defer func() {
+			if res.Plan.Decisions == nil || ctx.Err() != nil {
+				m.putBack(asked)
+			}
+		}()
 	}
 	in, errs := m.look(ctx, s)
 	if in == nil {
@@ -203,7 +213,7 @@ func (m *Manager) look(ctx context.Context, s scope) (*Input, []error) {
 	}
 	in := &Input{
 		Now: m.cfg.Clock.Now(), Policy: m.cfg.Policy, Logs: m.cfg.Logs, AllUnused: s.allUnused,
-		Pods: m.cfg.Pods, Owned: m.cfg.Owned, RetryAt: m.retries(),
+		Pods: m.cfg.Pods, Owned: m.cfg.Owned, RetryAt: m.retries(m.cfg.Clock.Now()),
 	}
 	var err error
 	if in.Snapshot, err = m.snapshot(ctx, s.pods); err != nil {
@@ -274,19 +284,35 @@ func (m *Manager) serve(ctx context.Context) time.Duration {
 		return m.cfg.Period
 	}
 	res, err := m.pass(ctx, scope{pods: pods})
-	if err == nil {
-		return m.cfg.Period
-	}
-	if ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		m.cfg.Logger.WarnContext(ctx, "clean-up of single pods failed", "pods", len(pods), "err", err)
 	}
 	if res.Plan.Decisions != nil {
 		return m.cfg.Period // it was decided, and what failed has its own back-off
 	}
+	m.putBack(pods)
+	return requestRetry
+}
+
+// putBack keeps requests that could not be served.
+func (m *Manager) putBack(pods map[types.UID]struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.Copy(m.requests, pods)
-	return requestRetry
+}
+
+// wake tells Run of requests that somebody else's pass has left.
+func (m *Manager) wake() {
+	if m.asked() {
+		m.loop.Trigger()
+	}
+}
+
+// asked says whether there are requests.
+func (m *Manager) asked() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.requests) > 0
 }
 
 func (m *Manager) takeRequests() map[types.UID]struct{} {

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
@@ -169,22 +167,6 @@ func TestAgeCountsFromTheEnd(t *testing.T) {
 	require.Len(t, b.calls("ContainerStatus"), 1, "its end is asked for once")
 	b.clock.Step(10 * time.Minute)
 	_, err := m.Collect(t.Context())
-	require.NoError(t, err)
-	require.NotContains(t, b.left(), "web/app#0")
-}
-
-func TestClockThatStepsBackMakesNobodyYoungForEver(t *testing.T) {
-	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = hour })
-	b.StepClock(1000 * hour)
-	b.dead("web", "app", 0)
-	b.StepClock(-1000 * hour)
-	b.set("web", "gone")
-	m := b.manager()
-	_, err := m.Collect(t.Context())
-	require.NoError(t, err)
-	require.Contains(t, b.left(), "web/app#0")
-	b.clock.Step(61 * time.Minute)
-	_, err = m.Collect(t.Context())
 	require.NoError(t, err)
 	require.NotContains(t, b.left(), "web/app#0")
 }
@@ -418,42 +400,6 @@ func TestRunCollectsEveryMinuteWithOneListOfEachKind(t *testing.T) {
 		require.Len(t, b.calls("ListPodSandbox"), 11)
 		require.Empty(t, b.calls("ContainerStatus"))
 		synctest.Wait()
-	})
-}
-
-func TestRequestsAreServedAtOnceAndNeverDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
-		m := b.manager()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		done := make(chan error, 1)
-		go func() { done <- m.Run(ctx) }()
-		synctest.Wait()
-		const pods = 500
-		for i := range pods {
-			pod := fmt.Sprint("pod", i)
-			b.dead(pod, "app", 0)
-			b.dead(pod, "app", 1)
-		}
-		b.dead("other", "app", 0)
-		b.dead("other", "app", 1)
-		m.RequestPod("pod0")
-		synctest.Wait()
-		require.NotContains(t, b.left(), "pod0/app#0")
-		require.Contains(t, b.left(), "pod1/app#0")
-		for i := range pods {
-			m.RequestPod(types.UID(fmt.Sprint("pod", i)))
-			m.RequestPod("nobody")
-		}
-		require.NoError(t, b.Fail("ListPodSandbox", fakecri.Fault{Err: errors.New("busy"), Times: 1}))
-		m.RequestPod("pod1")
-		synctest.Wait()
-		require.NoError(t, <-done)
-		for i := range pods {
-			require.False(t, slices.Contains(b.left(), fmt.Sprintf("pod%d/app#0", i)), "pod%d", i)
-		}
-		require.True(t, slices.Contains(b.left(), "other/app#0"), "nobody asked for it")
 	})
 }
 

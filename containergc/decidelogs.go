@@ -103,9 +103,11 @@ func (d *decider) tooYoung(v *Decision, written time.Time) bool {
 }
 
 // judgeAttempts decides on the logs of containers of a pod that is not gone. The
-// newest of a name always stay: the next attempt may be counted from them.
+// newest of a name always stay: the next attempt may be counted from them. Of a name
+// that the snapshot does not have all stay for as long as the pod may start
+// containers: one that ends at once has two by the time that an old snapshot is used.
 func (d *decider) judgeAttempts(folder int, here map[logKey]bool, newest map[logKey]uint32) {
-	f := &d.Folders[folder]
+	f, ended := &d.Folders[folder], d.pods[d.pod(d.Folders[folder].UID)].ended
 	order := make([]int, len(f.Attempts)) // by name, the newest first
 	for i := range order {
 		order[i] = i
@@ -131,6 +133,8 @@ func (d *decider) judgeAttempts(folder int, here map[logKey]bool, newest map[log
 			v.Reason = ContainerIsHere
 		case first, known && a.Attempt > at: // the latter was made after the snapshot
 			v.Reason = NewestLogs
+		case !known && !ended:
+			v.Reason = MayBeNew
 		case kept < d.Logs.KeepLast:
 			kept++
 			v.Reason = KeptLast

@@ -44,8 +44,8 @@
 //     pod is gone before its logs go: static pods come back with the same UID.
 //  5. Of one name in one pod, what stays is newer than what goes, but for what is young
 //     or failed to go; attempts tell, whatever clocks said.
-//  6. Age counts from the end of a container and no longer than since it was first seen
-//     dead, so that a clock that steps back makes nothing young for ever.
+//  6. Age counts from the end of a container and no longer than since it was last seen
+//     dead at a later time, so that a clock that steps back makes nothing young for ever.
 //  7. A pass takes one list of each kind, or one snapshot, for all that it does. One
 //     with nothing to do makes no other call.
 //  8. One that will not go, or hangs, stops nothing else. It is tried again after 1 min,

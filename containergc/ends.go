@@ -3,14 +3,15 @@ package containergc
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // fillEnds notes when what is dead ended, as far as rules ask. So that a clock that has
-// stepped back makes nothing young for ever, that is no later than when it was first
-// seen. With all, what is not in the input is forgotten.
+// stepped back makes nothing young for ever, that is no later than any time at which it
+// was seen. With all, what is not in the input is forgotten.
 func (m *Manager) fillEnds(ctx context.Context, in *Input, all bool) (errs []error) {
 	if !in.Policy.needsEnd() {
 		return nil
@@ -31,7 +32,7 @@ func (m *Manager) fillEnds(ctx context.Context, in *Input, all bool) (errs []err
 	for i := range in.Snapshot.Sandboxes {
 		if b := &in.Snapshot.Sandboxes[i]; !b.Ready {
 			end, known := m.boxEnds[b.ID]
-			if !known {
+			if !known || end.After(in.Now) {
 				end = in.Now
 			}
 			b.EndedAt, boxEnds[b.ID] = end, end
@@ -39,6 +40,9 @@ func (m *Manager) fillEnds(ctx context.Context, in *Input, all bool) (errs []err
 	}
 	if all {
 		m.ends, m.boxEnds = ends, boxEnds
+	} else {
+		maps.Copy(m.ends, ends)
+		maps.Copy(m.boxEnds, boxEnds)
 	}
 	return errs
 }
@@ -51,10 +55,11 @@ func dead(c *Container) bool {
 // endOf returns when a dead container ended, or was first seen dead if that is not
 // known.
 func (m *Manager) endOf(ctx context.Context, c *Container, now time.Time) (end time.Time, err error) {
-	if end, known := m.ends[c.ID]; known {
-		return end, nil
+	end, known := m.ends[c.ID]
+	if !known {
+		end = c.FinishedAt
 	}
-	if end = c.FinishedAt; end.IsZero() && c.State == runtimeapi.ContainerState_CONTAINER_EXITED {
+	if !known && end.IsZero() && c.State == runtimeapi.ContainerState_CONTAINER_EXITED {
 		if end, err = m.askEnd(ctx, c.ID); err != nil {
 			return end, err
 		}

@@ -92,6 +92,7 @@ const (
 	NewestLogs      Reason = "the newest logs of its name"
 	KeptFor         Reason = "last written less than KeepFor ago"
 	KeptLast        Reason = "among the newest KeepLast"
+	MayBeNew        Reason = "the containers may be newer than the snapshot"
 	MayRotate       Reason = "the container may write there again"
 	BackingOff      Reason = "its removal failed before"
 )

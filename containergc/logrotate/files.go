@@ -82,6 +82,9 @@ func (r rootFiles) create(name string, perm fs.FileMode) (newFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.Chmod(perm); err != nil { // the umask may have taken some away
+		return nil, errors.Join(err, f.Close())
+	}
 	return f, nil
 }
 

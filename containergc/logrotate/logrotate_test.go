@@ -110,7 +110,6 @@ func beside(t *testing.T, path string) (names []string) {
 func TestRotatesCompressesAndRemovesTheOldest(t *testing.T) {
 	b := newBed(t)
 	_, path := b.start("app")
-	require.NoError(t, os.Chmod(path, 0o604))
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	var told []logrotate.Rotation
 	r := b.rotator(func(c *logrotate.Config) {
@@ -119,6 +118,7 @@ func TestRotatesCompressesAndRemovesTheOldest(t *testing.T) {
 	})
 	var seen [][]string
 	for range 4 {
+		require.NoError(t, os.Chmod(path, 0o666)) // more than an umask leaves
 		res, err := r.Rotate(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, res.Rotated)
@@ -133,6 +133,9 @@ func TestRotatesCompressesAndRemovesTheOldest(t *testing.T) {
 		{"0.log", "0.log.20260102-030406.gz", "0.log.20260102-030407"},
 		{"0.log", "0.log.20260102-030407.gz", "0.log.20260102-030408"},
 	}, seen)
+	info, err := os.Stat(path + ".20260102-030407.gz")
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o666), info.Mode())
 	require.Len(t, told, 4)
 	require.Equal(t, "ns_pod_uid/app/0.log.20260102-030405", told[0].To)
 	require.Equal(t, path, told[0].Path)

@@ -57,19 +57,19 @@ func sortAside(log string, names []string) (a aside) {
 // isStamp says whether text is a time as in the name of a rotated file.
 func isStamp(text string) bool {
 	_, err := time.Parse(timestamp, text)
-	return err == nil
+	return err == nil && len(text) == len(timestamp) // else parts of seconds pass, too
 }
 
 // rotatedName returns a name for a log that is rotated now. It sorts behind those
-// that are there even if the clock has stepped back or shows the same second: names
-// are what tells old from new.
+// that are there even if the clock has stepped back, as each autumn where names are
+// in local time, or shows the same second: names are what tells old from new.
 func rotatedName(log string, now time.Time, a aside) string {
-	now = now.Truncate(time.Second)
+	stamp := now.Format(timestamp)
 	if len(a.rotated) > 0 {
-		stamp := strings.TrimSuffix(strings.TrimPrefix(a.rotated[0], log+"."), compressed)
-		if newest, err := time.ParseInLocation(timestamp, stamp, now.Location()); err == nil && !newest.Before(now) {
-			now = newest.Add(time.Second)
+		last := strings.TrimSuffix(strings.TrimPrefix(a.rotated[0], log+"."), compressed)
+		if newest, err := time.Parse(timestamp, last); err == nil && stamp <= last {
+			stamp = newest.Add(time.Second).Format(timestamp)
 		}
 	}
-	return log + "." + now.Format(timestamp)
+	return log + "." + stamp
 }

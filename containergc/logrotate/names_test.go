@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // for machines without
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,6 +15,7 @@ func TestSortAside(t *testing.T) {
 		"0.log", "1.log", "10.log.20260102-030405", "0.log.old", "0.log.20260102-030405", "0.log.20260102-030406.gz",
 		"0.log.20260102-030404", "0.log.20260102-030404.gz", "0.log.20260102-030407.tmp", "0.log.20260102-030407.gz.tmp",
 		"0.log.notes.tmp", "0.log.20260199-030405", "0.log.gz",
+		"0.log.20260102-030409.5", "0.log.20260102-030409,123.gz",
 	})
 	require.Equal(t, []string{"0.log.20260102-030406.gz", "0.log.20260102-030405", "0.log.20260102-030404.gz"}, a.rotated)
 	slices.Sort(a.useless)
@@ -22,6 +24,8 @@ func TestSortAside(t *testing.T) {
 
 func TestRotatedNameSortsBehindAllOthers(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 999, time.UTC)
+	newYork, err := time.LoadLocation("America/New_York")
+	require.NoError(t, err)
 	for _, c := range []struct{ name, newest, want string }{
 		{"the first", "", "0.log.20260102-030405"},
 		{"an older one", "0.log.20260102-030404.gz", "0.log.20260102-030405"},
@@ -37,6 +41,12 @@ func TestRotatedNameSortsBehindAllOthers(t *testing.T) {
 			require.Equal(t, c.want, rotatedName("0.log", now, a))
 		})
 	}
+	t.Run("the hour that comes twice in autumn", func(t *testing.T) {
+		second := time.Date(2026, 11, 1, 6, 10, 0, 0, time.UTC).In(newYork)
+		require.Equal(t, "01:10:00 EST", second.Format("15:04:05 MST"))
+		a := aside{rotated: []string{"0.log.20261101-013000"}} // in the first, 40 minutes before
+		require.Equal(t, "0.log.20261101-013001", rotatedName("0.log", second, a))
+	})
 }
 
 // FuzzSortAside: no file is both whole and useless, and a useless one has a whole one

@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -81,14 +84,29 @@ func (Credential) LogValue() slog.Value { return slog.StringValue(hidden) }
 // MarshalJSON encodes a placeholder.
 func (Credential) MarshalJSON() ([]byte, error) { return json.Marshal(hidden) }
 
-// scrub takes the credential out of a text that somebody else wrote.
-func (c Credential) scrub(text string) string {
+// spellings are the forms in which the credential may be in a text that somebody
+// else wrote: as it is, as in a header, a URL, and between quotes.
+func (c Credential) spellings() (all []string) {
 	auth := c.Auth()
-	basic := base64.StdEncoding.EncodeToString([]byte(auth.GetUsername() + ":" + auth.GetPassword()))
-	for _, secret := range []string{basic, auth.GetPassword(), auth.GetIdentityToken(), auth.GetRegistryToken()} {
-		if len(secret) >= shortestHidden {
-			text = strings.ReplaceAll(text, secret, hidden)
-		}
+	basic := []byte(auth.GetUsername() + ":" + auth.GetPassword())
+	all = append(all, base64.StdEncoding.EncodeToString(basic), base64.URLEncoding.EncodeToString(basic))
+	for _, secret := range []string{auth.GetPassword(), auth.GetIdentityToken(), auth.GetRegistryToken()} {
+		quoted, inURL := strconv.Quote(secret), url.UserPassword("", secret).String()
+		all = append(all, secret, url.QueryEscape(secret), url.PathEscape(secret), inURL[1:], quoted[1:len(quoted)-1])
+	}
+	return slices.DeleteFunc(all, func(s string) bool { return len(s) < shortestHidden })
+}
+
+// scrub takes credentials out of a text that somebody else wrote. The longest go
+// first: one that is part of another must not leave the rest of it.
+func scrub(text string, keys []Credential) string {
+	var all []string
+	for _, c := range keys {
+		all = append(all, c.spellings()...)
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	for _, secret := range all {
+		text = strings.ReplaceAll(text, secret, hidden)
 	}
 	return text
 }

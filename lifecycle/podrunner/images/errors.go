@@ -84,15 +84,15 @@ func pullError(image string, err error) *Error {
 	return &Error{Reason: ErrImagePull, Message: text, Err: err}
 }
 
-// scrubbed returns err, or one that says the same without the credential.
-func scrubbed(err error, c Credential) error {
+// scrubbed returns err, or one that says the same without the credentials.
+func scrubbed(err error, keys []Credential) error {
 	text := err.Error()
-	clean := c.scrub(text)
+	clean := scrub(text, keys)
 	if clean == text {
 		return err
 	}
 	if s, ok := grpcstatus.FromError(err); ok {
-		return grpcstatus.Error(s.Code(), c.scrub(s.Message()))
+		return grpcstatus.Error(s.Code(), scrub(s.Message(), keys))
 	}
 	return errors.New(clean)
 }

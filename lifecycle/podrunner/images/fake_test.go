@@ -31,6 +31,8 @@ type node struct {
 	registry func(ctx context.Context, image string, auth *runtimeapi.AuthConfig) error
 	// inspectErr fails ImageStatus.
 	inspectErr error
+	// tags are what images are called beside what they were asked for.
+	tags []string
 	// vanish makes images disappear once they are pulled.
 	vanish bool
 
@@ -52,7 +54,7 @@ func (n *node) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, _ bool
 	if !n.present[id] {
 		return &runtimeapi.ImageStatusResponse{}, nil
 	}
-	return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: id, Size: 4096}}, nil
+	return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: id, Size: 4096, RepoTags: n.tags}}, nil
 }
 
 func (n *node) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {

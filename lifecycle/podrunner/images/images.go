@@ -87,7 +87,7 @@ func New(cfg Config) (*Manager, error) {
 		return nil, fmt.Errorf("images: %w", err)
 	}
 	m := &Manager{
-		cfg: cfg, records: newRecords(cfg.RecordsDir),
+		cfg: cfg, records: newRecords(cfg.RecordsDir, cfg.Clock),
 		flights: map[string]*flight{}, failures: map[backoffKey]failure{},
 	}
 	if cfg.MaxParallelPulls > 0 {
@@ -150,7 +150,8 @@ func (m *Manager) Forget(pod types.UID) {
 }
 
 // Prune forgets with which credentials images were pulled that are not among
-// those present, named by their ids. Call it after image garbage collection.
+// those present, named by their ids. Call it after image garbage collection. What
+// was pulled in the last ten minutes stays: the list may be older.
 func (m *Manager) Prune(present []string) error { return m.records.prune(present) }
 
 // wanted is a request on its way.
@@ -181,7 +182,7 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 			return nil, err
 		}
 	}
-	verify := present != nil && m.mustVerify(w, present.GetId())
+	verify := present != nil && m.mustVerify(w, present)
 	if present != nil && !verify {
 		m.event(w.Pod, corev1.EventTypeNormal, EventPulled, m.presentMessage(w))
 		return present, nil

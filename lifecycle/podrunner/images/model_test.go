@@ -52,6 +52,7 @@ func TestAccessAgainstAModel(t *testing.T) {
 					secrets["default/"+name] = secret(name, "r.io", "me", passwords[name])
 				case 2: // garbage collection
 					s.node.present = nil
+					s.clock.Step(10 * time.Minute)
 					require.NoError(t, s.Prune(nil))
 					m = model{passwords: map[string]bool{}, sources: map[string]bool{}}
 				case 3: // the agent restarts

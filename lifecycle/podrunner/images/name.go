@@ -25,6 +25,15 @@ type Name struct {
 	Digest string
 }
 
+// key tells images apart however they are spelled; a tag beside a digest says
+// nothing.
+func (n Name) key() string {
+	if n.Digest != "" {
+		return n.Repository + "@" + n.Digest
+	}
+	return n.Repository + ":" + n.Tag
+}
+
 // ParseName takes an image reference apart, by the grammar of the distribution
 // project's references: host names are told from path components by a dot, a
 // colon, an upper-case letter or the word localhost, and what has no host is

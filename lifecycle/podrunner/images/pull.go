@@ -178,27 +178,37 @@ func (m *Manager) fly(ctx context.Context, w *wanted) (p pulled) {
 	}
 	defer give()
 	waited = m.cfg.Clock.Since(start)
-	if err := m.records.intend(w.spec.GetImage()); err != nil {
+	if err := m.records.intend(w.name.key()); err != nil {
 		return pulled{err: &Error{Reason: ErrImagePull, Err: err, Message: fmt.Sprintf("Failed to record image pull intent for container image %q: %v", w.Image, err)}}
 	}
 	id, used, err := m.tryEach(ctx, w)
 	p.took = m.cfg.Clock.Since(start) - waited
 	if err != nil {
 		p.err = pullError(w.Image, err)
-		m.complete(ctx, w, "", used)
+		m.noted(ctx, w, m.records.failed(w.name.key()))
 		return p
 	}
 	p.image, p.err = m.arrived(ctx, w, id)
-	m.complete(ctx, w, cmp.Or(p.image.GetId(), id), used)
+	m.noted(ctx, w, m.records.pulled(w.name.key(), cmp.Or(p.image.GetId(), id), w.name.Repository, used))
 	return p
 }
 
-// complete writes down with which credential an image came, if it did.
-func (m *Manager) complete(ctx context.Context, w *wanted, id string, used Credential) {
-	if err := m.records.pulled(w.spec.GetImage(), id, w.name.Repository, used); err != nil {
-		// What is not recorded is verified again, at the registry.
+// noted logs that a pull's end could not be written down. What is not recorded is
+// verified again, at the registry.
+func (m *Manager) noted(ctx context.Context, w *wanted, err error) {
+	if err != nil {
 		m.cfg.Logger.WarnContext(ctx, "recording an image's pull failed", "image", w.Image, "err", err)
 	}
+}
+
+// cutShort says whether a call that failed may go on in the runtime: then its image
+// may still come.
+func cutShort(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, errNoProgress) {
+		return true
+	}
+	code := grpcstatus.Code(err)
+	return code == codes.Unavailable || code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
 // arrived returns the image that was pulled, as the runtime shows it.
@@ -230,9 +240,10 @@ func (m *Manager) tryEach(ctx context.Context, w *wanted) (id string, used Crede
 		if err == nil {
 			return id, c, nil
 		}
-		for _, other := range keys {
-			err = scrubbed(err, other)
+		if cutShort(ctx, err) {
+			m.records.doubt(w.name.key())
 		}
+		err = scrubbed(err, keys)
 		if s, ok := grpcstatus.FromError(err); ok && s.Code() == codes.Unknown {
 			err = errors.New(s.Message()) // the code adds nothing
 		}
@@ -261,6 +272,9 @@ func (m *Manager) pullWith(ctx context.Context, w *wanted, c Credential) (string
 	return id, err
 }
 
+// errNoProgress is why a pull was given up.
+var errNoProgress = errors.New("no progress")
+
 // watch cancels a pull that makes no progress, until ctx is done.
 func (m *Manager) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 	deadline := m.cfg.ProgressDeadline
@@ -284,7 +298,7 @@ func (m *Manager) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 			}
 		}
 		if m.cfg.Clock.Since(moved) >= deadline {
-			cancel(fmt.Errorf("no progress in %v", deadline))
+			cancel(fmt.Errorf("%w in %v", errNoProgress, deadline))
 			return
 		}
 		timer.Reset(step)

@@ -12,6 +12,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
 )
 
 // Verification is a policy on images that are present: whether a pod needs the
@@ -57,17 +61,29 @@ func (c Config) validateRecords() error {
 }
 
 // mustVerify says whether the pod needs credentials for an image that is present.
-func (m *Manager) mustVerify(w *wanted, id string) bool {
+func (m *Manager) mustVerify(w *wanted, present *runtimeapi.Image) bool {
 	switch m.cfg.Verify {
 	case NeverVerify:
 		return false
 	case NeverVerifyPreloadedImages:
-		return m.records.known(w.spec.GetImage(), id)
+		return m.records.known(present.GetId(), namesOf(w.name, present))
 	case NeverVerifyAllowlistedImages:
 		return !allowlisted(m.cfg.VerifyAllowlist, w.name.Repository)
 	default:
 		return true
 	}
+}
+
+// namesOf returns the keys of all names of an image: it may be asked for by another
+// one than it was pulled by.
+func namesOf(wanted Name, present *runtimeapi.Image) []string {
+	keys := []string{wanted.key()}
+	for _, text := range slices.Concat(present.GetRepoTags(), present.GetRepoDigests()) {
+		if n, err := ParseName(text); err == nil {
+			keys = append(keys, n.key())
+		}
+	}
+	return keys
 }
 
 // allowlisted says whether a pattern of the list is the repository's.
@@ -129,32 +145,46 @@ func (a access) with(c Credential) access {
 // not ended leaves its intent, so that what it may have brought is not taken for
 // preloaded.
 type records struct {
-	dir string
+	dir   string
+	clock clock.PassiveClock
 
 	mu      sync.Mutex
-	files   map[string][]byte // without dir: what would be in it
-	intents map[string]int    // pulls under way, by image: there may be several, with other credentials
+	files   map[string][]byte    // without dir: what would be in it
+	written map[string]time.Time // when, of those that prune must leave for now
+	intents map[string]int       // pulls under way, by image: there may be several, with other credentials
+	doubts  map[string]bool      // images that a pull whose end nobody knows may have brought
 }
+
+// pruneGrace is how long a record stays whatever images are said to be present:
+// that list may be older than the pull.
+const pruneGrace = 10 * time.Minute
 
 const (
 	pulledDir  = "pulled"
 	pullingDir = "pulling"
 )
 
-func newRecords(dir string) *records {
-	return &records{dir: dir, files: map[string][]byte{}, intents: map[string]int{}}
+func newRecords(dir string, c clock.PassiveClock) *records {
+	return &records{
+		dir: dir, clock: c, files: map[string][]byte{}, written: map[string]time.Time{},
+		intents: map[string]int{}, doubts: map[string]bool{},
+	}
 }
 
-// known says whether we pulled the image, or began to.
-func (r *records) known(image, id string) bool {
+// known says whether we pulled the image, or began to pull it by one of its names.
+func (r *records) known(id string, names []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, path := range []string{pathOf(pulledDir, id), pathOf(pullingDir, image)} {
-		if _, err := r.read(path); !errors.Is(err, fs.ErrNotExist) {
-			return true // also what can't be read: it is no reason for trust
-		}
-	}
-	return false
+	return r.has(pathOf(pulledDir, id)) || slices.ContainsFunc(names, func(name string) bool {
+		return r.has(pathOf(pullingDir, name))
+	})
+}
+
+// has says whether something is kept; what can't be read is, as that is no reason for
+// trust.
+func (r *records) has(path string) bool {
+	_, err := r.read(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // allow says whether one of the credentials gives access to an image.
@@ -173,6 +203,9 @@ func (r *records) intend(image string) error {
 	if err != nil {
 		return err
 	}
+	if r.intents[image] == 0 && r.has(pathOf(pullingDir, image)) {
+		r.doubts[image] = true // of a pull before, which a crash may have cut short
+	}
 	if err := r.write(pathOf(pullingDir, image), data); err != nil {
 		return err
 	}
@@ -180,36 +213,62 @@ func (r *records) intend(image string) error {
 	return nil
 }
 
-// pulled notes that a pull is over, and what brought the image with the id; an
-// empty id means that none came.
-func (r *records) pulled(image, id, repository string, used Credential) error {
+// doubt notes that nobody knows whether a pull brings something.
+func (r *records) doubt(image string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.intents[image]--; r.intents[image] <= 0 {
-		delete(r.intents, image)
+	r.doubts[image] = true
+}
+
+// failed notes that a pull is over and brought nothing that we know of.
+func (r *records) failed(image string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end(image)
+}
+
+// end takes a pull's intent away, unless another pull or a doubt needs it.
+func (r *records) end(image string) error {
+	if r.intents[image]--; r.intents[image] > 0 {
+		return nil
 	}
-	if id != "" {
-		rec, err := r.load(id)
-		if err != nil {
-			rec = record{} // spoiled: what we know now is all
-		}
-		if rec.Credentials == nil {
-			rec.Credentials = map[string]access{}
-		}
-		rec.Kind, rec.APIVersion, rec.ImageRef = "ImagePulledRecord", recordVersion, id
-		rec.Credentials[repository] = rec.Credentials[repository].with(used)
-		data, err := json.Marshal(rec)
-		if err == nil {
-			err = r.write(pathOf(pulledDir, id), data)
-		}
-		if err != nil {
-			return err // the intent stays, and with it the doubt
-		}
-	}
-	if r.intents[image] > 0 {
+	delete(r.intents, image)
+	if r.doubts[image] {
 		return nil
 	}
 	return r.remove(pathOf(pullingDir, image))
+}
+
+// pulled notes that a pull is over, and with what it brought the image with the id.
+func (r *records) pulled(image, id, repository string, used Credential) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.add(id, repository, used); err != nil {
+		r.doubts[image] = true
+		return errors.Join(err, r.end(image))
+	}
+	delete(r.doubts, image)
+	return r.end(image)
+}
+
+// add writes down that a credential brought an image.
+func (r *records) add(id, repository string, used Credential) error {
+	rec, err := r.load(id)
+	if err != nil {
+		rec = record{} // spoiled: what we know now is all
+	}
+	if rec.Credentials == nil {
+		rec.Credentials = map[string]access{}
+	}
+	rec.Kind, rec.APIVersion, rec.ImageRef = "ImagePulledRecord", recordVersion, id
+	rec.Credentials[repository] = rec.Credentials[repository].with(used)
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	path := pathOf(pulledDir, id)
+	r.written[path] = r.clock.Now()
+	return r.write(path, data)
 }
 
 // prune forgets images that are not present.
@@ -219,6 +278,13 @@ func (r *records) prune(present []string) error {
 	keep := map[string]bool{}
 	for _, id := range present {
 		keep[pathOf(pulledDir, id)] = true
+	}
+	for path, at := range r.written {
+		if r.clock.Since(at) < pruneGrace {
+			keep[path] = true
+		} else {
+			delete(r.written, path)
+		}
 	}
 	paths, err := r.list()
 	errs := []error{err}

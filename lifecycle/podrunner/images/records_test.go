@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -61,6 +64,9 @@ func TestImagesOfOtherPodsCredentials(t *testing.T) {
 		secrets["default/key"] = secret("key", "r.io", "me", "new")
 		require.NoError(t, ask(pod("owner", "key"), corev1.PullNever))
 
+		require.NoError(t, s.Prune(nil))
+		require.Error(t, ask(pod("other"), corev1.PullNever), "the list may be older than the pull")
+		s.clock.Step(10 * time.Minute)
 		require.NoError(t, s.Prune([]string{"id of r.io/web:1"}))
 		require.Error(t, ask(pod("other"), corev1.PullNever))
 		require.NoError(t, s.Prune(nil))
@@ -157,6 +163,88 @@ func TestRecordsAfterARestart(t *testing.T) {
 	fourth.node.preload("r.io/two:1")
 	_, err = fourth.Ensure(t.Context(), images.Request{Pod: pod("b"), Image: "r.io/two:1", PullPolicy: corev1.PullNever})
 	require.NoError(t, err, "a pull that failed brought nothing")
+}
+
+// A crash in the middle of a pull leaves an image that nobody has paid for yet. That
+// somebody without access tries and fails must not make it one that was always there.
+func TestFailedPullsLeaveTheDoubtOfACrash(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := func() *set {
+		s := newSet(t, func(c *images.Config) {
+			c.Secrets, c.RecordsDir = store{"default/key": secret("key", "r.io", "me", "right")}, dir
+		})
+		s.node.registry = private
+		return s
+	}
+	crashed := start()
+	var after *set
+	crashed.node.registry = func(context.Context, string, *runtimeapi.AuthConfig) error {
+		after = start() // and the agent's end is here
+		after.node.preload("r.io/web:1")
+		for range 2 {
+			_, err := after.Ensure(t.Context(), images.Request{Pod: pod("stranger"), Image: "r.io/web:1"})
+			require.Equal(t, images.ErrImagePull, refusal(t, err).Reason)
+			after.clock.Step(time.Hour)
+		}
+		_, err := start().Ensure(t.Context(), images.Request{Pod: pod("b", "key"), Image: "r.io/web:1"})
+		require.NoError(t, err, "who has access clears it")
+		return errors.New("never seen")
+	}
+	_, _ = crashed.Ensure(t.Context(), images.Request{Pod: pod("a", "key"), Image: "r.io/web:1"})
+	require.NotNil(t, after)
+}
+
+// An image that a pull has left half done may be asked for by its digest or id, too.
+func TestDoubtsHoldForEveryNameOfAnImage(t *testing.T) {
+	t.Parallel()
+	digest := "r.io/web@sha256:" + strings.Repeat("0", 64)
+	for _, tag := range []string{"docker.io/library/web:latest", "docker.io/library/web:1"} {
+		s := newSet(t, nil)
+		s.node.registry = func(context.Context, string, *runtimeapi.AuthConfig) error {
+			return grpcstatus.Error(codes.Unavailable, "connection closed")
+		}
+		_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "web"})
+		require.Error(t, err)
+		s.node.preload(digest)
+		s.node.tags = []string{"<none>:<none>", tag}
+		_, err = s.Ensure(t.Context(), images.Request{Pod: pod("stranger"), Image: digest, PullPolicy: corev1.PullNever})
+		if tag == "docker.io/library/web:1" {
+			require.NoError(t, err, "another image")
+			continue
+		}
+		require.Equal(t, images.ErrImageNeverPull, refusal(t, err).Reason)
+	}
+}
+
+// Who gives up a pull does not know whether the runtime does.
+func TestImagesThatComeAfterTheirPullWasGivenUp(t *testing.T) {
+	for name, answer := range map[string]error{
+		"the runtime restarted": grpcstatus.Error(codes.Unavailable, "connection closed"),
+		"its deadline":          grpcstatus.Error(codes.DeadlineExceeded, "too late"),
+		"it was cancelled":      grpcstatus.Error(codes.Canceled, "stop"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			both(t, func(t *testing.T, dir string) {
+				t.Helper()
+				s := newSet(t, func(c *images.Config) {
+					c.Secrets, c.RecordsDir = store{"default/key": secret("key", "r.io", "me", "right")}, dir
+				})
+				s.node.registry = func(context.Context, string, *runtimeapi.AuthConfig) error {
+					s.node.preload("r.io/web:1")
+					return answer
+				}
+				_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a", "key"), Image: "r.io/web:1"})
+				require.Error(t, err)
+				s.node.registry = private
+				_, err = s.Ensure(t.Context(), images.Request{Pod: pod("stranger"), Image: "r.io/web:1", PullPolicy: corev1.PullNever})
+				require.Equal(t, images.ErrImageNeverPull, refusal(t, err).Reason)
+				_, err = s.Ensure(t.Context(), images.Request{Pod: pod("b", "key"), Image: "r.io/web:1"})
+				require.NoError(t, err)
+			})
+		})
+	}
 }
 
 // Records hold no credentials and are nobody else's to read; what is spoiled is

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,6 +51,37 @@ func TestRuntimesThatRepeatCredentials(t *testing.T) {
 			require.Contains(t, log.String(), "denied for me:[credential]")
 			for _, word := range []string{"hunter-two", "swordfish", base64.StdEncoding.EncodeToString([]byte("me:swordfish"))} {
 				require.NotContains(t, log.String(), word)
+			}
+		})
+	}
+}
+
+// Credentials come back in URLs, headers and quotes, and one may be part of another.
+func TestRuntimesThatSpellCredentialsOtherwise(t *testing.T) {
+	t.Parallel()
+	const user, password, longer = "me", `p@ss/"wörd"+1`, `p@ss/"wörd"+1 and more`
+	for name, spell := range map[string]func(string) string{
+		"as it is": func(p string) string { return p },
+		"query":    url.QueryEscape,
+		"path":     url.PathEscape,
+		"userinfo": func(p string) string {
+			return (&url.URL{Scheme: "https", User: url.UserPassword(user, p), Host: "r.io"}).String()
+		},
+		"quoted": strconv.Quote,
+		"header": func(p string) string { return base64.URLEncoding.EncodeToString([]byte(user + ":" + p)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSet(t, func(c *images.Config) {
+				c.Secrets = store{"default/one": secret("one", "r.io", user, password), "default/two": secret("two", "r.io", user, longer)}
+			})
+			s.node.registry = func(_ context.Context, _ string, auth *runtimeapi.AuthConfig) error {
+				return errors.New("denied: " + spell(longer) + " for " + auth.GetUsername())
+			}
+			_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a", "one", "two"), Image: "r.io/web:1"})
+			require.Regexp(t, `^ErrImagePull: denied: \S*\[credential\]\S* for me$`, err.Error())
+			for _, word := range []string{"more", "w%C3%B6rd", "wörd", spell(longer)} {
+				require.NotContains(t, err.Error()+fmt.Sprint(s.events.take()), word)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,9 @@ type Pods interface {
 
 // ErrBusy says that processes are still in a cgroup that is to be removed.
 var ErrBusy = errors.New("cgroup is in use")
+
+// errNoPod says that there is no pod to make a cgroup for.
+var errNoPod = errors.New("podcgroup: no pod")
 
 // Version is a kind of cgroups.
 type Version int
@@ -87,6 +91,8 @@ func (c Config) Validate() error {
 type Cgroupfs struct {
 	cfg   Config
 	rmdir func(string) error
+	// limited says that the limits of all pods together were set.
+	limited atomic.Bool
 }
 
 var _ Pods = (*Cgroupfs)(nil)
@@ -112,6 +118,9 @@ func New(cfg Config) (*Cgroupfs, error) {
 // Ensure implements [Pods]. What exists is kept, and its limits are set again. A
 // UID that is no name of a folder is an error.
 func (c *Cgroupfs) Ensure(ctx context.Context, pod *corev1.Pod) (string, error) {
+	if pod == nil {
+		return "", errNoPod
+	}
 	name := c.below(PodName(pod))
 	if err := c.ensure(ctx, pod, name); err != nil {
 		return "", fmt.Errorf("make cgroup of pod %s: %w", pod.UID, err)
@@ -130,25 +139,33 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name) error
 	if err := c.ensureQoS(ctx, tree); err != nil {
 		return err
 	}
-	isNew, err := tree.make(name)
+	made, err := tree.make(name)
 	if err == nil {
 		err = errors.Join(tree.limit(name, c.limits(pod)), ctx.Err())
 	}
-	return c.undo(err, isNew, tree, name)
+	return c.undo(err, made)
 }
 
-// undo takes a new cgroup away that could not be limited: the next attempt would
-// take it for one that is.
-func (c *Cgroupfs) undo(err error, isNew bool, tree tree, name Name) error {
-	if err == nil || !isNew {
-		return err
+// undo takes new cgroups away that could not be limited: the next attempt would
+// take them for ones that are. What was there in another hierarchy, or came below
+// them meanwhile, stays.
+func (c *Cgroupfs) undo(err error, made []string) error {
+	if err == nil {
+		return nil
 	}
-	return errors.Join(err, c.remove(tree, name))
+	errs := []error{err}
+	for _, dir := range made {
+		errs = append(errs, c.removeOne(dir))
+	}
+	return errors.Join(errs...)
 }
 
 // Update implements [Pods]. Of limits that become smaller those of the containers
 // must be set before, of ones that become larger after.
 func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod) error {
+	if pod == nil {
+		return errNoPod
+	}
 	tree, err := c.tree()
 	if err == nil {
 		err = errors.Join(check(pod.UID), ctx.Err())
@@ -200,8 +217,7 @@ func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 	return nil
 }
 
-// ensureQoS makes the cgroups above those of pods. The limits of all pods together
-// are set when theirs is made: later they are the administrator's to change.
+// ensureQoS makes the cgroups above those of pods.
 func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -211,28 +227,36 @@ func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 	}
 	for _, class := range []corev1.PodQOSClass{corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
 		name := c.below(QoSName(class))
-		isNew, err := tree.make(name)
-		if err == nil && isNew {
-			err = c.undo(tree.shares(name, minShares), isNew, tree, name)
+		made, err := tree.make(name)
+		if err == nil && len(made) > 0 {
+			err = tree.shares(name, minShares)
 		}
-		if err != nil {
+		if err = c.undo(err, made); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// ensureKubepods makes the cgroup of all pods and limits it: when it is new, and
+// once in our life, because an agent before us may have had other limits, or ended
+// in between. From then on they are the administrator's to change.
 func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	name := c.below(Name{kubepods})
-	isNew, err := tree.make(name)
-	if err != nil || !isNew {
-		return c.undo(err, isNew, tree, name)
+	made, err := tree.make(name)
+	memory, milli := c.cfg.Allocatable.Memory().Value(), c.cfg.Allocatable.Cpu().MilliValue()
+	if err != nil || len(made) == 0 && (c.limited.Load() || memory <= 0 && milli <= 0) {
+		return c.undo(err, made)
 	}
-	limits := Limits{CPUShares: sharesPerCore, MemoryBytes: c.cfg.Allocatable.Memory().Value()}
-	if milli := c.cfg.Allocatable.Cpu().MilliValue(); milli > 0 {
+	limits := Limits{CPUShares: sharesPerCore, MemoryBytes: memory}
+	if milli > 0 {
 		limits.CPUShares = shares(milli)
 	}
-	return c.undo(tree.limit(name, limits), isNew, tree, name)
+	if err := c.undo(tree.limit(name, limits), made); err != nil {
+		return err
+	}
+	c.limited.Store(true)
+	return nil
 }
 
 func (c *Cgroupfs) limits(pod *corev1.Pod) Limits {
@@ -279,7 +303,12 @@ func (c *Cgroupfs) removeTree(path string) error {
 			return err
 		}
 	}
-	err = c.rmdir(path)
+	return c.removeOne(path)
+}
+
+// removeOne removes a cgroup that has none below it.
+func (c *Cgroupfs) removeOne(path string) error {
+	err := c.rmdir(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -301,8 +330,9 @@ func check(uid types.UID) error {
 type tree interface {
 	// roots are the folders of the hierarchies.
 	roots() []string
-	// make makes a cgroup, and what is missing above it, in every hierarchy.
-	make(name Name) (isNew bool, err error)
+	// make makes a cgroup, and what is missing above it, in every hierarchy, and
+	// returns the folders of those that were not there; with an error, too.
+	make(name Name) (made []string, err error)
 	// limit sets all limits of a cgroup.
 	limit(name Name, l Limits) error
 	// shares sets its part of the cpu.
@@ -333,21 +363,24 @@ func (c *Cgroupfs) tree() (tree, error) {
 }
 
 // mkdirs makes a folder and those above it below root, from the top, and calls
-// each of them ready before the next.
-func mkdirs(root string, name Name, ready func(dir string, isNew bool) error) (isNew bool, err error) {
+// each of them ready before the next. It returns the last one if that is new.
+func mkdirs(root string, name Name, ready func(dir string) error) (made []string, err error) {
 	dir := root
 	for _, part := range name {
 		dir = filepath.Join(dir, part)
+		made = nil
 		err := os.Mkdir(dir, 0o755)
-		isNew = err == nil
 		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return false, err
+			return nil, err
 		}
-		if err := ready(dir, isNew); err != nil {
-			return isNew, err
+		if err == nil {
+			made = []string{dir}
+		}
+		if err := ready(dir); err != nil {
+			return made, err
 		}
 	}
-	return isNew, nil
+	return made, nil
 }
 
 func write(dir, file, text string) error {

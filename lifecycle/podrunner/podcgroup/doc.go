@@ -23,7 +23,7 @@
 //
 //  1. What a pod's cgroup is called depends on its UID and class alone.
 //  2. Ensure says yes only when the cgroup is there in every hierarchy and has its
-//     limits. If that fails, a cgroup that it made is gone again.
+//     limits. If that fails, what it made is gone again, and nothing else.
 //  3. Nothing outside of the configured parent is written to, but for the list of
 //     controllers that the cgroups above it hand down on cgroup v2.
 //  4. No name in a manifest leads out of the tree.
@@ -32,7 +32,8 @@
 //
 // # Goroutines and locking
 //
-// No goroutines, no locks, nothing kept: the kernel's tree is the state. Calls
+// No goroutines, no locks, and nothing kept but that Config.Allocatable was written
+// once: the kernel's tree is the state. Calls
 // for different pods may run at the same time, those for one pod may not, nor two
 // of UpdateQoS.
 //
@@ -46,7 +47,7 @@
 //   - Neither memory.min of pods and classes (KEP-2570) nor the reservations for
 //     the system outside of pods are set.
 //   - The files are written by this package, not by opencontainers/cgroups, which
-//     links 12 packages of 9 modules and can't be pointed at a folder in tests.
+//     links 12 packages of 8 modules and can't be pointed at a folder in tests.
 //
 // # Testing your code with it
 //

@@ -117,11 +117,11 @@ func PageSize(bytes int64) string {
 func burstableShares(pods []*corev1.Pod) int64 {
 	milli := int64(0)
 	for _, pod := range pods {
-		if podspec.QOSClass(pod) != corev1.PodQOSBurstable {
+		if pod == nil || podspec.QOSClass(pod) != corev1.PodQOSBurstable {
 			continue
 		}
 		requests := podspec.Requests(pod)
-		milli = min(milli+min(requests.Cpu().MilliValue(), maxMilliCPU), maxMilliCPU)
+		milli = min(milli+max(0, min(requests.Cpu().MilliValue(), maxMilliCPU)), maxMilliCPU)
 	}
 	return shares(milli)
 }

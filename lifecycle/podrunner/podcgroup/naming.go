@@ -65,8 +65,12 @@ func (n Name) Systemd() string {
 // whether a dash was an underscore: it is taken for a dash, as UIDs have them.
 func UIDOf(base string) (types.UID, bool) {
 	if slice, ok := strings.CutSuffix(base, ".slice"); ok {
-		_, uid, found := strings.Cut(slice, "-"+podPrefix)
-		return types.UID(strings.ReplaceAll(uid, "_", "-")), found && uid != ""
+		i := strings.LastIndex(slice, "-"+podPrefix) // a cgroup above may begin so, too
+		if i < 0 {
+			return "", false
+		}
+		uid := slice[i+len("-"+podPrefix):]
+		return types.UID(strings.ReplaceAll(uid, "_", "-")), uid != ""
 	}
 	uid, ok := strings.CutPrefix(base, podPrefix)
 	return types.UID(uid), ok && uid != ""

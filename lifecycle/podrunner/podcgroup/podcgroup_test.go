@@ -72,6 +72,9 @@ func TestNames(t *testing.T) {
 			require.Equal(t, c.pod.UID, uid, spelled)
 		}
 	}
+	uid, ok := podcgroup.UIDOf("edge-podman-kubepods-burstable-pod0a_1b.slice")
+	require.True(t, ok)
+	require.EqualValues(t, "0a-1b", uid, "whatever the cgroups above are called")
 	require.Equal(t, "/", podcgroup.Name{}.Systemd())
 	require.Equal(t, "/", podcgroup.Name{}.Cgroupfs())
 	for _, base := range []string{"", "pod", "kubepods", "burstable", "kubepods-burstable.slice", "kubepods-pod.slice", "cri-containerd-1.scope"} {

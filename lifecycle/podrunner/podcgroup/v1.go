@@ -46,27 +46,27 @@ func (h v1) roots() []string {
 	return slices.Compact(roots)
 }
 
-func (h v1) make(name Name) (isNew bool, err error) {
+func (h v1) make(name Name) (made []string, err error) {
 	for _, root := range h.roots() {
 		if root == h["systemd"] || root == h["unified"] {
 			continue // they have no controller; runtimes make pods' cgroups there, too
 		}
-		ready := func(string, bool) error { return nil }
+		ready := func(string) error { return nil }
 		if root == h["cpuset"] {
 			ready = inheritCPUs
 		}
-		made, err := mkdirs(root, name, ready)
-		isNew = isNew || made
+		here, err := mkdirs(root, name, ready)
+		made = append(made, here...)
 		if err != nil {
-			return isNew, err
+			return made, err
 		}
 	}
-	return isNew, nil
+	return made, nil
 }
 
 // inheritCPUs gives a cgroup the processors and memory nodes of the one above it:
 // without any, no process can enter it (cpusets(7)).
-func inheritCPUs(dir string, _ bool) error {
+func inheritCPUs(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

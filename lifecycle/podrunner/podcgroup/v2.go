@@ -16,11 +16,11 @@ type v2 string
 
 func (h v2) roots() []string { return []string{string(h)} }
 
-func (h v2) make(name Name) (isNew bool, err error) {
+func (h v2) make(name Name) (made []string, err error) {
 	if err := handDown(string(h)); err != nil {
-		return false, err
+		return nil, err
 	}
-	return mkdirs(string(h), name, func(dir string, _ bool) error { return handDown(dir) })
+	return mkdirs(string(h), name, handDown)
 }
 
 // handDown lets the cgroups below dir have the controllers that it has and that

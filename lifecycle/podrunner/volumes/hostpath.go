@@ -23,6 +23,9 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	if slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") {
 		return "", fmt.Errorf("hostPath: %s must not contain '..'", path)
 	}
+	if !filepath.IsAbs(path) { // it would be looked for, and made, where the agent was started
+		return "", fmt.Errorf("hostPath: %s is not an absolute path", path)
+	}
 	if source.Type == nil || *source.Type == corev1.HostPathUnset {
 		return path, nil
 	}

@@ -48,6 +48,7 @@ func TestHostPath(t *testing.T) {
 		{"a type that is none", "Pipe", dir + "/file", "Pipe is an invalid volume type"},
 		{"a way upwards", "", dir + "/a/../../b", "hostPath: " + dir + "/a/../../b must not contain '..'"},
 		{"dots in a name are fine", "", dir + "/a..b", ""},
+		{"a path from nowhere", corev1.HostPathDirectoryOrCreate, "from-nowhere", "hostPath: from-nowhere is not an absolute path"},
 		{"no path", "", "", "hostPath: the path is empty"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -72,4 +73,5 @@ func TestHostPath(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, info.IsDir())
 	require.FileExists(t, dir+"/newfile")
+	require.NoDirExists(t, "from-nowhere")
 }

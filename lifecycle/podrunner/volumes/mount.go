@@ -91,15 +91,13 @@ func (l *Local) makeFolder(root *os.Root, pod *corev1.Pod, v *corev1.Volume, dir
 	if err != nil || info.Mode() != fs.ModeDir|unready {
 		return err
 	}
-	// The folder's own users write into an emptyDir only.
 	group := fsGroup(pod)
-	if group != nil && isEmptyDir(v) {
+	if group != nil {
 		if err := root.Lchown(dir, -1, int(*group)); err != nil {
 			return err
 		}
-		return root.Chmod(dir, modeFor(0o777, true, group, readWrite))
 	}
-	return root.Chmod(dir, 0o777)
+	return root.Chmod(dir, modeFor(0o777, true, group))
 }
 
 // mountMemory mounts a tmpfs where there is none yet.

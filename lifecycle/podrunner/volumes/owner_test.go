@@ -43,6 +43,7 @@ func TestFSGroup(t *testing.T) {
 	require.NoError(t, err)
 	for path, want := range map[string]fs.FileMode{
 		paths["e"]:                     fs.ModeDir | fs.ModeSetgid | 0o777,
+		paths["s"]:                     fs.ModeDir | fs.ModeSetgid | 0o777,
 		paths["s"] + "/deep/pass":      0o440,
 		paths["s"] + "/..data/deep":    fs.ModeDir | fs.ModeSetgid | 0o755,
 		paths["s"] + "/..data/../deep": fs.ModeDir | fs.ModeSetgid | 0o755,

@@ -132,25 +132,16 @@ func (w writer) own(name string, mode fs.FileMode, uid *int64) error {
 		}
 	}
 	// After the owner: changing that takes the set-group-id bit away.
-	return w.root.Chmod(name, modeFor(mode, info.IsDir(), w.group, readOnly))
+	return w.root.Chmod(name, modeFor(mode, info.IsDir(), w.group))
 }
 
-// Whether a volume's users may write into it.
-const (
-	readOnly  = false
-	readWrite = true
-)
-
 // modeFor returns the mode of a file or folder in a volume that belongs to a
-// group: it may read, or write too, and what is made in folders is the group's.
-func modeFor(mode fs.FileMode, dir bool, group *int64, writable bool) fs.FileMode {
+// group: it may read, and what is made in folders is the group's.
+func modeFor(mode fs.FileMode, dir bool, group *int64) fs.FileMode {
 	if group == nil {
 		return mode
 	}
 	mode |= 0o440
-	if writable {
-		mode |= 0o660
-	}
 	if dir {
 		mode |= fs.ModeSetgid | 0o110
 	}
@@ -184,7 +175,7 @@ func (w writer) shows(version string, p payload) bool {
 
 func (w writer) isFile(folder *os.Root, name string, f file) bool {
 	info, err := folder.Lstat(name)
-	if err != nil || info.Mode() != modeFor(fs.FileMode(f.mode)&fs.ModePerm, false, w.group, readOnly) {
+	if err != nil || info.Mode() != modeFor(fs.FileMode(f.mode)&fs.ModePerm, false, w.group) {
 		return false
 	}
 	uid, gid := ownerOf(info)

@@ -1,0 +1,61 @@
+package containergc_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/fakecri"
+)
+
+func TestClockThatStepsBackMakesNobodyYoungForEver(t *testing.T) {
+	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = hour })
+	b.StepClock(1000 * hour)
+	b.dead("web", "app", 0)
+	b.StepClock(-1000 * hour)
+	b.set("web", "gone")
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, b.left(), "web/app#0")
+	b.clock.Step(61 * time.Minute)
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, b.left(), "web/app#0")
+}
+
+// The clock may be years ahead until somebody sets it.
+func TestClockThatStepsBackAfterTheFirstLook(t *testing.T) {
+	b := newBed(t, func(c *containergc.Config) {
+		c.Policy.MinAge, c.Policy.TTL = hour, 2*hour
+		c.Policy.MaxPerCompletedPod = new(5)
+	})
+	b.clock.Step(1000 * hour)
+	b.dead("web", "app", 0)
+	require.NoError(t, b.KillSandbox(b.boxes["web"]))
+	b.set("web", "ended")
+	m := b.manager()
+	for _, step := range []time.Duration{0, -1000 * hour, time.Minute, 2 * hour, 2 * hour} {
+		b.clock.Step(step)
+		_, err := m.Collect(t.Context())
+		require.NoError(t, err)
+	}
+	require.Empty(t, b.left(), "container and sandbox")
+}
+
+func TestBackOffEndsWhenTheClockStepsBack(t *testing.T) {
+	b := newBed(t)
+	id := b.dead("web", "app", 0)
+	b.set("web", "gone")
+	require.NoError(t, b.Fail("RemoveContainer", fakecri.Fault{Err: errors.New("busy"), Times: 1}))
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.ErrorContains(t, err, id)
+	b.clock.Step(-1000 * hour)
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, b.left(), "web/app#0")
+}

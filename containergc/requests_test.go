@@ -1,0 +1,149 @@
+package containergc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/fakecri"
+)
+
+func TestRequestsAreServedAtOnceAndNeverDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
+		m := b.manager()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+		synctest.Wait()
+		const pods = 500
+		for i := range pods {
+			pod := fmt.Sprint("pod", i)
+			b.dead(pod, "app", 0)
+			b.dead(pod, "app", 1)
+		}
+		b.dead("other", "app", 0)
+		b.dead("other", "app", 1)
+		m.RequestPod("pod0")
+		synctest.Wait()
+		require.NotContains(t, b.left(), "pod0/app#0")
+		require.Contains(t, b.left(), "pod1/app#0")
+		for i := range pods {
+			m.RequestPod(types.UID(fmt.Sprint("pod", i)))
+			m.RequestPod("nobody")
+		}
+		require.NoError(t, b.Fail("ListPodSandbox", fakecri.Fault{Err: errors.New("busy"), Times: 1}))
+		m.RequestPod("pod1")
+		synctest.Wait()
+		require.NoError(t, <-done)
+		for i := range pods {
+			require.False(t, slices.Contains(b.left(), fmt.Sprintf("pod%d/app#0", i)), "pod%d", i)
+		}
+		require.True(t, slices.Contains(b.left(), "other/app#0"), "nobody asked for it")
+	})
+}
+
+// A status is asked for once in a container's life, also by requests for single pods.
+func TestRequestsRememberEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(c *containergc.Config) { c.Clock, c.Policy.MinAge = clock.RealClock{}, hour })
+		m := b.manager()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+		synctest.Wait()
+		b.dead("web", "app", 0)
+		for range 3 {
+			m.RequestPod("web")
+			synctest.Wait()
+		}
+		require.NoError(t, <-done)
+		require.Len(t, b.calls("ContainerStatus"), 1)
+	})
+}
+
+// restless is a bed on the bubble's clock whose manager runs and passes of itself
+// every ten hours only.
+type restless struct {
+	*bed
+	*containergc.Manager
+	ready   atomic.Bool
+	planned atomic.Pointer[func()]
+}
+
+// die makes what a request is about.
+func (r *restless) die() {
+	r.dead("web", "app", 0)
+	r.dead("web", "app", 1)
+}
+
+// run runs the manager while do happens, and for a minute after.
+func (r *restless) run(do func(ctx context.Context)) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	synctest.Wait()
+	do(ctx)
+	require.NoError(r.t, <-done)
+	require.NotContains(r.t, r.left(), "web/app#0")
+}
+
+// What cannot be served now is served soon after it can, however long the period is.
+func TestRequestsOutliveWhatCannotBeServed(t *testing.T) {
+	for name, situation := range map[string]func(r *restless){
+		"the first pass fails": func(r *restless) {
+			r.die()
+			require.NoError(r.t, r.Fail("ListContainers", fakecri.Fault{Err: errors.New("busy"), Times: 1}))
+			r.RequestPod("web")
+			r.run(func(context.Context) {})
+		},
+		"sources are not ready": func(r *restless) {
+			r.run(func(context.Context) {
+				r.die()
+				r.ready.Store(false)
+				r.RequestPod("web")
+				synctest.Wait()
+				r.ready.Store(true)
+			})
+		},
+		"somebody's pass is cut short": func(r *restless) {
+			r.run(func(ctx context.Context) {
+				r.die()
+				ctx, cancel := context.WithCancel(ctx)
+				r.planned.Store(new(func() { cancel() }))
+				r.RequestPod("web")
+				require.ErrorIs(r.t, r.DeleteAllUnusedContainers(ctx), context.Canceled)
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &restless{}
+				r.ready.Store(true)
+				r.bed = newBed(t, func(c *containergc.Config) {
+					c.Clock, c.Period, c.SourcesReady = clock.RealClock{}, 10*hour, r.ready.Load
+					c.Observer.Planned = func(containergc.Plan) {
+						if f := r.planned.Load(); f != nil {
+							(*f)()
+						}
+					}
+				})
+				r.Manager = r.manager()
+				situation(r)
+			})
+		})
+	}
+}
