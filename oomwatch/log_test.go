@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,10 +25,11 @@ type kernelLog struct {
 	booted   time.Time     // by the log's clock
 	started  time.Time
 	paused   bool // readers wait
+	whole    int  // how many records are written, and overwritten, at a time
 }
 
 func newKernelLog(capacity int) *kernelLog {
-	return &kernelLog{first: 1, capacity: capacity, changed: make(chan struct{}), booted: time.Now(), started: time.Now()}
+	return &kernelLog{whole: 1, first: 1, capacity: capacity, changed: make(chan struct{}), booted: time.Now(), started: time.Now()}
 }
 
 // config reads this log.
@@ -41,17 +43,19 @@ func (l *kernelLog) config() oomwatch.KmsgConfig {
 
 // print logs lines as the kernel.
 func (l *kernelLog) print(texts ...string) {
-	for _, text := range texts {
-		l.write(6, text)
+	for some := range slices.Chunk(texts, l.whole) {
+		l.write(6, some...)
 	}
 }
 
-func (l *kernelLog) write(priority int, text string) {
+func (l *kernelLog) write(priority int, texts ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := l.first + uint64(len(l.records))
-	l.records = append(l.records, fmt.Sprintf("%d,%d,%d,-;%s\n", priority, next, time.Since(l.booted).Microseconds(), text))
-	if over := len(l.records) - l.capacity; over > 0 {
+	for _, text := range texts {
+		next := l.first + uint64(len(l.records))
+		l.records = append(l.records, fmt.Sprintf("%d,%d,%d,-;%s\n", priority, next, time.Since(l.booted).Microseconds(), text))
+	}
+	if over := (len(l.records) - l.capacity + l.whole - 1) / l.whole * l.whole; over > 0 {
 		l.records = l.records[over:]
 		l.first += uint64(over)
 	}

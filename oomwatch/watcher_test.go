@@ -553,6 +553,14 @@ func TestBadConfigIsRefusedWithAllItsProblems(t *testing.T) {
 
 func TestEveryKillIsToldOnce(t *testing.T) {
 	for seed := range 200 {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { storm(t, newRand(seed)) })
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { storm(t, newRand(seed), false) })
+	}
+}
+
+// What is left of a dump that was overwritten in the middle may be joined with a counter
+// that another kill raised. Nobody is named twice all the same.
+func TestNobodyIsNamedTwice(t *testing.T) {
+	for seed := range 200 {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { storm(t, newRand(seed), true) })
 	}
 }
