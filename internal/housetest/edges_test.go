@@ -30,6 +30,7 @@ func edges() map[string][]string {
 		"eviction/nodestats":            {"eviction"},
 		"imagegc":                       {},
 		"containergc":                   {},
+		"containergc/logrotate":         {},
 		"oomwatch":                      {},
 		"fakecri":                       {},
 		"fakecri/conformance":           {},

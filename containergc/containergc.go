@@ -1,0 +1,328 @@
+package containergc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/loop"
+)
+
+// ErrRunning is returned by a second [Manager.Run] beside the first.
+var ErrRunning = loop.ErrRunning
+
+// ErrNotReady says that not every source of pods has been read, so that nothing is
+// known to be unused and nothing was removed.
+var ErrNotReady = errors.New("not every source of pods has been read")
+
+// requestRetry is when requests are served again that the runtime had no answer to.
+const requestRetry = 5 * time.Second
+
+// eventTypeWarning is that of core/v1, which is not worth linking for it.
+const eventTypeWarning = "Warning"
+
+// eventInterval is how often a row of failing passes is told as an event.
+const eventInterval = 10 * time.Minute
+
+// Manager removes what dead containers leave behind. Make it with [New]; its methods
+// may be called by any number of goroutines, except that callbacks must not start a
+// pass.
+type Manager struct {
+	cfg    Config
+	loop   *loop.Loop
+	pace   pace
+	urgent atomic.Int32 // passes that do not wait for the pace
+
+	// step, of capacity 1, is full while a pass is under way. It serialises them,
+	// guards the fields down to mu, and is a channel because those who wait for it
+	// have a context.
+	step    chan struct{}
+	ends    map[string]time.Time // of dead containers, as far as rules asked
+	boxEnds map[string]time.Time // of sandboxes, when they were first seen not ready
+	failing bool                 // the last full pass failed
+	eventAt time.Time
+
+	mu       sync.Mutex // guards what follows; never held during a call to others
+	failures map[string]failure
+	requests map[types.UID]struct{}
+}
+
+// Result is what a pass did.
+type Result struct {
+	// Plan is what was decided.
+	Plan Plan
+	// Removed is what is gone now.
+	Removed []Object
+	// Took is how long all of it took.
+	Took time.Duration
+}
+
+// New returns a manager. It starts nothing.
+func New(cfg Config) (*Manager, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("containergc: invalid config: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	cfg.Policy.MaxPerPodContainer = clonePtr(cfg.Policy.MaxPerPodContainer)
+	cfg.Policy.MaxContainers = clonePtr(cfg.Policy.MaxContainers)
+	cfg.Policy.MaxPerCompletedPod = clonePtr(cfg.Policy.MaxPerCompletedPod)
+	m := &Manager{
+		cfg:      cfg,
+		loop:     loop.New(cfg.Clock),
+		step:     make(chan struct{}, 1),
+		ends:     map[string]time.Time{},
+		boxEnds:  map[string]time.Time{},
+		failures: map[string]failure{},
+		requests: map[types.UID]struct{}{},
+	}
+	if cfg.RemovalsPerSecond > 0 {
+		m.pace.every = time.Second / time.Duration(cfg.RemovalsPerSecond)
+	}
+	return m, nil
+}
+
+func clonePtr[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
+}
+
+// Run collects at once and then each Period, serves the requests in between, and
+// returns nil when ctx is done. What fails is logged, told as an event, and tried
+// again. A second Run beside the first returns [ErrRunning].
+func (m *Manager) Run(ctx context.Context) error {
+	var next time.Time
+	return m.loop.Run(ctx, func(ctx context.Context) time.Duration {
+		if m.cfg.Clock.Now().Before(next) {
+			again := m.serve(ctx)
+			return max(0, min(again, next.Sub(m.cfg.Clock.Now())))
+		}
+		if _, err := m.Collect(ctx); err != nil && ctx.Err() == nil {
+			m.cfg.Logger.ErrorContext(ctx, "container garbage collection failed", "err", err)
+		}
+		next = m.cfg.Clock.Now().Add(m.cfg.Period)
+		return m.cfg.Period
+	})
+}
+
+// RequestPod asks [Manager.Run] to enforce MaxPerPodContainer and what is gone in one
+// pod soon, as when a container of it was seen to end. It never blocks; requests for
+// one pod are one, and none is lost: what cannot be done now is tried again, and a
+// full pass serves all.
+func (m *Manager) RequestPod(uid types.UID) {
+	m.mu.Lock()
+	m.requests[uid] = struct{}{}
+	m.mu.Unlock()
+	m.loop.Trigger()
+}
+
+// Collect does one pass: it takes a snapshot, decides, and removes. What fails is in
+// the error, stops nothing else, and is tried again with back-off by later passes;
+// what is left when ctx ends, by the next. Nothing happens, and Result.Plan.NotReady
+// is set, while not every source of pods has been read.
+func (m *Manager) Collect(ctx context.Context) (Result, error) {
+	return m.pass(ctx, scope{})
+}
+
+// DeleteAllUnusedContainers does one pass that removes all that is left of pods that
+// have ended as well, and does not wait for RemovalsPerSecond: somebody needs the
+// disk. While not every source of pods has been read, it returns [ErrNotReady].
+func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
+	m.urgent.Add(1)
+	defer m.urgent.Add(-1)
+	res, err := m.pass(ctx, scope{allUnused: true})
+	if err == nil && res.Plan.NotReady {
+		return ErrNotReady
+	}
+	return err
+}
+
+// Plan says what Collect would do now, and does nothing of it.
+func (m *Manager) Plan(ctx context.Context) (Plan, error) {
+	if err := m.lock(ctx); err != nil {
+		return Plan{}, err
+	}
+	defer m.unlock()
+	in, errs := m.look(ctx, scope{})
+	if in == nil {
+		return Plan{At: m.cfg.Clock.Now(), NotReady: len(errs) == 0}, errors.Join(errs...)
+	}
+	return Decide(*in), errors.Join(errs...)
+}
+
+// scope is what a pass is about.
+type scope struct {
+	allUnused bool
+	pods      map[types.UID]struct{} // nil: all
+}
+
+func (m *Manager) pass(ctx context.Context, s scope) (res Result, err error) {
+	if err := m.lock(ctx); err != nil {
+		return res, err
+	}
+	defer m.unlock()
+	began := m.cfg.Clock.Now()
+	defer func() {
+		res.Took = m.cfg.Clock.Since(began)
+		if s.pods == nil {
+			m.report(ctx, err)
+		}
+		m.cfg.Observer.Collected(res, err)
+	}()
+	if s.pods == nil {
+		m.takeRequests() // this pass serves them
+	}
+	in, errs := m.look(ctx, s)
+	if in == nil {
+		res.Plan = Plan{At: began, NotReady: len(errs) == 0}
+		return res, errors.Join(errs...)
+	}
+	res.Plan = Decide(*in)
+	m.cfg.Observer.Planned(res.Plan)
+	if s.pods == nil {
+		m.forget(res.Plan)
+	}
+	removed, err := m.act(ctx, in, res.Plan)
+	res.Removed = removed
+	return res, errors.Join(errors.Join(errs...), err)
+}
+
+// look gathers what there is to decide on, nil if that is not possible now. The
+// errors with an input leave out parts of it.
+func (m *Manager) look(ctx context.Context, s scope) (*Input, []error) {
+	if !m.cfg.SourcesReady() {
+		return nil, nil
+	}
+	in := &Input{
+		Now: m.cfg.Clock.Now(), Policy: m.cfg.Policy, Logs: m.cfg.Logs, AllUnused: s.allUnused,
+		Pods: m.cfg.Pods, Owned: m.cfg.Owned, RetryAt: m.retries(),
+	}
+	var err error
+	if in.Snapshot, err = m.snapshot(ctx, s.pods); err != nil {
+		return nil, []error{err}
+	}
+	var errs []error
+	if s.pods != nil {
+		in.Policy.MaxContainers, in.Policy.MaxBytes = nil, 0 // they are about all pods
+		return in, m.fillEnds(ctx, in, false)
+	}
+	errs = append(errs, m.fillEnds(ctx, in, true)...)
+	if in.Policy.MaxBytes > 0 {
+		errs = append(errs, m.fillBytes(ctx, in))
+	}
+	if m.cfg.PodLogs != "" {
+		in.Folders, err = readFolders(m.cfg.PodLogs, m.cfg.Logs != LogPolicy{})
+		errs = append(errs, err)
+	}
+	if m.cfg.ContainerLogs != "" {
+		in.Links, err = readLinks(m.cfg.ContainerLogs)
+		errs = append(errs, err)
+	}
+	return in, errs
+}
+
+// snapshot returns what there is of all pods, or of some.
+func (m *Manager) snapshot(ctx context.Context, pods map[types.UID]struct{}) (Snapshot, error) {
+	if m.cfg.Snapshot == nil {
+		if len(pods) == 1 {
+			for uid := range pods {
+				return list(ctx, m.cfg.Runtime, uid)
+			}
+		}
+		all, err := list(ctx, m.cfg.Runtime, "")
+		return all.only(pods), err
+	}
+	all, err := m.cfg.Snapshot(ctx)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("take snapshot: %w", err)
+	}
+	all.Containers, all.Sandboxes = slices.Clone(all.Containers), slices.Clone(all.Sandboxes)
+	return all.only(pods), nil
+}
+
+// only returns what is of the given pods, nil for all. It changes s.
+func (s Snapshot) only(pods map[types.UID]struct{}) Snapshot {
+	if pods == nil {
+		return s
+	}
+	boxes := map[string]bool{}
+	s.Sandboxes = slices.DeleteFunc(s.Sandboxes, func(b Sandbox) bool {
+		_, ok := pods[b.PodUID]
+		boxes[b.ID] = ok
+		return !ok
+	})
+	s.Containers = slices.DeleteFunc(s.Containers, func(c Container) bool {
+		_, ok := pods[c.PodUID]
+		return !ok && !boxes[c.SandboxID]
+	})
+	return s
+}
+
+// serve does a pass over the pods that were asked for, and returns after what time it
+// wants to do another.
+func (m *Manager) serve(ctx context.Context) time.Duration {
+	pods := m.takeRequests()
+	if len(pods) == 0 {
+		return m.cfg.Period
+	}
+	res, err := m.pass(ctx, scope{pods: pods})
+	if err == nil {
+		return m.cfg.Period
+	}
+	if ctx.Err() == nil {
+		m.cfg.Logger.WarnContext(ctx, "clean-up of single pods failed", "pods", len(pods), "err", err)
+	}
+	if res.Plan.Decisions != nil {
+		return m.cfg.Period // it was decided, and what failed has its own back-off
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.Copy(m.requests, pods)
+	return requestRetry
+}
+
+func (m *Manager) takeRequests() map[types.UID]struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	taken := m.requests
+	m.requests = map[types.UID]struct{}{}
+	return taken
+}
+
+// report tells of failing passes by an event: the first of a row, and then now and
+// again.
+func (m *Manager) report(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil {
+		m.failing = m.failing && err != nil
+		return
+	}
+	now := m.cfg.Clock.Now()
+	if m.cfg.Recorder != nil && (!m.failing || now.Sub(m.eventAt) >= eventInterval) {
+		m.cfg.Recorder.Eventf(m.cfg.Node, eventTypeWarning, ReasonFailed, "%s", err.Error())
+		m.eventAt = now
+	}
+	m.failing = true
+}
+
+// lock waits for the end of the pass under way, no longer than ctx lasts.
+func (m *Manager) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case m.step <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for another pass: %w", ctx.Err())
+	}
+}
+
+func (m *Manager) unlock() { <-m.step }

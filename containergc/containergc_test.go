@@ -1,0 +1,495 @@
+package containergc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/fakecri"
+)
+
+func TestCollectRemovesContainersThenTheirSandbox(t *testing.T) {
+	b := newBed(t)
+	b.dead("gone", "app", 0)
+	b.dead("gone", "app", 1)
+	require.NoError(t, b.KillSandbox(b.boxes["gone"]))
+	b.dead("web", "app", 0)
+	b.dead("web", "app", 1)
+	b.start("web", "app", 2)
+	b.set("gone", "gone")
+	m := b.manager()
+	plan, err := m.Plan(t.Context())
+	require.NoError(t, err)
+	require.Len(t, b.left(), 7, "a plan changes nothing")
+	res, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, plan.String(), res.Plan.String())
+	require.ElementsMatch(t, plan.Removals(), res.Removed)
+	require.Equal(t, []string{"web#0", "web/app#1", "web/app#2"}, b.left())
+	require.Equal(t, []string{
+		"RemoveContainer ns/gone/app", "RemoveContainer ns/gone/app", "StopPodSandbox ns/gone", "RemovePodSandbox ns/gone",
+		"RemoveContainer ns/web/app",
+	}, sorted(b.calls("RemoveContainer", "StopPodSandbox", "RemovePodSandbox")))
+
+	res, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, res.Removed, "once is enough")
+}
+
+// sorted puts the calls of the pod gone, whose order matters, before those of others.
+func sorted(calls []string) (out []string) {
+	for _, other := range []bool{false, true} {
+		for _, c := range calls {
+			if (c == "RemoveContainer ns/web/app") == other {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+func TestNothingHappensBeforeAllSourcesAreReady(t *testing.T) {
+	root := logs(t, "ns_gone_gone/app/0.log")
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
+	b.dead("gone", "app", 0)
+	require.NoError(t, b.KillSandbox(b.boxes["gone"]))
+	b.set("gone", "gone")
+	b.ready = false
+	m := b.manager()
+	before := len(b.Calls())
+	res, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.True(t, res.Plan.NotReady)
+	require.Equal(t, "nothing: not every source of pods has been read\n", res.Plan.String())
+	require.ErrorIs(t, m.DeleteAllUnusedContainers(t.Context()), containergc.ErrNotReady)
+	plan, err := m.Plan(t.Context())
+	require.NoError(t, err)
+	require.True(t, plan.NotReady)
+	require.Len(t, b.Calls(), before, "the runtime is not even asked")
+	require.Len(t, files(t, root), 1)
+
+	b.ready = true
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, b.left())
+	require.Empty(t, files(t, root))
+}
+
+func TestDeleteAllUnusedContainersTakesEndedPods(t *testing.T) {
+	b := newBed(t)
+	b.dead("job", "app", 0)
+	require.NoError(t, b.KillSandbox(b.boxes["job"]))
+	b.set("job", "ended")
+	b.dead("web", "app", 0)
+	var gc interface { // as eviction asks for it
+		DeleteAllUnusedContainers(ctx context.Context) error
+	} = b.manager()
+	require.NoError(t, gc.DeleteAllUnusedContainers(t.Context()))
+	require.Equal(t, []string{"web#0", "web/app#0"}, b.left())
+}
+
+func TestUnknownContainersAreStoppedFirst(t *testing.T) {
+	b := newBed(t)
+	b.start("web", "app", 0)
+	require.NoError(t, b.LoseTrack("ns/web/app"))
+	b.set("web", "gone")
+	require.NoError(t, b.Fail("StopContainer", fakecri.Fault{Err: errors.New("shim is stuck"), Times: 1}))
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.ErrorContains(t, err, "stop it: shim is stuck")
+	require.Empty(t, b.calls("RemoveContainer"), "it may run")
+	b.clock.Step(hour)
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"web#0"}, b.left(), "the sandbox is ready")
+}
+
+// TestCreatedContainerIsNotTakenForADeadOne: no limit takes one that may be about to
+// start, whatever else there is.
+func TestCreatedContainerIsNotTakenForADeadOne(t *testing.T) {
+	b := newBed(t, func(c *containergc.Config) {
+		c.Policy.MaxPerPodContainer, c.Policy.MaxContainers = new(0), new(0)
+	})
+	for _, pod := range []string{"web", "evicted"} {
+		b.dead(pod, "side", 0)
+		b.create(pod, "app", 0)
+	}
+	b.set("evicted", "evicted")
+	b.clock.Step(48 * hour)
+	require.NoError(t, b.manager().DeleteAllUnusedContainers(t.Context()))
+	require.Equal(t, []string{"evicted#0", "evicted/app#0", "web#0", "web/app#0"}, b.left())
+}
+
+// TestEqualTimesKeepTheNewestAttempt in whatever order the runtime lists.
+func TestEqualTimesKeepTheNewestAttempt(t *testing.T) {
+	in := containergc.Input{Now: now(), Pods: pods{}}
+	for n := range uint32(8) {
+		in.Snapshot.Containers = append(in.Snapshot.Containers, containergc.Container{
+			ID: fmt.Sprint("c", n*5%8), PodUID: "web", Name: "app", Attempt: n, CreatedAt: now(), FinishedAt: now(),
+			State: runtimeapi.ContainerState_CONTAINER_EXITED,
+		})
+	}
+	for range 50 {
+		rand.Shuffle(8, func(i, j int) {
+			c := in.Snapshot.Containers
+			c[i], c[j] = c[j], c[i]
+		})
+		for _, d := range containergc.Decide(in).Decisions {
+			require.Equal(t, d.Attempt != 7, d.Remove)
+		}
+	}
+}
+
+// TestAgeCountsFromTheEnd: a container made 48 hours ago that ended a moment ago.
+func TestAgeCountsFromTheEnd(t *testing.T) {
+	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = hour })
+	id := b.start("web", "app", 0)
+	b.clock.Step(48 * hour)
+	require.NoError(t, b.Kill(id, 1))
+	b.set("web", "gone")
+	m := b.manager()
+	for range 5 {
+		_, err := m.Collect(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, b.left(), "web/app#0")
+		b.clock.Step(11 * time.Minute)
+	}
+	require.Len(t, b.calls("ContainerStatus"), 1, "its end is asked for once")
+	b.clock.Step(10 * time.Minute)
+	_, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, b.left(), "web/app#0")
+}
+
+func TestClockThatStepsBackMakesNobodyYoungForEver(t *testing.T) {
+	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = hour })
+	b.StepClock(1000 * hour)
+	b.dead("web", "app", 0)
+	b.StepClock(-1000 * hour)
+	b.set("web", "gone")
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, b.left(), "web/app#0")
+	b.clock.Step(61 * time.Minute)
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, b.left(), "web/app#0")
+}
+
+func TestUnknownEndIsAskedForAgain(t *testing.T) {
+	b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = time.Minute })
+	b.dead("web", "app", 0)
+	b.clock.Step(hour)
+	b.set("web", "gone")
+	require.NoError(t, b.Fail("ContainerStatus", fakecri.Fault{Err: errors.New("busy"), Times: 1}))
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.ErrorContains(t, err, "ended: busy")
+	require.Contains(t, b.left(), "web/app#0")
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, b.left(), "web/app#0")
+}
+
+// TestOneThatWillNotGoStopsNothingElse: and it is tried again with back-off.
+func TestOneThatWillNotGoStopsNothingElse(t *testing.T) {
+	root := logs(t, "ns_bad_bad/app/0.log", "ns_good_good/app/0.log")
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
+	for _, pod := range []string{"bad", "good"} {
+		b.dead(pod, "app", 0)
+		require.NoError(t, b.KillSandbox(b.boxes[pod]))
+		b.set(pod, "gone")
+	}
+	require.NoError(t, b.Fail("RemoveContainer", fakecri.Fault{Object: "ns/bad/app", Err: errors.New("device is busy")}))
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.ErrorContains(t, err, "remove container ns/bad/app#0")
+	require.ErrorContains(t, err, "device is busy")
+	require.Equal(t, []string{"bad#0", "bad/app#0"}, b.left(), "its sandbox stays with it")
+	require.Equal(t, []string{"ns_bad_bad/app/0.log"}, files(t, root), "and its logs")
+
+	tries := len(b.calls("RemoveContainer"))
+	for range 60 {
+		b.clock.Step(time.Minute)
+		_, _ = m.Collect(t.Context())
+	}
+	require.Equal(t, 7, len(b.calls("RemoveContainer"))-tries, "after 1, 3, 7, 15, 30, 45 and 60 minutes")
+	b.Heal("")
+	b.clock.Step(hour)
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, b.left())
+	require.Empty(t, files(t, root))
+}
+
+func TestHungRemovalEnds(t *testing.T) {
+	b := newBed(t, func(c *containergc.Config) { c.CallTimeout = time.Millisecond })
+	b.dead("bad", "app", 0)
+	b.dead("good", "app", 0)
+	b.set("bad", "gone")
+	b.set("good", "gone")
+	require.NoError(t, b.Fail("RemoveContainer", fakecri.Fault{Object: "ns/bad/app", Hang: true}))
+	_, err := b.manager().Collect(t.Context())
+	require.ErrorContains(t, err, "ns/bad/app")
+	require.NotContains(t, b.left(), "good/app#0")
+}
+
+func TestSandboxThatWillNotStop(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.KillSandbox(b.box("web")))
+	b.set("web", "gone")
+	require.NoError(t, b.Fail("StopPodSandbox", fakecri.Fault{Err: errors.New("network is stuck")}))
+	_, err := b.manager().Collect(t.Context())
+	require.ErrorContains(t, err, "remove sandbox ns/web#0")
+	require.Empty(t, b.calls("RemovePodSandbox"))
+}
+
+func TestListsThatFailChangeNothing(t *testing.T) {
+	for _, method := range []string{"ListContainers", "ListPodSandbox"} {
+		b := newBed(t)
+		b.dead("web", "app", 0)
+		b.set("web", "gone")
+		require.NoError(t, b.Fail(method, fakecri.Fault{Err: errors.New("busy"), Times: 2}))
+		m := b.manager()
+		_, err := m.Collect(t.Context())
+		require.ErrorContains(t, err, "busy")
+		_, err = m.Plan(t.Context())
+		require.ErrorContains(t, err, "busy")
+		require.Len(t, b.left(), 2)
+	}
+}
+
+func TestWhatTheRuntimeSaysBadly(t *testing.T) {
+	for _, answer := range []fakecri.Answer{{Nil: true}, {Bare: true}} {
+		b := newBed(t, func(c *containergc.Config) { c.Policy.MinAge = 1 })
+		b.dead("web", "app", 0)
+		for _, method := range []string{"ListContainers", "ListPodSandbox", "ContainerStatus"} {
+			require.NoError(t, b.Fail(method, fakecri.Fault{Answer: answer}))
+		}
+		res, err := b.manager().Collect(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, res.Removed)
+	}
+}
+
+func TestSnapshotFromElsewhereIsUsedInsteadOfLists(t *testing.T) {
+	b := newBed(t)
+	id := b.dead("web", "app", 0)
+	b.set("web", "gone")
+	status, err := b.ContainerStatus(t.Context(), id, false)
+	require.NoError(t, err)
+	box, err := b.PodSandboxStatus(t.Context(), b.boxes["web"], false)
+	require.NoError(t, err)
+	given := containergc.Snapshot{
+		Containers: []containergc.Container{containergc.ContainerFromStatus(status.GetStatus(), b.boxes["web"])},
+		Sandboxes:  []containergc.Sandbox{containergc.SandboxFromStatus(box.GetStatus())},
+	}
+	given.Containers[0].PodUID = "" // as of its sandbox
+	var fails error
+	b.cfg.Snapshot = func(context.Context) (containergc.Snapshot, error) { return given, fails }
+	b.cfg.Policy.MinAge = 1
+	b.clock.Step(hour)
+	m := b.manager()
+	before := len(b.Calls())
+	res, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, res.Removed, 1)
+	require.Len(t, b.Calls(), before+1, "the removal")
+	require.Empty(t, given.Containers[0].PodUID, "it is not changed")
+	fails = errors.New("no idea")
+	_, err = m.Collect(t.Context())
+	require.ErrorIs(t, err, fails)
+}
+
+func TestMaxBytes(t *testing.T) {
+	b := newBed(t, func(c *containergc.Config) { c.Policy.MaxBytes, c.Policy.MaxPerPodContainer = 1, new(-1) })
+	b.dead("web", "app", 0)
+	b.dead("web", "app", 1)
+	require.NoError(t, b.Fail("ListContainerStats", fakecri.Fault{Err: errors.New("no stats"), Times: 1}))
+	_, err := b.manager().Collect(t.Context())
+	require.ErrorContains(t, err, "no stats")
+	require.Len(t, b.left(), 3)
+	b.cfg.Sizer = sizer{b}
+	_, err = b.manager().Collect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"web#0", "web/app#1"}, b.left())
+}
+
+func TestOwnedPredicate(t *testing.T) {
+	root := logs(t, "ns_web_web/app/0.log", "ns_stranger_stranger/app/0.log")
+	b := newBed(t, func(c *containergc.Config) {
+		c.PodLogs, c.Owned = root, func(o containergc.Object) bool { return o.Pod == "web" }
+	})
+	b.dead("web", "app", 0)
+	b.dead("stranger", "app", 0)
+	b.set("web", "gone")
+	b.set("stranger", "gone")
+	require.NoError(t, b.manager().DeleteAllUnusedContainers(t.Context()))
+	require.Equal(t, []string{"stranger#0", "stranger/app#0", "web#0"}, b.left())
+	require.Contains(t, files(t, root), "ns_stranger_stranger/app/0.log")
+}
+
+func TestEventsOfARowOfFailures(t *testing.T) {
+	var events recorder
+	b := newBed(t, func(c *containergc.Config) { c.Recorder, c.Node = &events, &corev1.Node{} })
+	require.NoError(t, b.Fail("ListPodSandbox", fakecri.Fault{Err: errors.New("busy"), Times: 12}))
+	m := b.manager()
+	for range 13 {
+		_, _ = m.Collect(t.Context())
+		b.clock.Step(time.Minute)
+	}
+	require.Equal(t, recorder{
+		"Warning ContainerGCFailed list sandboxes: busy", "Warning ContainerGCFailed list sandboxes: busy",
+	}, events, "the first, and one ten minutes later")
+	require.NoError(t, b.Fail("ListPodSandbox", fakecri.Fault{Err: errors.New("busy")}))
+	_, _ = m.Collect(t.Context())
+	require.Len(t, events, 3, "a new row")
+}
+
+func TestRemovalsAreSpreadAndNothingIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(c *containergc.Config) { c.Clock, c.RemovalsPerSecond = clock.RealClock{}, 10 })
+		for i := range 21 {
+			pod := fmt.Sprint("pod", i)
+			b.dead(pod, "app", 0)
+			b.set(pod, "gone")
+		}
+		m := b.manager()
+		began := time.Now()
+		_, err := m.Collect(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Second, time.Since(began))
+		require.Len(t, b.left(), 21, "the sandboxes")
+
+		for i := range 21 {
+			b.dead(fmt.Sprint("pod", i), "app", 1)
+		}
+		began = time.Now()
+		go func() { _, _ = m.Collect(t.Context()) }()
+		synctest.Wait()
+		require.NoError(t, m.DeleteAllUnusedContainers(t.Context()))
+		require.Less(t, time.Since(began), time.Second, "who needs the disk does not wait")
+		require.Len(t, b.left(), 21)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 550*time.Millisecond)
+		defer cancel()
+		for i := range 21 {
+			b.dead(fmt.Sprint("pod", i), "app", 2)
+		}
+		_, err = m.Collect(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotEmpty(t, b.left())
+		_, err = m.Collect(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = m.Collect(t.Context())
+		require.NoError(t, err)
+		require.Len(t, b.left(), 21, "the next pass finds the rest")
+	})
+}
+
+func TestRunCollectsEveryMinuteWithOneListOfEachKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
+		b.dead("web", "app", 0)
+		m := b.manager()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
+		defer cancel()
+		go func() {
+			time.Sleep(time.Second)
+			if err := m.Run(ctx); !errors.Is(err, containergc.ErrRunning) {
+				t.Errorf("second Run: %v", err)
+			}
+		}()
+		require.NoError(t, m.Run(ctx))
+		require.Len(t, b.calls("ListContainers"), 11)
+		require.Len(t, b.calls("ListPodSandbox"), 11)
+		require.Empty(t, b.calls("ContainerStatus"))
+		synctest.Wait()
+	})
+}
+
+func TestRequestsAreServedAtOnceAndNeverDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
+		m := b.manager()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+		synctest.Wait()
+		const pods = 500
+		for i := range pods {
+			pod := fmt.Sprint("pod", i)
+			b.dead(pod, "app", 0)
+			b.dead(pod, "app", 1)
+		}
+		b.dead("other", "app", 0)
+		b.dead("other", "app", 1)
+		m.RequestPod("pod0")
+		synctest.Wait()
+		require.NotContains(t, b.left(), "pod0/app#0")
+		require.Contains(t, b.left(), "pod1/app#0")
+		for i := range pods {
+			m.RequestPod(types.UID(fmt.Sprint("pod", i)))
+			m.RequestPod("nobody")
+		}
+		require.NoError(t, b.Fail("ListPodSandbox", fakecri.Fault{Err: errors.New("busy"), Times: 1}))
+		m.RequestPod("pod1")
+		synctest.Wait()
+		require.NoError(t, <-done)
+		for i := range pods {
+			require.False(t, slices.Contains(b.left(), fmt.Sprintf("pod%d/app#0", i)), "pod%d", i)
+		}
+		require.True(t, slices.Contains(b.left(), "other/app#0"), "nobody asked for it")
+	})
+}
+
+func TestValidate(t *testing.T) {
+	_, err := containergc.New(containergc.Config{
+		Policy: containergc.Policy{MinAge: -1, TTL: -1, MaxBytes: -1, MaxPerCompletedPod: new(-1)},
+		Logs:   containergc.LogPolicy{KeepFor: -1, KeepLast: -1}, Period: -1, Workers: -1, CallTimeout: -1, Recorder: &recorder{},
+	})
+	require.EqualError(t, err, `containergc: invalid config: field Runtime is required
+field Remover is required
+field Pods is required
+field SourcesReady is required
+invalid minimum garbage collection age: -1ns
+field Policy.TTL: -1ns is negative
+field Policy.MaxBytes: -1 is negative
+field Policy.MaxPerCompletedPod: -1 is negative
+field Logs.KeepFor: -1ns is negative
+field Logs.KeepLast: -1 is negative
+field Period: -1ns is negative
+field Workers: -1 is negative
+field CallTimeout: -1ns is negative
+field Node is required with Recorder`)
+	require.ErrorContains(t, containergc.Config{Policy: containergc.Policy{MaxBytes: 1}}.Validate(), "field Sizer is required")
+}
+
+// sizer says of every container that it takes ten bytes.
+type sizer struct{ b *bed }
+
+func (s sizer) ListContainerStats(ctx context.Context, _ *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+	containers, err := s.b.ListContainers(ctx, nil)
+	all := []*runtimeapi.ContainerStats{nil}
+	for _, c := range containers {
+		all = append(all, &runtimeapi.ContainerStats{
+			Attributes:    &runtimeapi.ContainerAttributes{Id: c.GetId()},
+			WritableLayer: &runtimeapi.FilesystemUsage{UsedBytes: &runtimeapi.UInt64Value{Value: 10}},
+		})
+	}
+	return all, err
+}

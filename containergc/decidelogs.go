@@ -1,0 +1,179 @@
+package containergc
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// logKey names the logs of one container.
+type logKey struct {
+	uid     types.UID
+	name    string
+	attempt uint32
+}
+
+// judgeFolders decides on the folders of pods, and in those of pods that are not
+// gone, on the logs of each container.
+func (d *decider) judgeFolders() {
+	if len(d.Folders) == 0 {
+		return
+	}
+	here := make(map[logKey]bool, len(d.members))
+	newest := make(map[logKey]uint32, len(d.units)) // by key without attempt
+	for i, n := range d.members {
+		c := &d.Snapshot.Containers[i]
+		k := logKey{d.pods[n].uid, c.Name, 0}
+		if at, ok := newest[k]; !ok || c.Attempt > at {
+			newest[k] = c.Attempt
+		}
+		if !d.decisions[i].Remove {
+			k.attempt = c.Attempt
+			here[k] = true
+		}
+	}
+	ranks := d.rankFolders()
+	for i := range d.Folders {
+		f := &d.Folders[i]
+		v := Decision{index: i, Object: Object{
+			Kind: KindLogFolder, ID: f.Folder, PodUID: f.UID, Namespace: f.Namespace, Pod: f.Pod,
+		}}
+		d.folderGoes(&v, ranks[i])
+		d.holdBack(&v)
+		d.decisions = append(d.decisions, v)
+		if v.Reason == PodIsHere {
+			d.judgeAttempts(i, here, newest)
+		}
+	}
+}
+
+// rankFolders says of each folder how many of gone pods of the same name are newer.
+func (d *decider) rankFolders() []int {
+	ranks := make([]int, len(d.Folders))
+	if d.Logs.KeepLast == 0 {
+		return ranks
+	}
+	var gone []int
+	for i := range d.Folders {
+		if d.pods[d.pod(d.Folders[i].UID)].gone {
+			gone = append(gone, i)
+		}
+	}
+	slices.SortFunc(gone, func(a, b int) int {
+		x, y := &d.Folders[a], &d.Folders[b]
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Pod, y.Pod),
+			y.WrittenAt.Compare(x.WrittenAt), cmp.Compare(y.Folder, x.Folder))
+	})
+	for n, i := range gone {
+		if n > 0 && d.Folders[gone[n-1]].Namespace == d.Folders[i].Namespace && d.Folders[gone[n-1]].Pod == d.Folders[i].Pod {
+			ranks[i] = ranks[gone[n-1]] + 1
+		}
+	}
+	return ranks
+}
+
+func (d *decider) folderGoes(v *Decision, rank int) {
+	f, p := &d.Folders[v.index], &d.pods[d.pod(v.PodUID)]
+	v.Reason = GonePod
+	switch {
+	case p.foreign || !d.owned(v.Object):
+		v.Reason = NotOurs
+	case !p.gone:
+		v.Reason = PodIsHere
+	case p.stays || p.inUse:
+		v.Reason = StillInRuntime
+	case rank < d.Logs.KeepLast:
+		v.Reason = KeptLast
+	default:
+		v.Remove = !d.tooYoung(v, f.WrittenAt)
+	}
+}
+
+// tooYoung says whether logs are kept because of their age.
+func (d *decider) tooYoung(v *Decision, written time.Time) bool {
+	until := written.Add(d.Logs.KeepFor)
+	if d.Logs.KeepFor <= 0 || !until.After(d.Now) {
+		return false
+	}
+	v.Reason, v.Until = KeptFor, until
+	return true
+}
+
+// judgeAttempts decides on the logs of containers of a pod that is not gone. The
+// newest of a name always stay: the next attempt may be counted from them.
+func (d *decider) judgeAttempts(folder int, here map[logKey]bool, newest map[logKey]uint32) {
+	f := &d.Folders[folder]
+	order := make([]int, len(f.Attempts)) // by name, the newest first
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		x, y := &f.Attempts[a], &f.Attempts[b]
+		return cmp.Or(cmp.Compare(x.Container, y.Container), cmp.Compare(y.Attempt, x.Attempt))
+	})
+	kept, name := 0, ""
+	for n, i := range order {
+		a := &f.Attempts[i]
+		first := n == 0 || a.Container != name
+		if name = a.Container; first {
+			kept = 0
+		}
+		v := Decision{index: folder, logs: i, Reason: ContainerIsGone, Object: Object{
+			Kind: KindLogs, ID: logsID(f, a), PodUID: f.UID, Namespace: f.Namespace, Pod: f.Pod,
+			Name: a.Container, Attempt: a.Attempt,
+		}}
+		at, known := newest[logKey{f.UID, a.Container, 0}]
+		switch {
+		case here[logKey{f.UID, a.Container, a.Attempt}]:
+			v.Reason = ContainerIsHere
+		case first, known && a.Attempt > at: // the latter was made after the snapshot
+			v.Reason = NewestLogs
+		case kept < d.Logs.KeepLast:
+			kept++
+			v.Reason = KeptLast
+		default:
+			v.Remove = !d.tooYoung(&v, a.WrittenAt)
+		}
+		d.holdBack(&v)
+		d.decisions = append(d.decisions, v)
+	}
+}
+
+func logsID(f *LogFolder, a *AttemptLogs) string {
+	if len(a.Files) > 0 {
+		return a.Files[0]
+	}
+	return f.Folder
+}
+
+// judgeLinks decides on the links that lead nowhere. That of a container which may
+// write again does so for a moment while its log is rotated.
+func (d *decider) judgeLinks() {
+	if len(d.Links) == 0 {
+		return
+	}
+	byID := make(map[string]int, len(d.members))
+	for i := range d.members {
+		byID[d.Snapshot.Containers[i].ID] = i
+	}
+	for i := range d.Links {
+		l := &d.Links[i]
+		v := Decision{index: i, Object: Object{
+			Kind: KindLogLink, ID: l.Name, Namespace: l.Namespace, Pod: l.Pod, Name: l.Container,
+		}}
+		n, known := byID[l.ContainerID]
+		switch {
+		case known && d.decisions[n].Reason == NotOurs, !d.owned(v.Object):
+			v.Reason = NotOurs
+		case known && !d.decisions[n].Remove && d.Snapshot.Containers[n].State != runtimeapi.ContainerState_CONTAINER_EXITED:
+			v.Reason = MayRotate
+		default:
+			v.Remove, v.Reason = true, DeadLink
+		}
+		d.holdBack(&v)
+		d.decisions = append(d.decisions, v)
+	}
+}

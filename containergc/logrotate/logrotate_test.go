@@ -1,0 +1,408 @@
+package logrotate_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/containergc/logrotate"
+	"github.com/kubeparts/kubeparts/fakecri"
+)
+
+var _ logrotate.Runtime = cri.RuntimeService(nil)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bed is a node whose containers write logs below a temporary folder.
+type bed struct {
+	*fakecri.Node
+	t       *testing.T
+	root    string
+	box     string
+	sandbox *runtimeapi.PodSandboxConfig
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	node, err := fakecri.New(fakecri.Config{
+		Images: []fakecri.Image{{Name: "demo/app:1"}}, WriteLogs: true, Record: true,
+		Programs: map[string]fakecri.Program{"demo/app:1": {Log: []string{strings.Repeat("x", 100)}}},
+	})
+	require.NoError(t, err)
+	b := &bed{Node: node, t: t, root: t.TempDir()}
+	dir := filepath.Join(b.root, "ns_pod_uid")
+	b.sandbox = &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod", Namespace: "ns", Uid: "uid"}, LogDirectory: dir,
+	}
+	b.box, err = node.RunPodSandbox(t.Context(), b.sandbox, "")
+	require.NoError(t, err)
+	return b
+}
+
+// start starts a container and returns its id and the path of its log.
+func (b *bed) start(name string) (id, path string) {
+	b.t.Helper()
+	path = filepath.Join(b.sandbox.GetLogDirectory(), name, "0.log")
+	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	id, err := b.CreateContainer(b.t.Context(), b.box, &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: name}, Image: &runtimeapi.ImageSpec{Image: "demo/app:1"},
+		LogPath: filepath.Join(name, "0.log"), Labels: map[string]string{"name": name},
+	}, b.sandbox)
+	require.NoError(b.t, err)
+	require.NoError(b.t, b.StartContainer(b.t.Context(), id))
+	return id, path
+}
+
+func (b *bed) count(method string) (n int) {
+	for _, c := range b.Calls() {
+		if c.Method == method {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *bed) rotator(change func(*logrotate.Config)) *logrotate.Rotator {
+	b.t.Helper()
+	cfg := logrotate.Config{Runtime: b, PodLogs: b.root, MaxSizeBytes: 100}
+	if change != nil {
+		change(&cfg)
+	}
+	r, err := logrotate.New(cfg)
+	require.NoError(b.t, err)
+	return r
+}
+
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	require.NoError(t, err)
+	_, err = f.WriteString(strings.Repeat("y", 200) + "\n")
+	require.NoError(t, errors.Join(err, f.Close()))
+}
+
+// beside returns what lies in a log's folder.
+func beside(t *testing.T, path string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestRotatesCompressesAndRemovesTheOldest(t *testing.T) {
+	b := newBed(t)
+	_, path := b.start("app")
+	require.NoError(t, os.Chmod(path, 0o604))
+	clock := testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	var told []logrotate.Rotation
+	r := b.rotator(func(c *logrotate.Config) {
+		c.Clock, c.MaxFiles = clock, 3
+		c.Observer.Rotated = func(r logrotate.Rotation) { told = append(told, r) }
+	})
+	var seen [][]string
+	for range 4 {
+		res, err := r.Rotate(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, res.Rotated)
+		require.Equal(t, 1, res.Running)
+		seen = append(seen, beside(t, path))
+		fill(t, path)
+		clock.Step(time.Second)
+	}
+	require.Equal(t, [][]string{
+		{"0.log", "0.log.20260102-030405"},
+		{"0.log", "0.log.20260102-030405.gz", "0.log.20260102-030406"},
+		{"0.log", "0.log.20260102-030406.gz", "0.log.20260102-030407"},
+		{"0.log", "0.log.20260102-030407.gz", "0.log.20260102-030408"},
+	}, seen)
+	require.Len(t, told, 4)
+	require.Equal(t, "ns_pod_uid/app/0.log.20260102-030405", told[0].To)
+	require.Equal(t, path, told[0].Path)
+	require.Greater(t, told[0].SizeBytes, int64(100))
+	require.Equal(t, 1, b.count("ContainerStatus"), "once in the container's life")
+	require.Equal(t, 4, b.count("ListContainers"), "once in a pass")
+}
+
+func TestSmallLogsAreOnlyLookedAt(t *testing.T) {
+	b := newBed(t)
+	_, path := b.start("app")
+	r := b.rotator(func(c *logrotate.Config) { c.MaxSizeBytes = 1000 })
+	for range 3 {
+		res, err := r.Rotate(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, res.Rotated)
+	}
+	require.Equal(t, []string{"0.log"}, beside(t, path))
+	require.Zero(t, b.count("ReopenContainerLog"))
+}
+
+func TestNegativeSizeDisablesRotation(t *testing.T) {
+	b := newBed(t)
+	b.start("app")
+	r := b.rotator(func(c *logrotate.Config) { c.MaxSizeBytes = -1 })
+	res, err := r.Rotate(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, res)
+	require.Zero(t, b.count("ListContainers"))
+}
+
+func TestOthersContainersAreLeftAlone(t *testing.T) {
+	b := newBed(t)
+	_, ours := b.start("ours")
+	_, theirs := b.start("theirs")
+	r := b.rotator(func(c *logrotate.Config) {
+		c.Owned = func(c *runtimeapi.Container) bool { return c.GetLabels()["name"] == "ours" }
+	})
+	res, err := r.Rotate(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, res.Rotated)
+	require.Len(t, beside(t, ours), 2)
+	require.Len(t, beside(t, theirs), 1)
+}
+
+func TestRefusedReopenGivesTheLogItsNameBackAndStopsNoOther(t *testing.T) {
+	b := newBed(t)
+	_, bad := b.start("bad")
+	_, good := b.start("good")
+	require.NoError(t, b.Fail("ReopenContainerLog", fakecri.Fault{Object: "ns/pod/bad", Err: errors.New("refused")}))
+	clock := testingclock.NewFakeClock(time.Now())
+	r := b.rotator(func(c *logrotate.Config) { c.Clock = clock })
+	res, err := r.Rotate(t.Context())
+	require.ErrorContains(t, err, "refused")
+	require.Equal(t, 1, res.Rotated)
+	require.Equal(t, []string{"0.log"}, beside(t, bad))
+	require.Len(t, beside(t, good), 2)
+
+	calls := b.count("ReopenContainerLog")
+	_, err = r.Rotate(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, calls, b.count("ReopenContainerLog"), "it backs off")
+	clock.Step(11 * time.Second)
+	_, err = r.Rotate(t.Context())
+	require.ErrorContains(t, err, "refused")
+	b.Heal("ReopenContainerLog")
+	clock.Step(21 * time.Second)
+	_, err = r.Rotate(t.Context())
+	require.NoError(t, err)
+	require.Len(t, beside(t, bad), 2)
+}
+
+func TestHungReopenEndsAndLosesNothing(t *testing.T) {
+	b := newBed(t)
+	_, path := b.start("app")
+	require.NoError(t, b.Fail("ReopenContainerLog", fakecri.Fault{Hang: true}))
+	r := b.rotator(func(c *logrotate.Config) { c.CallTimeout = time.Millisecond })
+	_, err := r.Rotate(t.Context())
+	require.ErrorContains(t, err, "reopen log")
+	require.Equal(t, []string{"0.log"}, beside(t, path))
+}
+
+func TestMissingLogIsReopened(t *testing.T) {
+	b := newBed(t)
+	_, path := b.start("app")
+	require.NoError(t, os.Rename(path, path+".20260102-030405")) // by a process that ended then
+	res, err := b.rotator(nil).Rotate(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, res.Rotated)
+	require.Equal(t, []string{"0.log", "0.log.20260102-030405"}, beside(t, path))
+}
+
+func TestGoneContainersAreNoErrors(t *testing.T) {
+	gone := grpcstatus.Error(codes.NotFound, "gone")
+	for _, method := range []string{"ContainerStatus", "ReopenContainerLog"} {
+		t.Run(method, func(t *testing.T) {
+			b := newBed(t)
+			_, path := b.start("app")
+			require.NoError(t, b.Fail(method, fakecri.Fault{Err: gone}))
+			res, err := b.rotator(nil).Rotate(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, res.Rotated)
+			require.Equal(t, []string{"0.log"}, beside(t, path))
+			require.NoError(t, os.Remove(path))
+			_, err = b.rotator(nil).Rotate(t.Context())
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestWhatTheRuntimeSaysBadly(t *testing.T) {
+	for _, answer := range []fakecri.Answer{{Nil: true}, {Bare: true}} {
+		b := newBed(t)
+		_, path := b.start("app")
+		require.NoError(t, b.Fail("ListContainers", fakecri.Fault{Answer: answer, Times: 1}))
+		require.NoError(t, b.Fail("ContainerStatus", fakecri.Fault{Answer: answer}))
+		r := b.rotator(nil)
+		for range 3 {
+			_, err := r.Rotate(t.Context())
+			require.NoError(t, err)
+		}
+		require.Contains(t, beside(t, path), "0.log")
+	}
+}
+
+func TestFailingListsAndStatuses(t *testing.T) {
+	for method, text := range map[string]string{"ListContainers": "list containers", "ContainerStatus": "ask for log"} {
+		b := newBed(t)
+		b.start("app")
+		require.NoError(t, b.Fail(method, fakecri.Fault{Err: errors.New("busy")}))
+		_, err := b.rotator(nil).Rotate(t.Context())
+		require.ErrorContains(t, err, text)
+	}
+}
+
+func TestRunningFromElsewhere(t *testing.T) {
+	b := newBed(t)
+	id, path := b.start("app")
+	var fails error
+	r := b.rotator(func(c *logrotate.Config) {
+		c.Running = func(context.Context) ([]logrotate.Log, error) {
+			return []logrotate.Log{{}, {ContainerID: id, Path: path}, {ContainerID: id, Path: path}}, fails
+		}
+	})
+	res, err := r.Rotate(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, res.Rotated)
+	require.Zero(t, b.count("ListContainers")+b.count("ContainerStatus"))
+	fails = errors.New("no idea")
+	_, err = r.Rotate(t.Context())
+	require.ErrorIs(t, err, fails)
+}
+
+func TestNothingOutsideIsTouchedNorLinksFollowed(t *testing.T) {
+	b := newBed(t)
+	_, path := b.start("app")
+	secret := filepath.Join(t.TempDir(), "secret")
+	fill(t, secret)
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Symlink(secret, path))
+	_, err := b.rotator(nil).Rotate(t.Context())
+	require.ErrorContains(t, err, "not a regular file")
+	require.Equal(t, []string{"0.log"}, beside(t, path))
+
+	other := b.rotator(func(c *logrotate.Config) { c.PodLogs = t.TempDir() })
+	res, err := other.Rotate(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, res.Rotated)
+}
+
+// TestPlantedLinkIsNotCompressed: a rotated log that is a link to somebody's file.
+func TestPlantedLinkIsNotCompressed(t *testing.T) {
+	b := newBed(t)
+	_, path := b.start("app")
+	secret := filepath.Join(b.root, "secret") // inside of the root, even
+	fill(t, secret)
+	require.NoError(t, os.Symlink(secret, path+".20250102-030405"))
+	res, err := b.rotator(nil).Rotate(t.Context())
+	require.ErrorContains(t, err, "not a regular file")
+	require.Equal(t, 1, res.Rotated)
+	require.FileExists(t, secret)
+	require.False(t, slices.ContainsFunc(beside(t, path), func(n string) bool { return strings.HasSuffix(n, ".gz") }))
+}
+
+func TestNoLogsAtAll(t *testing.T) {
+	b := newBed(t)
+	b.start("app")
+	r := b.rotator(func(c *logrotate.Config) { c.PodLogs = filepath.Join(b.root, "none") })
+	_, err := r.Rotate(t.Context())
+	require.NoError(t, err)
+	notFolder := filepath.Join(b.root, "file")
+	fill(t, notFolder)
+	_, err = b.rotator(func(c *logrotate.Config) { c.PodLogs = notFolder }).Rotate(t.Context())
+	require.ErrorContains(t, err, "open pod logs")
+}
+
+func TestManyWorkers(t *testing.T) {
+	b := newBed(t)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		b.start(name)
+	}
+	res, err := b.rotator(func(c *logrotate.Config) { c.Workers = 3 }).Rotate(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 5, res.Rotated)
+}
+
+func TestRunRotatesEveryTenSecondsUntilCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		passes, mu := 0, sync.Mutex{}
+		b := newBed(t)
+		r := b.rotator(func(c *logrotate.Config) {
+			c.Observer.Checked = func(logrotate.Result, error) { mu.Lock(); passes++; mu.Unlock() }
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 35*time.Second)
+		defer cancel()
+		go func() {
+			time.Sleep(time.Second) // the bubble's
+			if err := r.Run(ctx); !errors.Is(err, logrotate.ErrRunning) {
+				t.Errorf("second Run: %v", err)
+			}
+		}()
+		require.NoError(t, r.Run(ctx))
+		require.Equal(t, 4, passes)
+		synctest.Wait()
+		_, err := r.Rotate(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+func TestRunGoesOnAfterFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		require.NoError(t, b.Fail("ListContainers", fakecri.Fault{Err: errors.New("busy")}))
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+		defer cancel()
+		require.NoError(t, b.rotator(nil).Run(ctx))
+		require.Equal(t, 3, b.count("ListContainers"))
+	})
+}
+
+func TestValidate(t *testing.T) {
+	_, err := logrotate.New(logrotate.Config{MaxFiles: 1, Workers: -1, Interval: time.Second, CallTimeout: -1})
+	require.EqualError(t, err, `logrotate: invalid config: field Runtime is required
+invalid MaxFiles 1, must be > 1
+invalid configuration: containerLogMaxWorkers must be greater than or equal to 1
+invalid configuration: containerLogMonitorInterval must be a positive time duration greater than or equal to 3s
+field CallTimeout: -1ns is negative`)
+}
+
+func TestParseMaxSize(t *testing.T) {
+	for text, want := range map[string]int64{"10Mi": 10 << 20, "1k": 1000, "-1": -1, "7": 7} {
+		got, err := logrotate.ParseMaxSize(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for text, why := range map[string]string{
+		"ten": "quantities must match", "0.5": "invalid max log size", "0": "invalid max log size", "": "quantities must match",
+		"100Ei": "invalid max log size",
+	} {
+		_, err := logrotate.ParseMaxSize(text)
+		require.ErrorContains(t, err, "failed to parse container log max size")
+		require.ErrorContains(t, err, why, text)
+	}
+}
+
+func FuzzParseMaxSize(f *testing.F) {
+	f.Add("10Mi")
+	f.Add("1e99999")
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := logrotate.ParseMaxSize(text)
+		require.Equal(t, err != nil, n == 0)
+	})
+}

@@ -1,0 +1,63 @@
+package logrotate
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSortAside(t *testing.T) {
+	a := sortAside("0.log", []string{
+		"0.log", "1.log", "10.log.20260102-030405", "0.log.old", "0.log.20260102-030405", "0.log.20260102-030406.gz",
+		"0.log.20260102-030404", "0.log.20260102-030404.gz", "0.log.20260102-030407.tmp", "0.log.20260102-030407.gz.tmp",
+		"0.log.notes.tmp", "0.log.20260199-030405", "0.log.gz",
+	})
+	require.Equal(t, []string{"0.log.20260102-030406.gz", "0.log.20260102-030405", "0.log.20260102-030404.gz"}, a.rotated)
+	slices.Sort(a.useless)
+	require.Equal(t, []string{"0.log.20260102-030404", "0.log.20260102-030407.gz.tmp", "0.log.20260102-030407.tmp"}, a.useless)
+}
+
+func TestRotatedNameSortsBehindAllOthers(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 999, time.UTC)
+	for _, c := range []struct{ name, newest, want string }{
+		{"the first", "", "0.log.20260102-030405"},
+		{"an older one", "0.log.20260102-030404.gz", "0.log.20260102-030405"},
+		{"the same second", "0.log.20260102-030405", "0.log.20260102-030406"},
+		{"the clock stepped back", "0.log.20260103-000000.gz", "0.log.20260103-000001"},
+		{"an unreadable one", "0.log.yesterday", "0.log.20260102-030405"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var a aside
+			if c.newest != "" {
+				a.rotated = []string{c.newest}
+			}
+			require.Equal(t, c.want, rotatedName("0.log", now, a))
+		})
+	}
+}
+
+// FuzzSortAside: no file is both whole and useless, and a useless one has a whole one
+// in its place or is temporary.
+func FuzzSortAside(f *testing.F) {
+	f.Add("0.log", "0.log 0.log.20260102-030405 0.log.20260102-030405.gz 0.log.20260102-030405.tmp")
+	f.Add("", ". .. .gz .tmp")
+	f.Fuzz(func(t *testing.T, log, text string) {
+		names := strings.Fields(text)
+		a := sortAside(log, names)
+		for _, name := range a.useless {
+			require.NotContains(t, a.rotated, name)
+			require.True(t, strings.HasSuffix(name, temporary) || slices.Contains(names, name+compressed), name)
+		}
+		for _, name := range append(a.rotated, a.useless...) {
+			require.NotEqual(t, log, name)
+		}
+		next := rotatedName(log, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), a)
+		for _, name := range a.rotated {
+			stamp := strings.TrimSuffix(strings.TrimPrefix(name, log+"."), compressed)
+			require.Greater(t, strings.TrimPrefix(next, log+"."), stamp)
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package containergc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// LogFolder is the folder with the logs of one pod.
+type LogFolder struct {
+	// Folder is its name in [Config].PodLogs.
+	Folder string
+	// Namespace, Pod and UID are what it is made of.
+	Namespace, Pod string
+	UID            types.UID
+	// WrittenAt is when its newest log was last written, if [LogPolicy] asks for it.
+	WrittenAt time.Time
+	// Attempts are the logs in it.
+	Attempts []AttemptLogs
+}
+
+// AttemptLogs are the log files of one container.
+type AttemptLogs struct {
+	// Container and Attempt say which.
+	Container string
+	Attempt   uint32
+	// WrittenAt is when the newest was last written, if [LogPolicy] asks for it.
+	WrittenAt time.Time
+	// Files are their paths below [Config].PodLogs.
+	Files []string
+}
+
+// LogLink is a link that leads nowhere.
+type LogLink struct {
+	// Name is its name in [Config].ContainerLogs.
+	Name string
+	// ContainerID is the container whose log it was, as far as the name tells;
+	// Namespace, Pod and Container say more of it.
+	ContainerID, Namespace, Pod, Container string
+}
+
+// parseFolder reads the name of a pod's log folder: namespace, name and UID, none of
+// which has an underscore.
+func parseFolder(name string) (f LogFolder, ok bool) {
+	parts := strings.Split(name, "_")
+	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+		return f, false
+	}
+	return LogFolder{Folder: name, Namespace: parts[0], Pod: parts[1], UID: types.UID(parts[2])}, true
+}
+
+// parseLogFile reads the attempt from the name of a log file, rotated or not.
+func parseLogFile(name string) (attempt uint32, ok bool) {
+	number, rest, found := strings.Cut(name, ".")
+	n, err := strconv.ParseUint(number, 10, 32)
+	if !found || err != nil || strconv.FormatUint(n, 10) != number {
+		return 0, false
+	}
+	return uint32(n), rest == "log" || strings.HasPrefix(rest, "log.")
+}
+
+// parseLink reads the name of a link: pod_namespace_container-id.log. Container
+// names may have dashes, ids have none.
+func parseLink(name string) (l LogLink, ok bool) {
+	base, isLog := strings.CutSuffix(name, ".log")
+	dash := strings.LastIndexByte(base, '-')
+	if !isLog || dash < 0 || dash == len(base)-1 {
+		return l, false
+	}
+	l = LogLink{Name: name, ContainerID: base[dash+1:]}
+	if parts := strings.Split(base[:dash], "_"); len(parts) == 3 {
+		l.Pod, l.Namespace, l.Container = parts[0], parts[1], parts[2]
+	}
+	return l, true
+}
+
+// readFolders returns the pods' folders in root. What has no name of that kind is
+// left out. Nothing is followed out of the root. With times, each file is asked when
+// it was written.
+func readFolders(rootPath string, times bool) (folders []LogFolder, err error) {
+	root, err := os.OpenRoot(rootPath)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read pod logs: %w", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, fmt.Errorf("read pod logs: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		f, ok := parseFolder(e.Name())
+		if !ok {
+			continue
+		}
+		if e.IsDir() { // else it goes with its pod, and what it links to is no concern
+			errs = append(errs, readFolder(root, &f, times))
+		}
+		folders = append(folders, f)
+	}
+	return folders, errors.Join(errs...)
+}
+
+// readFolder reads the logs of one pod. What has vanished meanwhile is left out.
+func readFolder(root *os.Root, f *LogFolder, times bool) error {
+	containers, err := readDir(root, f.Folder)
+	if err != nil {
+		return err
+	}
+	if times {
+		if info, err := root.Lstat(f.Folder); err == nil {
+			f.WrittenAt = info.ModTime() // an empty one has an age too
+		}
+	}
+	for _, c := range containers {
+		if !c.IsDir() {
+			continue
+		}
+		dir := path.Join(f.Folder, c.Name())
+		files, err := readDir(root, dir)
+		if err != nil {
+			return err
+		}
+		first := len(f.Attempts)
+		for _, file := range files {
+			n, ok := parseLogFile(file.Name())
+			if !ok {
+				continue
+			}
+			a := f.attempt(first, c.Name(), n)
+			a.Files = append(a.Files, path.Join(dir, file.Name()))
+			if info, err := file.Info(); times && err == nil {
+				a.WrittenAt = later(a.WrittenAt, info.ModTime())
+				f.WrittenAt = later(f.WrittenAt, a.WrittenAt)
+			}
+		}
+	}
+	return nil
+}
+
+// attempt returns the entry of an attempt, which is none before the first.
+func (f *LogFolder) attempt(first int, container string, n uint32) *AttemptLogs {
+	for i := range f.Attempts[first:] {
+		if a := &f.Attempts[first+i]; a.Attempt == n {
+			return a
+		}
+	}
+	f.Attempts = append(f.Attempts, AttemptLogs{Container: container, Attempt: n})
+	return &f.Attempts[len(f.Attempts)-1]
+}
+
+func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(root.FS(), dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read logs: %w", err)
+	}
+	return entries, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// readLinks returns the links in dir that lead nowhere.
+func readLinks(dir string) (dead []LogLink, err error) {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read container logs: %w", err)
+	}
+	for _, e := range entries {
+		l, ok := parseLink(e.Name())
+		if !ok || e.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, e.Name())); errors.Is(err, fs.ErrNotExist) {
+			dead = append(dead, l)
+		}
+	}
+	return dead, nil
+}
+
+// removeBelow removes paths below a root, whole folders included. What is gone is no
+// error; nothing is followed out of the root, nor is a link's target removed.
+func removeBelow(rootPath string, paths ...string) (err error) {
+	root, err := os.OpenRoot(rootPath)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("remove logs: %w", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	var errs []error
+	for _, p := range paths {
+		if err := root.RemoveAll(filepath.FromSlash(p)); err != nil {
+			errs = append(errs, fmt.Errorf("remove logs: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,126 @@
+package containergc_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/containergc"
+)
+
+// TestPodThatComesBackKeepsItsLogs: a static pod has the UID that it had.
+func TestPodThatComesBackKeepsItsLogs(t *testing.T) {
+	root := logs(t, "ns_web_web/app/0.log")
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
+	b.create("web", "app", 0)
+	require.NoError(t, b.KillSandbox(b.boxes["web"]))
+	b.set("web", "gone")
+	b.cfg.Observer.Planned = func(p containergc.Plan) {
+		require.Len(t, p.Removals(), 3)
+		b.set("web", "here") // meanwhile
+	}
+	_, err := b.manager().Collect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, files(t, root), 1)
+	require.Equal(t, []string{"web#0", "web/app#0"}, b.left(), "it may be about to start after all")
+}
+
+func TestLogsGoWithTheirContainerRotatedOnesToo(t *testing.T) {
+	root := logs(t,
+		"ns_web_web/app/0.log", "ns_web_web/app/0.log.20260102-030405", "ns_web_web/app/0.log.20260102-030405.gz",
+		"ns_web_web/app/0.log.20260102-030405.tmp", "ns_web_web/app/1.log", "ns_web_web/app/1.log.20260102-030405.gz",
+		"ns_web_web/app/notes", "ns_web_web/app/00.log", "ns_web_web/0.log", "notes",
+	)
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
+	b.dead("web", "app", 0)
+	b.dead("web", "app", 1)
+	m := b.manager()
+	res, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, res.Removed, 2)
+	require.Equal(t, []string{
+		"notes", "ns_web_web/0.log", "ns_web_web/app/00.log", "ns_web_web/app/1.log",
+		"ns_web_web/app/1.log.20260102-030405.gz", "ns_web_web/app/notes",
+	}, files(t, root))
+	require.NoError(t, b.KillSandbox(b.boxes["web"]))
+	b.set("web", "gone")
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"notes"}, files(t, root))
+}
+
+func TestLogsOutliveTheirPodByKeepFor(t *testing.T) {
+	root := logs(t, "ns_web_web/app/0.log")
+	require.NoError(t, os.Chtimes(filepath.Join(root, "ns_web_web/app/0.log"), now(), now()))
+	require.NoError(t, os.Chtimes(filepath.Join(root, "ns_web_web"), now(), now()))
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.Logs.KeepFor = root, hour })
+	b.set("web", "gone")
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, files(t, root), 1)
+	b.clock.Step(hour)
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, files(t, root))
+}
+
+// TestLinksAreNeverFollowed: a pod that can write to the logs plants links there.
+func TestLinksAreNeverFollowed(t *testing.T) {
+	precious := logs(t, "data", "0.log")
+	root := logs(t, "ns_web_web/app/0.log")
+	require.NoError(t, os.Symlink(precious, filepath.Join(root, "ns_web_web", "other")))
+	require.NoError(t, os.Symlink(precious, filepath.Join(root, "ns_old_old")))
+	require.NoError(t, os.Symlink(filepath.Join(precious, "data"), filepath.Join(root, "ns_web_web", "app", "1.log")))
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
+	b.set("old", "gone")
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	b.set("web", "gone")
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, files(t, root))
+	require.Equal(t, []string{"0.log", "data"}, files(t, precious))
+}
+
+func TestDeadLinksGo(t *testing.T) {
+	root, links := logs(t, "ns_web_web/app/0.log"), t.TempDir()
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
+	running := b.start("web", "app", 0)
+	link := func(name, target string) { require.NoError(t, os.Symlink(target, filepath.Join(links, name))) }
+	link("web_ns_app-alive.log", filepath.Join(root, "ns_web_web/app/0.log"))
+	link("web_ns_app-gone.log", filepath.Join(root, "ns_web_web/app/7.log"))
+	link("web_ns_app-"+running+".log", filepath.Join(root, "ns_web_web/app/9.log"))
+	link("notes", "nowhere")
+	require.NoError(t, os.WriteFile(filepath.Join(links, "file-1.log"), nil, 0o600))
+	m := b.manager()
+	res, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, res.Removed, 1)
+	require.Equal(t, "log link web_ns_app-gone.log", res.Removed[0].String())
+	require.Len(t, files(t, links), 4)
+	link("web_ns_app-back.log", filepath.Join(root, "ns_web_web/app/8.log"))
+	b.cfg.Observer.Planned = func(containergc.Plan) {
+		require.NoError(t, os.WriteFile(filepath.Join(root, "ns_web_web/app/8.log"), nil, 0o600))
+	}
+	_, err = b.manager().Collect(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, files(t, links), "web_ns_app-back.log", "it leads somewhere again")
+}
+
+func TestFoldersThatCannotBeRead(t *testing.T) {
+	file := filepath.Join(logs(t, "file"), "file")
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = file, file })
+	b.dead("web", "app", 0)
+	b.set("web", "gone")
+	_, err := b.manager().Collect(t.Context())
+	require.ErrorContains(t, err, "read pod logs")
+	require.ErrorContains(t, err, "read container logs")
+	require.Equal(t, []string{"web#0"}, b.left(), "containers go all the same")
+	b.cfg.PodLogs, b.cfg.ContainerLogs = "/nonexistent/pods", "/nonexistent/containers"
+	_, err = b.manager().Collect(t.Context())
+	require.NoError(t, err)
+}

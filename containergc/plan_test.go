@@ -1,0 +1,211 @@
+package containergc_test
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/containergc"
+)
+
+// now is the time in all tests of decisions.
+func now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+
+// pods are pods that are not as most: gone, ended (but not deleted), or evicted and
+// still ending.
+type pods map[types.UID]string
+
+func (p pods) ShouldPodContentBeRemoved(uid types.UID) bool {
+	return p[uid] == "gone" || p[uid] == "evicted"
+}
+
+func (p pods) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
+	return p[uid] == "gone" || p[uid] == "ended"
+}
+
+// TestPlan reads situations from testdata/plan. A case is
+//
+//	plan [min-age=1h] [per-pod=1] [total=-1] [ttl=1h] [completed=0] [bytes=100]
+//	     [keep-for=1h] [keep-last=1] [all-unused] [json]
+//	pod web gone|ended|evicted              other pods are there and run
+//	box web#1 [ready] [ended=1h]            a sandbox; its pod's UID is the name
+//	web/app#2 exited [made=2h] [ended=1h] [bytes=9] [in=web#1] [foreign] [retry=1m]
+//	folder web [written=1h]                 a pod's log folder, below it
+//	logs app#0 [written=1h]                 one container's logs
+//	link web/app#2                          a dead link of a container, or of "x"
+func TestPlan(t *testing.T) {
+	datadriven.Walk(t, "testdata/plan", func(t *testing.T, path string) {
+		t.Helper()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
+			require.Equal(t, "plan", d.Cmd)
+			plan := containergc.Decide(newInput(t, d))
+			if d.HasArg("json") {
+				text, err := json.MarshalIndent(plan, "", " ")
+				require.NoError(t, err)
+				return string(text) + "\n"
+			}
+			return plan.String()
+		})
+	})
+}
+
+func newInput(t *testing.T, d *datadriven.TestData) containergc.Input {
+	t.Helper()
+	all := pods{}
+	in := containergc.Input{
+		Now: now(), AllUnused: d.HasArg("all-unused"), Pods: all, RetryAt: map[string]time.Time{},
+		Owned: func(o containergc.Object) bool {
+			return o.Labels["foreign"] == "" && !strings.HasPrefix(o.Pod, "foreign")
+		},
+	}
+	number := func(name string) *int {
+		if !d.HasArg(name) {
+			return nil
+		}
+		var n int
+		d.ScanArgs(t, name, &n)
+		return &n
+	}
+	span := func(name string) (took time.Duration) {
+		if d.HasArg(name) {
+			var text string
+			d.ScanArgs(t, name, &text)
+			took = duration(t, text)
+		}
+		return took
+	}
+	in.Policy = containergc.Policy{
+		MinAge: span("min-age"), TTL: span("ttl"), MaxPerPodContainer: number("per-pod"),
+		MaxContainers: number("total"), MaxPerCompletedPod: number("completed"),
+	}
+	if n := number("bytes"); n != nil {
+		in.Policy.MaxBytes = int64(*n)
+	}
+	in.Logs.KeepFor = span("keep-for")
+	if n := number("keep-last"); n != nil {
+		in.Logs.KeepLast = *n
+	}
+	for line := range strings.Lines(d.Input) {
+		words := strings.Fields(line)
+		opts := options(words[2:])
+		switch words[0] {
+		case "pod":
+			all[types.UID(words[1])] = words[2]
+		case "box":
+			in.Snapshot.Sandboxes = append(in.Snapshot.Sandboxes, newBox(t, words[1], opts))
+		case "folder":
+			in.Folders = append(in.Folders, containergc.LogFolder{
+				Folder: "ns_" + words[1] + "_" + words[1], Namespace: "ns", Pod: base(words[1]), UID: types.UID(words[1]),
+				WrittenAt: ago(t, opts["written"]),
+			})
+		case "logs":
+			name, n := numbered(t, words[1])
+			f := &in.Folders[len(in.Folders)-1]
+			f.Attempts = append(f.Attempts, containergc.AttemptLogs{
+				Container: name, Attempt: n, WrittenAt: ago(t, opts["written"]),
+				Files: []string{f.Folder + "/" + name + "/" + strconv.Itoa(int(n)) + ".log"},
+			})
+		case "link":
+			in.Links = append(in.Links, containergc.LogLink{Name: words[1] + ".log", ContainerID: words[1]})
+		default:
+			c := newContainer(t, words[0], words[1], opts)
+			if delay, ok := opts["retry"]; ok {
+				in.RetryAt[c.ID] = now().Add(duration(t, delay))
+			}
+			in.Snapshot.Containers = append(in.Snapshot.Containers, c)
+		}
+	}
+	return in
+}
+
+// base is a pod's name without what tells pods of one name apart.
+func base(uid string) string { name, _, _ := strings.Cut(uid, "."); return name }
+
+func options(words []string) map[string]string {
+	opts := map[string]string{}
+	for _, w := range words {
+		key, value, _ := strings.Cut(w, "=")
+		opts[key] = value
+	}
+	return opts
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return d
+}
+
+func ago(t *testing.T, text string) time.Time {
+	t.Helper()
+	if text == "" {
+		return time.Time{}
+	}
+	return now().Add(-duration(t, text))
+}
+
+func numbered(t *testing.T, text string) (name string, n uint32) {
+	t.Helper()
+	name, number, ok := strings.Cut(text, "#")
+	require.True(t, ok, text)
+	v, err := strconv.ParseUint(number, 10, 32)
+	require.NoError(t, err)
+	return name, uint32(v)
+}
+
+func newBox(t *testing.T, text string, opts map[string]string) containergc.Sandbox {
+	t.Helper()
+	name, n := numbered(t, text)
+	b := containergc.Sandbox{
+		ID: text, PodUID: types.UID(name), Namespace: "ns", Pod: base(name), Attempt: n,
+		CreatedAt: ago(t, opts["made"]), EndedAt: ago(t, opts["ended"]),
+	}
+	_, b.Ready = opts["ready"]
+	if _, ok := opts["foreign"]; ok {
+		b.Labels = map[string]string{"foreign": "true"}
+	}
+	if _, ok := opts["no-pod"]; ok {
+		b.PodUID = ""
+	}
+	return b
+}
+
+func newContainer(t *testing.T, text, state string, opts map[string]string) containergc.Container {
+	t.Helper()
+	pod, rest, _ := strings.Cut(text, "/")
+	name, n := numbered(t, rest)
+	states := map[string]runtimeapi.ContainerState{
+		"created": runtimeapi.ContainerState_CONTAINER_CREATED, "running": runtimeapi.ContainerState_CONTAINER_RUNNING,
+		"exited": runtimeapi.ContainerState_CONTAINER_EXITED, "unknown": runtimeapi.ContainerState_CONTAINER_UNKNOWN,
+		"new": 77,
+	}
+	require.Contains(t, states, state)
+	c := containergc.Container{
+		ID: text, SandboxID: opts["in"], PodUID: types.UID(pod), Namespace: "ns", Pod: base(pod), Name: name, Attempt: n,
+		State: states[state], CreatedAt: ago(t, opts["made"]), FinishedAt: ago(t, opts["ended"]),
+	}
+	if bytes, ok := opts["bytes"]; ok {
+		v, err := strconv.ParseInt(bytes, 10, 64)
+		require.NoError(t, err)
+		c.Bytes = v
+	}
+	if _, ok := opts["foreign"]; ok {
+		c.Labels = map[string]string{"foreign": "true"}
+	}
+	if _, ok := opts["no-pod"]; ok {
+		c.PodUID = ""
+	}
+	if id, ok := opts["id"]; ok {
+		c.ID = id
+	}
+	return c
+}
