@@ -32,6 +32,7 @@ type agent struct {
 	log     *slog.Logger
 	console *console
 	hostIPs []string
+	upkeep
 
 	source   *podsource.Directory
 	url      *podsource.HTTP // nil without --manifest-url
@@ -68,7 +69,7 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		rejected: map[types.UID]bool{},
 	}
 	a.removals = newRemovals(a.sweep.Trigger)
-	return a, errors.Join(a.newSource(), a.newPLEG(), a.newRunner(), a.newWorkers(), a.newStatuses())
+	return a, errors.Join(a.newSource(), a.newPLEG(), a.newUpkeep(), a.newRunner(), a.newWorkers(), a.newStatuses())
 }
 
 // run serves until ctx is done or a part of the agent can't go on, and returns
@@ -96,6 +97,13 @@ func (a *agent) run(ctx context.Context) error {
 		"workers": a.workers.Run,
 		"sweep":   a.runSweep,
 		"runtime": func(ctx context.Context) error { return a.ask.Run(ctx, a.askRuntime) },
+
+		"statistics": a.runStats,
+		"eviction":   a.eviction.Run,
+		"images":     a.imageGC.Run,
+		"containers": a.containerGC.Run,
+		"logs":       a.logs.Run,
+		"oom":        a.runOOM,
 	} {
 		parts.Go(func() {
 			if err := part(working); err != nil {

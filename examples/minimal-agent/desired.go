@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
@@ -14,7 +16,7 @@ import (
 
 // desired takes the pods that are wanted from here on and tells the workers
 // what is new, changed and gone.
-func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
+func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.draining {
@@ -30,10 +32,10 @@ func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
 		switch {
 		case !known:
 			a.pods.AddPod(p)
-			a.admit(p, podworker.Create)
+			a.admit(ctx, p, podworker.Create)
 		case before.Annotations[podspec.HashAnnotation] != p.Annotations[podspec.HashAnnotation]:
 			a.pods.UpdatePod(p)
-			a.admit(p, podworker.Change)
+			a.admit(ctx, p, podworker.Change)
 		}
 	}
 	for _, p := range gone {
@@ -44,29 +46,35 @@ func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
 	// Until then what runs and is not asked for may be of a source that is silent.
 	a.ready = len(a.merge.Unanswered()) == 0
 	a.sweep.Trigger()
+	a.eviction.Trigger() // which waits for them
 }
 
 // admit hands the pod to its worker, or refuses it whole: a pod without the
 // volumes or probes that it asks for would be another pod.
-func (a *agent) admit(pod *corev1.Pod, why podworker.UpdateType) {
-	err := podrunner.Unsupported(pod)
-	if err == nil && a.rejected[pod.UID] {
+func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.UpdateType) {
+	refused, reason := podrunner.Unsupported(pod), "UnsupportedFields"
+	if begins := why == podworker.Create || a.rejected[pod.UID]; refused == nil && begins {
+		if r := a.admitUnderPressure(ctx, lifecycle.PodAdmitAttributes{Pod: pod}); !r.Admit {
+			refused, reason = errors.New(r.Message), r.Reason
+		}
+	}
+	if refused == nil && a.rejected[pod.UID] {
 		delete(a.rejected, pod.UID)
 		why = podworker.Create
 	}
 	switch {
-	case err == nil && why == podworker.Create:
+	case refused == nil && why == podworker.Create:
 		a.create(pod)
 		return
-	case err == nil:
+	case refused == nil:
 		a.workers.UpdatePod(podworker.Update{Type: why, Pod: pod})
 		return
 	}
 	a.rejected[pod.UID] = true
 	a.setStatus(pod, corev1.PodStatus{
 		Phase:    corev1.PodFailed,
-		Reason:   "UnsupportedFields",
-		Message:  fmt.Sprintf("Pod was rejected: %v", err),
+		Reason:   reason,
+		Message:  fmt.Sprintf("Pod was rejected: %v", refused),
 		QOSClass: podspec.QOSClass(pod),
 	})
 	if why == podworker.Change { // an earlier version of it may run

@@ -32,6 +32,7 @@ type options struct {
 	rootDir   string
 	stopPods  bool
 	takeOver  bool
+	limits    limits
 }
 
 // parseOptions reads the command line and names every problem with its values at
@@ -49,6 +50,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.rootDir, "root-dir", "", "folder of the agent's files and logs (default: /var/lib/minimal-agent, a temporary one with the embedded runtime)")
 	flags.BoolVar(&o.stopPods, "stop-pods", false, "take the pods down when the agent stops, instead of leaving them running")
 	flags.BoolVar(&o.takeOver, "take-over", false, "treat every pod on the runtime that carries a kubelet's labels as this agent's, and remove those that no manifest asks for")
+	o.limits.register(flags)
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(usage)
@@ -64,7 +66,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	if err := o.complete(); err != nil {
 		return o, err
 	}
-	return o, o.validate()
+	return o, errors.Join(o.validate(), o.limits.complete())
 }
 
 // complete fills in what depends on the machine.

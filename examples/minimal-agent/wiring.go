@@ -76,9 +76,9 @@ func (a *agent) newRunner() (err error) {
 	a.runner, err = podrunner.New(podrunner.Config{
 		Sandboxes:           a.node.cri,
 		Containers:          a.node.cri,
-		Images:              a.node.cri,
+		Images:              a.pulls,
 		Refresh:             a.refresh,
-		LogRoot:             filepath.Join(a.node.rootDir, "logs", "pods"),
+		LogRoot:             a.logRoot(),
 		Agent:               a.opts.agentName,
 		NodeName:            a.opts.nodeName,
 		HostIPs:             a.hostIPs,

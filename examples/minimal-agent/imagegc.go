@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/imagegc"
+)
+
+// newImageGC wires what removes images. On a runtime that is somebody else's too it
+// leaves alone what this agent has not pulled, unless --take-over says otherwise.
+func (a *agent) newImageGC() (err error) {
+	a.pulls = newPuller(a.node.cri, filepath.Join(a.node.rootDir, "images-pulled.json"), a.log)
+	cfg := imagegc.Config{
+		Images:  a.node.cri,
+		Runtime: a.node.cri,
+		FS:      imagegc.RuntimeFS{Runtime: a.node.cri},
+		Policy: imagegc.Policy{
+			HighThresholdPercent: &a.opts.limits.imageHigh,
+			LowThresholdPercent:  &a.opts.limits.imageLow,
+			MinAge:               &a.opts.limits.imageMinAge,
+		},
+		Store:  imagegc.FileStore(filepath.Join(a.node.rootDir, "images-seen.json")),
+		Events: a.recorder(),
+		Node:   a.reference(),
+		Logger: a.log,
+	}
+	if !a.opts.takeOver {
+		cfg.Preference = a.pulls.preference
+	}
+	if a.embedded() {
+		cfg.FS = fakeFS{a.node.fake}
+	}
+	a.imageGC, err = imagegc.New(cfg)
+	if err == nil {
+		a.pulls.lease = a.imageGC.Acquire
+	}
+	return err
+}
+
+// fakeFS is the embedded runtime's disk.
+type fakeFS struct{ node *fakecri.Node }
+
+func (f fakeFS) Usage(context.Context) (imagegc.Usage, error) {
+	u := f.node.DiskUsage()
+	return imagegc.Usage{CapacityBytes: u.CapacityBytes, AvailableBytes: u.AvailableBytes}, nil
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/containergc/logrotate"
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/imagegc"
+)
+
+// upkeep is what keeps the machine usable, whatever pods do to it. Who removes what:
+//
+//	the sweep    all that is left of a pod that no manifest asks for
+//	containerGC  containers that have ended of pods that somebody asks for, all but
+//	             the last of a name; all that is left of an evicted pod; log folders of
+//	             which nothing else is left
+//	imageGC      images
+//	logs         what a running container has logged long ago
+//	eviction     pods, when all that is not enough
+type upkeep struct {
+	stats       *statistics // nil with the embedded runtime
+	eviction    *eviction.Manager
+	imageGC     *imagegc.Manager
+	pulls       *puller
+	containerGC *containergc.Manager
+	logs        *logrotate.Rotator
+	oom         *oomWatch // nil with the embedded runtime
+}
+
+func (a *agent) newUpkeep() error {
+	return errors.Join(a.newImageGC(), a.newContainerGC(), a.newLogRotation(), a.newEviction(), a.newOOMWatch())
+}
+
+// embedded says that nothing real runs: what this machine has does not matter then.
+func (a *agent) embedded() bool { return a.node.fake != nil }
