@@ -52,7 +52,7 @@ func (a *agent) runtimeSnapshot(context.Context) (s containergc.Snapshot, _ erro
 }
 
 // gonePods says which pods are gone. Those that the sweep removes are not, for as
-// long as there is anything of them in the runtime.
+// long as there is anything of them in the runtime, nor those being removed.
 type gonePods struct{ *agent }
 
 func (g gonePods) ShouldPodContentBeRemoved(uid types.UID) bool {
@@ -69,7 +69,7 @@ func (g gonePods) swept(uid types.UID) bool {
 	wanted := known && !g.rejected[uid]
 	g.mu.Unlock()
 	s, _ := g.cache.Get(uid)
-	return !wanted && (g.removals.underWay(uid) || len(s.Sandboxes)+len(s.Containers) > 0)
+	return g.removals.underWay(uid) || !wanted && len(s.Sandboxes)+len(s.Containers) > 0
 }
 
 // newLogRotation wires what keeps the logs of running containers small.

@@ -110,19 +110,25 @@ func (k killer) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) 
 		pod = p // as its source gave it
 	}
 	grace := time.Duration(e.GracePeriodSeconds) * time.Second
-	return k.workers.KillPod(ctx, pod, podworker.KillOptions{Evict: true, Grace: &grace, StatusFn: e.Apply})
+	if err := k.workers.KillPod(ctx, pod, podworker.KillOptions{Evict: true, Grace: &grace, StatusFn: e.Apply}); err != nil {
+		return err
+	}
+	// What it leaves may be what has filled the disk. If it can't be removed now,
+	// containerGC does it later.
+	k.removals.start(ctx, pod.UID, func(ctx context.Context) error { return k.removePod(ctx, pod.UID) })
+	return nil
 }
 
-// evicted has the containers and logs of an evicted pod removed, for they may be
-// what has filled the disk.
+// evicted tells how long it took.
 func (a *agent) evicted(pod *corev1.Pod, e eviction.Eviction, took time.Duration, err error) {
 	a.log.Info("evicted", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "signal", e.Signal, "decided", e.At, "took", took, "err", err)
-	a.containerGC.RequestPod(pod.UID)
 }
 
+// cleanedUp says whether an evicted pod has left nothing on the disk.
 func (a *agent) cleanedUp(uid types.UID) bool {
 	s, _ := a.cache.Get(uid)
-	return len(s.Sandboxes)+len(s.Containers) == 0
+	logs, err := filepath.Glob(filepath.Join(a.logRoot(), "*_"+string(uid)))
+	return err == nil && len(s.Sandboxes)+len(s.Containers)+len(logs) == 0 && !a.removals.underWay(uid)
 }
 
 // pressure tells of what the node is short of.

@@ -13,11 +13,11 @@ import (
 //
 //	the sweep    all that is left of a pod that no manifest asks for
 //	containerGC  containers that have ended of pods that somebody asks for, all but
-//	             the last of a name; all that is left of an evicted pod; log folders of
-//	             which nothing else is left
+//	             the last of a name; what the removal of an evicted pod has left; log
+//	             folders of pods of which there is nothing else
 //	imageGC      images
 //	logs         what a running container has logged long ago
-//	eviction     pods, when all that is not enough
+//	eviction     pods, when all that is not enough, with their containers and logs
 type upkeep struct {
 	stats       *statistics // nil with the embedded runtime
 	eviction    *eviction.Manager

@@ -1,0 +1,268 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestImagesGoFromTheHighMarkToTheLowOne has an image of each kind that must stay among
+// those that may go, and one that the runtime refuses to remove for ever.
+func TestImagesGoFromTheHighMarkToTheLowOne(t *testing.T) {
+	const images = 6
+	b := newSmallBed(t, 640)
+	for i := range images {
+		b.addImage(fmt.Sprintf("kubeparts.test/ballast:%d", i), 20)
+	}
+	b.addImage("kubeparts.test/pinned:1", 5)
+	b.addImage("kubeparts.test/used:1", 5)
+	b.ctrImages("label", "kubeparts.test/pinned:1", "io.cri-containerd.pinned=pinned")
+	b.ctrImages("tag", "kubeparts.test/used:1", "kubeparts.test/used:too")
+	b.ctrImages("tag", "kubeparts.test/ballast:1", "kubeparts.test/ballast:one")
+	stuck, err := b.images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: "kubeparts.test/ballast:0"}})
+	require.NoError(t, err)
+
+	var mu sync.Mutex
+	refused, pulled := 0, make(chan struct{})
+	p := startProxyTo(t, b.endpoint, func(method string, request []byte) (func(), error) {
+		switch {
+		case method == "RemoveImage" && bytes.Contains(request, []byte(stuck.GetImage().GetId())):
+			mu.Lock()
+			defer mu.Unlock()
+			refused++
+			return nil, errors.New("this one never goes")
+		case method == "PullImage": // the runtime has the image long before it says so
+			return func() { close(pulled); time.Sleep(20 * time.Second) }, nil
+		}
+		return func() {}, nil
+	})
+	n := newNode(t)
+	n.write("used.yaml", strings.ReplaceAll(web, imageServer, "kubeparts.test/used:too"))
+	flags := []string{"--cri-endpoint", p.endpoint, "--take-over", "--minimum-image-ttl-duration", "1s"}
+	n.start(append(flags, "--image-gc-high-threshold", "100", "--image-gc-low-threshold", "99")...)
+	n.waitRunning("web")
+	seen := n.root + "/images-seen.json"
+	waitFor(t, startTimeout, "the ages to be noted", func() (string, bool) {
+		_, err := os.Stat(seen)
+		return fmt.Sprint(err), err == nil
+	})
+	n.agent.stop(t)
+
+	before := usedPercent(t, smallDir)
+	high, low := before-3, before-15
+	n.write("pulled.yaml", strings.NewReplacer("name: web", "name: pulled", imageServer, imagePulled).Replace(web))
+	n.start(append(flags, "--image-gc-high-threshold", strconv.Itoa(high), "--image-gc-low-threshold", strconv.Itoa(low))...)
+	waitFor(t, time.Minute, "images to go", func() (string, bool) {
+		return fmt.Sprint(usedPercent(t, smallDir), b.has()), usedPercent(t, smallDir) <= low
+	})
+	has := b.has()
+	t.Logf("%d%% before, marks at %d%% and %d%%, %d%% after; left: %v", before, high, low, usedPercent(t, smallDir), has)
+	for _, name := range []string{"pinned:1", "used:1", "used:too", "pause:1", "ballast:0"} {
+		require.True(t, has["kubeparts.test/"+name], name)
+	}
+	require.Equal(t, has["kubeparts.test/ballast:1"], has["kubeparts.test/ballast:one"], "all names of an image go, or none")
+	mu.Lock()
+	t.Logf("the removal that always fails was tried %d times", refused)
+	require.LessOrEqual(t, refused, 3)
+	mu.Unlock()
+
+	// Removed while it is pulled, it would be missed by the container to come.
+	<-pulled
+	n.agent.kill(t) // its start collected before the pull was over; the next does now
+	_, err = b.images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: imagePulled}})
+	require.NoError(t, err)
+}
+
+func usedPercent(t *testing.T, dir string) int {
+	t.Helper()
+	s := statfs(t, dir)
+	return 100 - int(s.Bavail*100/s.Blocks)
+}
+
+// TestLogsRotateUnderAFloodWithoutLosingALine has a container write as fast as it can.
+func TestLogsRotateUnderAFloodWithoutLosingALine(t *testing.T) {
+	const lines = 1_500_000
+	n := newNode(t)
+	n.start("--container-log-max-size", "20Mi", "--container-log-max-files", "50")
+	width := strings.Repeat("x", 500)
+	began := time.Now()
+	n.write("flood.yaml", shellPod("flood", fmt.Sprintf(`i=0; seq 1 %d | sed "s/$/ %s/"; exec sleep 1000`, lines, width), ""))
+	pod := n.waitRunning("flood")
+	dir := filepath.Dir(n.logFile(pod, "main", 0))
+	waitFor(t, 4*time.Minute, "the last line", func() (string, bool) {
+		files, err := filepath.Glob(dir + "/*")
+		require.NoError(t, err)
+		return fmt.Sprint(files), lastNumber(n.logFile(pod, "main", 0)) == lines
+	})
+	took := time.Since(began)
+	waitFor(t, time.Minute, "compression to be over", func() (string, bool) {
+		left, err := filepath.Glob(dir + "/*.tmp")
+		require.NoError(t, err)
+		return fmt.Sprint(left), len(left) == 0
+	})
+	files, err := filepath.Glob(dir + "/*")
+	require.NoError(t, err)
+	slices.Sort(files) // 0.log, then by time
+	files = append(files[1:], files[0])
+	require.Greater(t, len(files), 2, "no rotation")
+	next := 1
+	for _, file := range files {
+		next = countLines(t, file, next)
+	}
+	require.Equal(t, lines+1, next)
+	t.Logf("%.0f MB in %v, %.1f MB/s, in %d files", float64(lines)*550/1e6, took.Round(time.Second), float64(lines)*550/1e6/took.Seconds(), len(files))
+	n.agent.stop(t)
+}
+
+// lastNumber is that of the last line of a log, 0 while there is none.
+func lastNumber(file string) int {
+	f, err := os.Open(file)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	_, _ = f.Seek(-700, io.SeekEnd)
+	tail, _ := io.ReadAll(f)
+	all := bytes.Split(bytes.TrimSpace(tail), []byte("\n"))
+	fields := strings.Fields(string(all[len(all)-1]))
+	if len(fields) < 5 {
+		return 0
+	}
+	number, _ := strconv.Atoi(fields[3])
+	return number
+}
+
+// countLines expects the numbers from next on, and returns the one after the last.
+func countLines(t *testing.T, file string, next int) int {
+	t.Helper()
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	var in io.Reader = f
+	if strings.HasSuffix(file, ".gz") {
+		in, err = gzip.NewReader(f)
+		require.NoError(t, err)
+	}
+	scan := bufio.NewScanner(in)
+	for scan.Scan() {
+		fields := strings.SplitN(scan.Text(), " ", 5)
+		require.Len(t, fields, 5, scan.Text())
+		if fields[3] != strconv.Itoa(next) {
+			require.Failf(t, "a line is missing or there twice", "%s: %s instead of %d", file, fields[3], next)
+		}
+		next++
+	}
+	require.NoError(t, scan.Err())
+	return next
+}
+
+// TestDeadContainersAreClearedWhilePodsStart has one pod with many containers that
+// somebody left there: dead ones, of a name that its manifest no longer has.
+func TestDeadContainersAreClearedWhilePodsStart(t *testing.T) {
+	const dead, atOnce, starts = 120, 6, 5
+	n := newNode(t)
+	n.write("web.yaml", web)
+	n.start()
+	pod := n.waitRunning("web")
+	n.agent.stop(t)
+	live := bed.instances(t, podLabels(pod))
+	require.Len(t, live, 1)
+	began := time.Now()
+	n.leaveDead(pod, live[0].Sandbox, dead, atOnce)
+	t.Logf("%d containers made and ended in %v", dead, time.Since(began).Round(time.Second))
+
+	n.start()
+	began = time.Now()
+	var slowest time.Duration
+	for i := range starts {
+		name := fmt.Sprintf("new%d", i)
+		at := time.Now()
+		n.write(name+".yaml", strings.ReplaceAll(web, "name: web", "name: "+name))
+		n.waitRunning(name)
+		slowest = max(slowest, time.Since(at))
+	}
+	ghosts := func() []instance {
+		return slices.DeleteFunc(bed.instances(t, podLabels(pod)), func(i instance) bool { return i.Name != "ghost" })
+	}
+	waitFor(t, 2*time.Minute, "the dead to be cleared", func() (string, bool) {
+		left := len(ghosts())
+		return fmt.Sprint(left), left <= 1
+	})
+	t.Logf("%d dead containers cleared %v after the start; of %d pods meanwhile the slowest took %v",
+		dead-1, time.Since(began).Round(100*time.Millisecond), starts, slowest.Round(10*time.Millisecond))
+	if left := ghosts(); len(left) == 1 {
+		require.Equal(t, strconv.Itoa(dead-1), left[0].Restarts, "the newest stays")
+	}
+	require.Equal(t, live[0].ID, bed.instances(t, map[string]string{labelPodUID: string(pod.UID), labelPodName: pod.Name, labelContainerName: "web"})[0].ID)
+}
+
+// leaveDead makes containers in a sandbox and lets them end.
+func (n *node) leaveDead(pod *corev1.Pod, sandbox string, count, atOnce int) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), 5*time.Minute)
+	defer cancel()
+	status, err := bed.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox})
+	require.NoError(n.t, err)
+	box := status.GetStatus()
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata: box.GetMetadata(), Labels: box.GetLabels(), Annotations: box.GetAnnotations(),
+		LogDirectory: filepath.Dir(filepath.Dir(n.logFile(pod, "ghost", 0))), Linux: &runtimeapi.LinuxPodSandboxConfig{},
+	}
+	var all sync.WaitGroup
+	attempts, errs := make(chan int), make(chan error, count)
+	for range atOnce {
+		all.Go(func() {
+			for i := range attempts {
+				errs <- n.leaveOne(ctx, sandbox, config, i)
+			}
+		})
+	}
+	for i := range count {
+		attempts <- i
+	}
+	close(attempts)
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(n.t, err)
+	}
+}
+
+func (n *node) leaveOne(ctx context.Context, sandbox string, config *runtimeapi.PodSandboxConfig, attempt int) error {
+	labels := map[string]string{labelContainerName: "ghost"}
+	for _, l := range []string{labelAgent, labelPodName, labelPodNamespace, labelPodUID} {
+		labels[l] = config.GetLabels()[l]
+	}
+	c, err := bed.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: sandbox, SandboxConfig: config,
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: "ghost", Attempt: uint32(attempt)},
+			Image:    &runtimeapi.ImageSpec{Image: imageServer}, Args: []string{"exit", "0"},
+			Labels: labels, Annotations: map[string]string{annotationRestarts: strconv.Itoa(attempt)},
+			Linux: &runtimeapi.LinuxContainerConfig{},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = bed.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c.GetContainerId()})
+	return err
+}
