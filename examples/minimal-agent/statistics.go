@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -20,10 +19,7 @@ const (
 	// limitsAge is how old figures may be that are held against the limits of pods:
 	// just less than the time between two looks.
 	limitsAge = 9 * time.Second
-	// shortAge is how old they may be when a pod has to go. Of pods without cgroups of
-	// their own the runtime alone knows the memory, and a hog grows by the second.
-	shortAge = time.Second
-	// statsPatience is how long a decision waits for new ones. After that it is made
+	// statsPatience is how long a decision waits for newer ones. After that it is made
 	// by the old ones: a runtime that hangs keeps nobody from being evicted.
 	statsPatience = 2 * time.Second
 )
@@ -33,10 +29,10 @@ type statistics struct {
 	*nodestats.Provider
 	thresholds []eviction.Threshold
 	ready      func() bool // every source of pods has answered
-	short      atomic.Bool // at the last look, of something
 	refresh    *loop.Loop
 
 	mu        sync.Mutex
+	short     time.Time     // of the last look, if the node was short of something then
 	refreshed time.Time     // when the last refresh began
 	done      chan struct{} // is closed at the end of the next one
 }
@@ -53,7 +49,7 @@ func newStatistics(p *nodestats.Provider, thresholds []eviction.Threshold, ready
 	}
 }
 
-// Run refreshes until ctx is done.
+// run refreshes until ctx is done.
 func (s *statistics) run(ctx context.Context) error {
 	return s.refresh.Run(ctx, func(ctx context.Context) time.Duration {
 		began := time.Now()
@@ -74,33 +70,44 @@ func (s *statistics) Node(ctx context.Context) (eviction.NodeStats, error) {
 	if !s.ready() {
 		return eviction.NodeStats{}, nil
 	}
+	looked := time.Now()
 	node, err := s.Provider.Node(ctx)
-	short := false
+	var short time.Time
 	for _, o := range node.Observations {
 		for _, t := range s.thresholds {
-			short = short || t.Signal == o.Signal && o.Available < t.Value.Of(o.Capacity)
+			if t.Signal == o.Signal && o.Available < t.Value.Of(o.Capacity) {
+				short = looked
+			}
 		}
 	}
-	s.short.Store(short)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.short = short
 	return node, err
 }
 
-// Pods measures pods by figures of the runtime that are new enough.
+// Pods measures pods by figures of the runtime that are new enough: when a pod has to
+// go, newer than the look that said so. Of pods without cgroups of their own the runtime
+// alone knows the memory, and a hog grows by the second.
 func (s *statistics) Pods(ctx context.Context) ([]eviction.PodStats, error) {
-	allowed := limitsAge
-	if s.short.Load() {
-		allowed = shortAge
-	}
 	s.mu.Lock()
-	age, done := time.Since(s.refreshed), s.done
+	oldest := s.short
 	s.mu.Unlock()
-	if age > allowed {
+	if oldest.IsZero() {
+		oldest = time.Now().Add(-limitsAge)
+	}
+	ctx, cancel := context.WithTimeout(ctx, statsPatience)
+	defer cancel()
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		old, done := s.refreshed.Before(oldest), s.done
+		s.mu.Unlock()
+		if !old {
+			break
+		}
 		s.refresh.Trigger()
-		patience := time.NewTimer(statsPatience)
-		defer patience.Stop()
 		select {
 		case <-done:
-		case <-patience.C:
 		case <-ctx.Done():
 		}
 	}
