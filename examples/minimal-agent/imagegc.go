@@ -4,6 +4,8 @@ import (
 	"context"
 	"path/filepath"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/imagegc"
 )
@@ -14,7 +16,7 @@ func (a *agent) newImageGC() (err error) {
 	a.pulls = newPuller(a.node.cri, filepath.Join(a.node.rootDir, "images-pulled.json"), a.log)
 	cfg := imagegc.Config{
 		Images:  a.node.cri,
-		Runtime: a.node.cri,
+		Runtime: imageUsers{a},
 		FS:      imagegc.RuntimeFS{Runtime: a.node.cri},
 		Policy: imagegc.Policy{
 			HighThresholdPercent: &a.opts.limits.imageHigh,
@@ -37,6 +39,25 @@ func (a *agent) newImageGC() (err error) {
 		a.pulls.lease = a.imageGC.Acquire
 	}
 	return err
+}
+
+// imageUsers are the containers of the whole runtime. What the cache has of this
+// agent's own need not be asked for again.
+type imageUsers struct{ *agent }
+
+func (u imageUsers) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	return u.node.cri.ListContainers(ctx, filter)
+}
+
+func (u imageUsers) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
+	for _, pod := range u.cache.Statuses() {
+		for _, c := range pod.Containers {
+			if c.GetId() == id {
+				return &runtimeapi.ContainerStatusResponse{Status: c}, nil
+			}
+		}
+	}
+	return u.node.cri.ContainerStatus(ctx, id, verbose)
 }
 
 // fakeFS is the embedded runtime's disk.
