@@ -222,8 +222,8 @@ func TestFolderOnADiskInMemory(t *testing.T) {
 	if !nodestats.IsMemory(memory) {
 		return
 	}
-	dir, err := os.MkdirTemp(memory, "nodestats")
-	require.NoError(t, err)
+	dir := filepath.Join(memory, fmt.Sprintf("nodestats-%d", os.Getpid()))
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.False(t, nodestats.IsMemory(dir))
 	cfg := live(t, "v2-systemd")

@@ -100,7 +100,7 @@ func awaitBelow(t *testing.T, threshold int64) time.Time {
 	defer tick.Stop()
 	for range 30_000 {
 		n, err := f.ReadAt(buf, 0)
-		require.True(t, n > 0, err)
+		require.Positive(t, n, err)
 		var total, free, available int64
 		_, err = fmt.Sscanf(string(buf[:n]), "MemTotal: %d kB\nMemFree: %d kB\nMemAvailable: %d kB", &total, &free, &available)
 		require.NoError(t, err)
