@@ -54,6 +54,7 @@ func (a *agent) newEviction() (err error) {
 		a.node.closers = append(a.node.closers, provider.Close)
 		cfg.Stats, cfg.Waker = a.stats, a.stats
 	}
+	a.removedAt = map[types.UID]time.Time{}
 	a.eviction, err = eviction.New(cfg)
 	return err
 }
@@ -124,11 +125,28 @@ func (a *agent) evicted(pod *corev1.Pod, e eviction.Eviction, took time.Duration
 	a.log.Info("evicted", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "signal", e.Signal, "decided", e.At, "took", took, "err", err)
 }
 
-// cleanedUp says whether an evicted pod has left nothing on the disk.
+// layersLinger is how long after a container is removed its layer may still be on the
+// disk: containerd deletes it in the background.
+const layersLinger = 5 * time.Second
+
+// cleanedUp says whether an evicted pod has left nothing on the disk. It is called by
+// one step at a time.
 func (a *agent) cleanedUp(uid types.UID) bool {
 	s, _ := a.cache.Get(uid)
 	logs, err := filepath.Glob(filepath.Join(a.logRoot(), "*_"+string(uid)))
-	return err == nil && len(s.Sandboxes)+len(s.Containers)+len(logs) == 0 && !a.removals.underWay(uid)
+	if err != nil || len(s.Sandboxes)+len(s.Containers)+len(logs) > 0 || a.removals.underWay(uid) {
+		return false
+	}
+	at, seen := a.removedAt[uid]
+	if !seen {
+		a.removedAt[uid] = time.Now()
+		return false
+	}
+	if time.Since(at) < layersLinger {
+		return false
+	}
+	delete(a.removedAt, uid)
+	return true
 }
 
 // pressure tells of what the node is short of.

@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
@@ -21,6 +24,7 @@ import (
 type upkeep struct {
 	stats       *statistics // nil with the embedded runtime
 	eviction    *eviction.Manager
+	removedAt   map[types.UID]time.Time // when nothing of an evicted pod was seen any more
 	imageGC     *imagegc.Manager
 	pulls       *puller
 	containerGC *containergc.Manager
