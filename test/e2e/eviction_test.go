@@ -130,7 +130,6 @@ func TestMemoryHogsAreEvictedBeforeTheKernelKills(t *testing.T) {
 		room   = 3000 * mebi
 		limit  = 10000 * mebi
 	)
-	kills := kernelKills(t)
 	available := availableMemory(t)
 	require.Greater(t, available, int64(limit+4000*mebi), "this machine has too little memory for the test")
 	n := newNode(t)
@@ -187,7 +186,7 @@ spec:
 	}
 	t.Logf("from a poll that saw the threshold crossed (each %v) to the decision: %s", pollPeriod, spread(notice))
 	t.Logf("from the decision to the pod's end, 1 s of grace included: %s", spread(whole))
-	require.Equal(t, kills, kernelKills(t), "the kernel has killed")
+	require.Zero(t, n.output.linesWith(" OOMKilled: "), "the kernel was first")
 	n.waitRunning("calm")
 }
 
@@ -270,12 +269,6 @@ func freeBytes(t *testing.T, dir string) int64 {
 func availableMemory(t *testing.T) int64 {
 	t.Helper()
 	return numberIn(t, "/proc/meminfo", "MemAvailable:") << 10
-}
-
-// kernelKills is how many processes the kernel has killed for want of memory.
-func kernelKills(t *testing.T) int64 {
-	t.Helper()
-	return numberIn(t, "/proc/vmstat", "oom_kill ")
 }
 
 func numberIn(t *testing.T, file, word string) int64 {

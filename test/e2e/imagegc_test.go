@@ -182,12 +182,19 @@ func countLines(t *testing.T, file string, next int) int {
 		require.NoError(t, err)
 	}
 	scan := bufio.NewScanner(in)
+	var line strings.Builder // the runtime may write one in parts
 	for scan.Scan() {
-		fields := strings.SplitN(scan.Text(), " ", 5)
-		require.Len(t, fields, 5, scan.Text())
-		if fields[3] != strconv.Itoa(next) {
-			require.Failf(t, "a line is missing or there twice", "%s: %s instead of %d", file, fields[3], next)
+		fields := strings.SplitN(scan.Text(), " ", 4)
+		require.Len(t, fields, 4, scan.Text())
+		line.WriteString(fields[3])
+		if fields[2] == "P" {
+			continue
 		}
+		number, _, _ := strings.Cut(line.String(), " ")
+		if number != strconv.Itoa(next) {
+			require.Failf(t, "a line is missing or there twice", "%s: %.80s instead of %d", file, line.String(), next)
+		}
+		line.Reset()
 		next++
 	}
 	require.NoError(t, scan.Err())
