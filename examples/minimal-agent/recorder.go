@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -21,16 +20,16 @@ type recorder struct {
 // Eventf shows an event.
 func (r recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
 	message := fmt.Sprintf(format, args...)
-	level := slog.LevelInfo
+	say := r.log.Info
 	if kind == corev1.EventTypeWarning {
-		level = slog.LevelWarn
+		say = r.log.Warn
 	}
 	switch o := object.(type) {
 	case *corev1.Pod:
-		r.log.Log(context.Background(), level, "event", "pod", o.Namespace+"/"+o.Name, "podUID", o.UID, "reason", reason, "message", message)
+		say("event", "pod", o.Namespace+"/"+o.Name, "podUID", o.UID, "reason", reason, "message", message)
 		r.console.line(o.Namespace, o.Name, reason+": "+message)
 	case *corev1.Node:
-		r.log.Log(context.Background(), level, "event", "node", o.Name, "reason", reason, "message", message)
+		say("event", "node", o.Name, "reason", reason, "message", message)
 		r.console.node(o.Name, reason+": "+message)
 	}
 }
