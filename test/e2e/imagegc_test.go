@@ -204,7 +204,7 @@ func countLines(t *testing.T, file string, next int) int {
 // TestDeadContainersAreClearedWhilePodsStart has one pod with many containers that
 // somebody left there: dead ones, of a name that its manifest no longer has.
 func TestDeadContainersAreClearedWhilePodsStart(t *testing.T) {
-	const dead, atOnce, starts = 500, 6, 5
+	const dead, atOnce, starts = 120, 6, 5
 	n := newNode(t)
 	n.write("web.yaml", web)
 	n.start()
