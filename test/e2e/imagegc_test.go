@@ -143,9 +143,9 @@ func TestLogsRotateUnderAFloodWithoutLosingALine(t *testing.T) {
 	slices.Sort(files) // 0.log, then by time
 	files = append(files[1:], files[0])
 	require.Greater(t, len(files), 2, "no rotation")
-	next := 1
+	next, line := 1, strings.Builder{}
 	for _, file := range files {
-		next = countLines(t, file, next)
+		next = countLines(t, file, next, &line)
 	}
 	require.Equal(t, lines+1, next)
 	t.Logf("%.0f MB in %v, %.1f MB/s, in %d files", float64(lines)*550/1e6, took.Round(time.Second), float64(lines)*550/1e6/took.Seconds(), len(files))
@@ -170,8 +170,10 @@ func lastNumber(file string) int {
 	return number
 }
 
-// countLines expects the numbers from next on, and returns the one after the last.
-func countLines(t *testing.T, file string, next int) int {
+// countLines expects the numbers from next on, and returns the one after the last. What
+// line holds is the beginning of one: the runtime writes some in parts, which a rotation
+// may come between.
+func countLines(t *testing.T, file string, next int, line *strings.Builder) int {
 	t.Helper()
 	f, err := os.Open(file)
 	require.NoError(t, err)
@@ -182,7 +184,6 @@ func countLines(t *testing.T, file string, next int) int {
 		require.NoError(t, err)
 	}
 	scan := bufio.NewScanner(in)
-	var line strings.Builder // the runtime may write one in parts
 	for scan.Scan() {
 		fields := strings.SplitN(scan.Text(), " ", 4)
 		require.Len(t, fields, 4, scan.Text())
