@@ -210,6 +210,32 @@ func (m *Manager) settleRest(present map[types.UID]bool, now time.Time) {
 	})
 }
 
+// regain counts on what pods that are ending hold by now: one that grows until its end
+// frees more than when it was told to end, and nobody else has to go for that.
+func (m *Manager) regain(layout Layout) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := make(map[types.UID]map[Signal]int64, len(m.kills))
+	for _, k := range m.kills {
+		stats := m.stats[k.flight.UID]
+		if k.flight.Ended || stats == nil {
+			continue
+		}
+		all := frees(k.pod, stats, layout)
+		for s, n := range k.flight.Frees {
+			all[s] = max(all[s], n)
+		}
+		k.flight.Frees = all
+		now[k.flight.UID] = all
+	}
+	for i := range m.state.InFlight {
+		f := &m.state.InFlight[i]
+		if all, ok := now[f.UID]; ok {
+			f.Frees = all
+		}
+	}
+}
+
 func (m *Manager) endedPods() (uids []types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -139,6 +139,7 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 	if d.NeedPods {
 		obs.Pods = m.cfg.Pods()
 		err = errors.Join(err, m.podStats(ctx, &obs))
+		m.regain(d.Layout)
 		d = Evaluate(m.state, obs, *p, now)
 	}
 	m.state = d.Next

@@ -530,3 +530,28 @@ func TestRefusalsOfOneOwnerAreHeldBack(t *testing.T) {
 		require.Zero(t, time.Since(begin))
 	})
 }
+
+func TestPodThatGrowsUntilItsEndCostsNobodyElse(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.saw(eviction.MemoryAvailable, 900*mi, 10*gi)
+	n.add(newPod("hog"), memoryStats(newPod("hog"), 500*mi))
+	n.add(newPod("calm"), memoryStats(newPod("calm"), 1*mi))
+	m := newManager(t, n.config(hard(eviction.MemoryAvailable, 1*gi)))
+	require.Equal(t, []string{"hog"}, victims(n.step(m, 0)))
+	require.Equal(t, []string{"kill hog 1s"}, n.waitCalls(1))
+
+	// It takes two more GiB in its last second.
+	n.saw(eviction.MemoryAvailable, 0, 10*gi) // more is missing than the pod had
+	n.mu.Lock()
+	n.stats[0] = memoryStats(n.pods[0], 3*gi)
+	n.mu.Unlock()
+	require.Empty(t, n.step(m, time.Second).Victims)
+	n.saw(eviction.MemoryAvailable, 0, 10*gi)
+	n.mu.Lock()
+	n.stats[0] = memoryStats(n.pods[0], 1*mi) // what it gives back is not there yet
+	n.mu.Unlock()
+	require.Empty(t, n.step(m, time.Second).Victims)
+	n.end("hog", nil)
+	m.Wait()
+}

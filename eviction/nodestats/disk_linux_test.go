@@ -319,3 +319,25 @@ func TestNamesBeyondWhatIsRememberedAreNotCountedTwice(t *testing.T) {
 		require.InDelta(t, bytes, less, 100, "but for rounding")
 	}
 }
+
+// TestFolderOnADiskInMemory has a node all of whose files are on a file system in memory:
+// a folder there takes what is in it, not what all take.
+func TestFolderOnADiskInMemory(t *testing.T) {
+	t.Parallel()
+	const memory = "/dev/shm"
+	if !nodestats.IsMemory(memory) {
+		return
+	}
+	dir := filepath.Join(memory, fmt.Sprintf("nodestats-%d", os.Getpid()))
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.False(t, nodestats.IsMemory(dir))
+	cfg := live(t, "v2-systemd")
+	cfg.NodePath, cfg.LogPath = dir, filepath.Join(dir, "logs")
+	write(t, strings.Repeat("x", 10_000), volume(cfg, burstable, "data"), "file")
+	write(t, strings.Repeat("x", 1_000_000), dir, "other")
+	s := measured(t, newProvider(t, cfg))[burstable]
+	require.Len(t, s.Volumes, 1)
+	require.EqualValues(t, 2, s.Volumes[0].Inodes.Value)
+	require.Less(t, s.Volumes[0].Bytes.Value, int64(100_000))
+}

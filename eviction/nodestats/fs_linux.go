@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,9 +36,15 @@ func statfs(path string) (u fsUsage, err error) {
 	return u, nil
 }
 
-// isMemory says whether a path is on a filesystem in memory, which takes nothing
-// of any disk.
+// isMemory says whether a filesystem in memory is mounted at a path, which takes
+// nothing of any disk. A folder on one is like any other folder: all that the node
+// has may be there.
 func isMemory(path string) bool {
+	own, err := device(path)
+	parent, errParent := device(filepath.Dir(path))
+	if err != nil || errParent != nil || own == parent {
+		return false
+	}
 	var s unix.Statfs_t
 	return unix.Statfs(path, &s) == nil && (s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC || s.Type == unix.HUGETLBFS_MAGIC)
 }

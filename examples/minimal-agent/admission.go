@@ -22,6 +22,7 @@ func (a *agent) newAdmission() error {
 		{Name: "supported", Handler: lifecycle.AdmitFunc(a.admitSupported)},
 		{Name: "runnable", Handler: lifecycle.AdmitFunc(a.admitRunnable)},
 		{Name: "node", Handler: fits},
+		{Name: "pressure", Handler: lifecycle.AdmitFunc(a.admitUnderPressure)},
 	}})
 	a.deadline = lifecycle.ActiveDeadline{Status: a.statuses.GetPodStatus}
 	return err

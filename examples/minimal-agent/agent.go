@@ -34,10 +34,11 @@ type agent struct {
 	log     *slog.Logger
 	console *console
 	hostIPs []string
+	upkeep
 
 	supplies
 	features features
-	events   eventLog
+	events   recorder
 
 	source   *podsource.Directory
 	url      *podsource.HTTP // nil without --manifest-url
@@ -81,10 +82,10 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		rejected: map[types.UID]bool{},
 		cleared:  map[types.UID]bool{},
 		supplies: supplies{objects: podsource.NewStore(), exits: newExits()},
-		events:   eventLog{log},
+		events:   recorder{log: log, console: c},
 	}
 	a.removals = newRemovals(a.sweep.Trigger)
-	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newRunner(), a.newWorkers(), a.newStatuses(), a.newAdmission())
+	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newUpkeep(), a.newRunner(), a.newWorkers(), a.newStatuses(), a.newAdmission())
 }
 
 // run serves until ctx is done or a part of the agent can't go on, and returns
@@ -115,6 +116,13 @@ func (a *agent) run(ctx context.Context) error {
 		"sweep":   a.runSweep,
 		"objects": a.runObjects,
 		"runtime": func(ctx context.Context) error { return a.ask.Run(ctx, a.askRuntime) },
+
+		"statistics": a.runStats,
+		"eviction":   a.eviction.Run,
+		"images":     a.imageGC.Run,
+		"containers": a.containerGC.Run,
+		"logs":       a.logs.Run,
+		"oom":        a.runOOM,
 	} {
 		parts.Go(func() {
 			if err := part(working); err != nil {

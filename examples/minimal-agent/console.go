@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubeparts/kubeparts/status"
 )
@@ -31,17 +30,6 @@ func (c *console) changed(change status.Change) {
 		phases = fmt.Sprintf("%s -> %s", before.Phase, after.Phase)
 	}
 	c.line(change.Pod.Namespace, change.Pod.Name, phases+details(after))
-}
-
-// Eventf prints an event, for those who record them.
-func (c *console) Eventf(object runtime.Object, eventtype, reason, format string, args ...any) {
-	ref, ok := object.(*corev1.ObjectReference)
-	if pod, isPod := object.(*corev1.Pod); isPod {
-		ref, ok = &corev1.ObjectReference{Namespace: pod.Namespace, Name: pod.Name}, true
-	}
-	if ok {
-		c.line(ref.Namespace, ref.Name, fmt.Sprintf("%s %s %s %s", eventtype, reason, ref.FieldPath, fmt.Sprintf(format, args...)))
-	}
 }
 
 // gone prints that nothing is left of a pod.

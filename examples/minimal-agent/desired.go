@@ -43,6 +43,7 @@ func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	a.ready = len(a.merge.Unanswered()) == 0
 	a.syncClasses(ctx, a.wanted())
 	a.sweep.Trigger()
+	a.eviction.Trigger() // which waits for them
 }
 
 // admit hands the pod to its worker, or refuses it.

@@ -28,6 +28,7 @@ func (n *node) serveEmbedded(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	n.fake = fake
 	listener, remove, err := listenTemporary()
 	if err != nil {
 		return "", fmt.Errorf("embedded runtime: %w", err)

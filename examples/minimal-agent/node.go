@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kubeparts/kubeparts/fakecri"
 )
 
 // node is what the agent runs on: a runtime, and a folder of its own.
@@ -17,6 +19,7 @@ type node struct {
 	runtimeName string
 	rootDir     string
 	closers     []func() error // in the order of opening
+	fake        *fakecri.Node  // nil with a real runtime
 }
 
 // close gives everything back, last opened first.

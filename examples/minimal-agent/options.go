@@ -37,6 +37,7 @@ type options struct {
 	clusterDomain string
 	cgroupParent  string // empty: pods have no cgroups of their own
 	maxPods       int
+	limits        limits
 }
 
 // parseOptions reads the command line and names every problem with its values at
@@ -58,6 +59,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.clusterDomain, "cluster-domain", "", "the cluster's domain, which pods search")
 	flags.StringVar(&o.cgroupParent, "cgroup-parent", "", "keep a cgroup for each pod, in the tree kubepods below this one; / is the root. The runtime must use the cgroupfs driver (default: no cgroups of pods)")
 	flags.IntVar(&o.maxPods, "max-pods", 500, "how many pods may run here")
+	o.limits.register(flags)
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(usage)
@@ -73,7 +75,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	if err := o.complete(); err != nil {
 		return o, err
 	}
-	return o, o.validate()
+	return o, errors.Join(o.validate(), o.limits.complete())
 }
 
 // complete fills in what depends on the machine.

@@ -45,7 +45,7 @@ func (a *agent) newProbes() (err error) {
 		Lookup: a.target,
 		Runner: commands{a.node.cri.runtime},
 		GRPC:   p.grpc,
-		Events: a.console,
+		Events: a.events,
 		Logger: a.log,
 	})
 	a.probes = p

@@ -108,7 +108,7 @@ func TestProbesShowInStatusesAndRestartContainers(t *testing.T) {
 	require.Zero(t, a.container(t, "rpc").RestartCount)
 	stdout, _ := a.printed()
 	require.Contains(t, strings.Join(stdout, "\n"),
-		"default/a-node1 Warning Unhealthy spec.containers{cmd} Readiness probe failed: out err")
+		"default/a-node1 Unhealthy spec.containers{cmd}: Readiness probe failed: out err")
 
 	// Readiness is probed to the end: plain takes a while to get there.
 	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))

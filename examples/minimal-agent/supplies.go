@@ -48,7 +48,7 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 
 func (a *agent) newImages() (err error) {
 	a.images, err = images.New(images.Config{
-		Images: a.node.cri, Secrets: a.objects, MaxParallelPulls: 5,
+		Images: a.pulls, Leases: a.imageGC, Secrets: a.objects, MaxParallelPulls: 5,
 		RecordsDir: filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
 	})
 	return err

@@ -100,15 +100,27 @@ func TestExitsTellOnce(t *testing.T) {
 	require.Empty(t, e.ended)
 }
 
-func TestWarningsAreLogged(t *testing.T) {
+func TestWarningsAreShown(t *testing.T) {
 	t.Parallel()
-	var b strings.Builder
-	l := eventLog{slog.New(slog.NewTextHandler(&b, nil))}
+	var log, out strings.Builder
+	r := recorder{log: slog.New(slog.NewTextHandler(&log, nil)), console: &console{out: &out}}
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace = "p", "ns"
-	l.Eventf(pod, corev1.EventTypeNormal, "Started", "Container started")
-	l.Eventf(pod, corev1.EventTypeWarning, "FailedMount", "no %s", "luck")
-	l.Eventf(&corev1.Node{}, corev1.EventTypeWarning, "X", "y")
-	require.Equal(t, 1, strings.Count(b.String(), "\n"))
-	require.Contains(t, b.String(), `level=WARN msg="pod event" pod=ns/p reason=FailedMount message="no luck"`)
+	r.Eventf(pod, corev1.EventTypeNormal, "Started", "Container started")
+	r.Eventf(pod, corev1.EventTypeWarning, "FailedMount", "no %s", "luck")
+	node := &corev1.Node{}
+	node.Name = "n"
+	r.Eventf(node, corev1.EventTypeWarning, "SystemOOM", "full")
+	r.Eventf(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p", FieldPath: "spec.containers{c}"}, corev1.EventTypeWarning, "Unhealthy", "ill")
+	r.Eventf(&corev1.Secret{}, corev1.EventTypeWarning, "X", "y")
+	require.Equal(t, 3, strings.Count(log.String(), "\n"))
+	require.Contains(t, log.String(), `level=WARN msg=event kind=Pod namespace=ns name=p field="" reason=FailedMount message="no luck"`)
+	var lines []string
+	for line := range strings.Lines(out.String()) {
+		_, line, _ = strings.Cut(line, " ") // after the time
+		lines = append(lines, line)
+	}
+	require.Equal(t, []string{
+		"ns/p FailedMount: no luck\n", "node n SystemOOM: full\n", "ns/p Unhealthy spec.containers{c}: ill\n",
+	}, lines)
 }

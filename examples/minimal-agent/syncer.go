@@ -69,7 +69,11 @@ func (s syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
 
 // say computes the pod's status and keeps it; it returns what was kept.
 func (s syncer) say(t podworker.Turn, terminal bool) corev1.PodStatus {
-	return s.setStatus(t.Pod, s.generate(t.Pod, t.Status, terminal))
+	next := s.generate(t.Pod, t.Status, terminal)
+	if t.StatusFn != nil {
+		t.StatusFn(&next) // who ends the pod says why
+	}
+	return s.setStatus(t.Pod, next)
 }
 
 // awaitNamesake is an error as long as another pod of the same name runs, if this

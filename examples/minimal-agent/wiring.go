@@ -78,7 +78,7 @@ func (a *agent) newRunner() (err error) {
 		Sandboxes:  a.node.cri,
 		Containers: a.node.cri,
 		Refresh:    a.refresh,
-		LogRoot:    filepath.Join(a.node.rootDir, "logs", "pods"),
+		LogRoot:    a.logRoot(),
 		Agent:      a.opts.agentName,
 		Probes:     a.probes.results,
 		Logger:     a.log,

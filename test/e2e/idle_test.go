@@ -39,7 +39,7 @@ const (
 // Not parallel: the pods of other tests would be news for this agent's stream.
 func TestAHundredIdlePodsCostFewCallsAndTheRuntimesEndShowsAtOnce(t *testing.T) {
 	n, p := newNode(t), startProxy(t)
-	n.start("--cri-endpoint", p.endpoint)
+	n.start("--cri-endpoint", p.endpoint, "--eviction-hard", "memory.available<10Mi,nodefs.available<1%,imagefs.available<1%")
 	for i := range idlePods {
 		n.write(fmt.Sprintf("p%02d.yaml", i), idlePod(fmt.Sprintf("p%02d", i), ""))
 	}
@@ -82,10 +82,13 @@ func TestAHundredIdlePodsCostFewCallsAndTheRuntimesEndShowsAtOnce(t *testing.T) 
 	t.Logf("unhealthy %v after the end of its runtime", time.Since(gone).Round(10*time.Millisecond))
 }
 
-// proxy stands between an agent and the bed's runtime and counts calls.
+// proxy stands between an agent and a bed's runtime and counts calls.
 type proxy struct {
 	endpoint string
 	server   *grpc.Server
+	// meddle is called before a call is passed on, if not nil, and may fail it. What it
+	// returns beside an error is called when the runtime has answered.
+	meddle func(method string, request []byte) (answered func(), err error)
 
 	mu    sync.Mutex
 	calls map[string]int       // by method
@@ -94,12 +97,17 @@ type proxy struct {
 
 func startProxy(t *testing.T) *proxy {
 	t.Helper()
+	return startProxyTo(t, bed.endpoint, nil)
+}
+
+func startProxyTo(t *testing.T, endpoint string, meddle func(string, []byte) (func(), error)) *proxy {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "p.sock")
-	p := &proxy{endpoint: "unix://" + socket, calls: map[string]int{}, last: map[string]time.Time{}}
+	p := &proxy{endpoint: "unix://" + socket, meddle: meddle, calls: map[string]int{}, last: map[string]time.Time{}}
 	listener, err := net.Listen("unix", socket)
 	require.NoError(t, err)
 	const limit = 64 << 20
-	conn, err := grpc.NewClient(bed.endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(limit)))
 	require.NoError(t, err)
 	p.server = grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(limit),
@@ -130,6 +138,13 @@ func (p *proxy) forward(agent grpc.ServerStream, conn *grpc.ClientConn) error {
 	if err := agent.RecvMsg(&message); err != nil {
 		return err
 	}
+	answered := func() {}
+	if p.meddle != nil {
+		var err error
+		if answered, err = p.meddle(method, message); err != nil {
+			return err
+		}
+	}
 	runtime, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, path)
 	if err != nil {
 		return err
@@ -144,6 +159,7 @@ func (p *proxy) forward(agent grpc.ServerStream, conn *grpc.ClientConn) error {
 		case err != nil:
 			return err
 		}
+		answered()
 		if err := agent.SendMsg(&message); err != nil {
 			return err
 		}

@@ -69,8 +69,8 @@ func TestAllHandlersOnOnePodWithASidecar(t *testing.T) {
 	require.Equal(t, corev1.ConditionFalse, conditionStatus(unready, corev1.PodReady))
 	require.True(t, initStatus(t, unready, "side").Ready)
 	for _, said := range []string{
-		`Warning Unhealthy spec.containers{main} Readiness probe failed: service unhealthy (responded with "NOT_SERVING")`,
-		"Warning Unhealthy spec.containers{cmd} Readiness probe failed: 503 Service Unavailable",
+		`Unhealthy spec.containers{main}: Readiness probe failed: service unhealthy (responded with "NOT_SERVING")`,
+		"Unhealthy spec.containers{cmd}: Readiness probe failed: 503 Service Unavailable",
 	} {
 		waitFor(t, 5*time.Second, said, func() (string, bool) { return n.output.String(), strings.Contains(n.output.String(), said) })
 	}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/containergc/logrotate"
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+)
+
+// newContainerGC wires what removes containers that have ended, and logs that nobody
+// owns any more. The cache tells it what there is.
+func (a *agent) newContainerGC() (err error) {
+	a.containerGC, err = containergc.New(containergc.Config{
+		Runtime:      a.node.cri,
+		Remover:      a.node.cri,
+		Pods:         gonePods{a},
+		SourcesReady: func() bool { return a.sourceReady() == nil && a.pleg.Healthy() == nil },
+		Policy: containergc.Policy{
+			MaxPerPodContainer: &a.opts.limits.deadPerContainer,
+			MaxContainers:      &a.opts.limits.deadAll,
+		},
+		PodLogs:  a.logRoot(),
+		Owned:    a.owned,
+		Snapshot: a.runtimeSnapshot,
+		Recorder: a.events,
+		Node:     a.reference(),
+		Logger:   a.log,
+	})
+	return err
+}
+
+// owned says whether something in the runtime is this agent's. All logs below its
+// folder are.
+func (a *agent) owned(o containergc.Object) bool {
+	return o.Labels == nil || a.opts.takeOver || o.Labels[crilabels.Agent] == a.opts.agentName
+}
+
+func (a *agent) runtimeSnapshot(context.Context) (s containergc.Snapshot, _ error) {
+	for _, pod := range a.cache.Statuses() {
+		for _, box := range pod.Sandboxes {
+			s.Sandboxes = append(s.Sandboxes, containergc.SandboxFromStatus(box))
+		}
+		for _, c := range pod.Containers {
+			s.Containers = append(s.Containers, containergc.ContainerFromStatus(c, pod.SandboxOf[c.GetId()]))
+		}
+	}
+	return s, nil
+}
+
+// gonePods says which pods are gone. Those that the sweep removes are not, for as
+// long as there is anything of them in the runtime, nor those being removed.
+type gonePods struct{ *agent }
+
+func (g gonePods) ShouldPodContentBeRemoved(uid types.UID) bool {
+	return g.workers.ShouldPodContentBeRemoved(uid) && !g.swept(uid)
+}
+
+func (g gonePods) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
+	return g.workers.ShouldPodRuntimeBeRemoved(uid) && !g.swept(uid)
+}
+
+func (g gonePods) swept(uid types.UID) bool {
+	g.mu.Lock()
+	_, known := g.pods.GetPodByUID(uid)
+	wanted := known && !g.rejected[uid]
+	g.mu.Unlock()
+	s, _ := g.cache.Get(uid)
+	return g.removals.underWay(uid) || !wanted && len(s.Sandboxes)+len(s.Containers) > 0
+}
+
+// newLogRotation wires what keeps the logs of running containers small.
+func (a *agent) newLogRotation() (err error) {
+	a.logs, err = logrotate.New(logrotate.Config{
+		Runtime:      a.node.cri,
+		Running:      a.runningLogs,
+		PodLogs:      a.logRoot(),
+		MaxSizeBytes: a.opts.limits.logBytes,
+		MaxFiles:     a.opts.limits.logFiles,
+		Logger:       a.log,
+	})
+	return err
+}
+
+func (a *agent) runningLogs(context.Context) (logs []logrotate.Log, _ error) {
+	for _, pod := range a.cache.Statuses() {
+		for _, c := range pod.Containers {
+			if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING && c.GetLogPath() != "" {
+				logs = append(logs, logrotate.Log{ContainerID: c.GetId(), Path: c.GetLogPath()})
+			}
+		}
+	}
+	return logs, nil
+}

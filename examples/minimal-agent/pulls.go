@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/imagegc"
+)
+
+// puller is a client that remembers, over restarts, which images it has brought here.
+type puller struct {
+	*criClient
+	file string
+	log  *slog.Logger
+
+	mu   sync.Mutex
+	ours map[string]bool // ids, or digests of runtimes that name images so
+}
+
+func newPuller(cri *criClient, file string, log *slog.Logger) *puller {
+	p := &puller{criClient: cri, file: file, log: log, ours: map[string]bool{}}
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, &p.ours)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("which images are this agent's is not known any more: none of those that are here will be removed", "err", err)
+	}
+	return p
+}
+
+func (p *puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
+	before, err := p.ImageStatus(ctx, image, false)
+	if err != nil {
+		return "", err
+	}
+	ref, err := p.criClient.PullImage(ctx, image, auth, sandbox)
+	if err != nil {
+		return ref, err
+	}
+	if b := before.GetImage(); ref != b.GetId() && !slices.Contains(b.GetRepoDigests(), ref) {
+		p.remember(ref)
+	}
+	return ref, nil
+}
+
+// remember notes that an image is here because of this agent. If that can't be
+// written, it will look like somebody else's after a restart, and stay.
+func (p *puller) remember(ref string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ours[ref] {
+		return
+	}
+	p.ours[ref] = true
+	if err := writeJSON(p.file, p.ours); err != nil {
+		p.log.Warn("remembering a pulled image failed", "image", ref, "err", err)
+	}
+}
+
+// preference keeps what others have brought here.
+func (p *puller) preference(i imagegc.Image) imagegc.Preference {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ours[i.ID] || slices.ContainsFunc(i.Digests, func(d string) bool { return p.ours[d] }) {
+		return imagegc.Default
+	}
+	return imagegc.Keep
+}
+
+// writeJSON replaces a file whole.
+func writeJSON(file string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	beside := file + ".new"
+	if err := os.WriteFile(beside, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(beside, file)
+}

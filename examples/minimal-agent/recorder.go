@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// recorder shows events about pods and the node where others send them to an API
+// server: warnings on the console and in the log, all else in the log for who asks
+// for details.
+type recorder struct {
+	log     *slog.Logger
+	console *console
+}
+
+// Eventf shows an event.
+func (r recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+	about := reference(object)
+	if about == nil {
+		return
+	}
+	message, level := fmt.Sprintf(format, args...), slog.LevelDebug
+	if kind == corev1.EventTypeWarning {
+		level = slog.LevelWarn
+		r.console.event(about, reason, message)
+	}
+	r.log.Log(context.Background(), level, "event", "kind", about.Kind, "namespace", about.Namespace, "name", about.Name,
+		"field", about.FieldPath, "reason", reason, "message", message)
+}
+
+// reference is what an event is about, nil if that is nothing that is shown here.
+func reference(object runtime.Object) *corev1.ObjectReference {
+	switch o := object.(type) {
+	case *corev1.ObjectReference:
+		return o
+	case *corev1.Pod:
+		return &corev1.ObjectReference{Kind: "Pod", Namespace: o.Namespace, Name: o.Name}
+	case *corev1.Node:
+		return &corev1.ObjectReference{Kind: "Node", Name: o.Name}
+	default:
+		return nil
+	}
+}
+
+// event prints an event.
+func (c *console) event(about *corev1.ObjectReference, reason, message string) {
+	if about.FieldPath != "" {
+		reason += " " + about.FieldPath
+	}
+	text := reason + ": " + message
+	if about.Kind == "Node" {
+		c.node(about.Name, text)
+		return
+	}
+	c.line(about.Namespace, about.Name, text)
+}
+
+// node prints something about the node.
+func (c *console) node(name, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.out, "%s node %s %s\n", time.Now().Format("15:04:05.000"), name, text)
+}
+
+// reference is the node that events are about.
+func (a *agent) reference() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.opts.nodeName}}
+}

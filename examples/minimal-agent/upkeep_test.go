@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/imagegc"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+func TestThresholdsAreTheKubeletsUnlessSaidOtherwise(t *testing.T) {
+	o, err := parseOptions([]string{"--node-name", "n"}, io.Discard)
+	require.NoError(t, err)
+	var texts []string
+	for _, th := range o.limits.thresholds {
+		texts = append(texts, string(th.Signal)+" "+th.Value.String())
+	}
+	require.Equal(t, []string{
+		"memory.available 100Mi", "nodefs.available 10%", "nodefs.inodesFree 5%",
+		"imagefs.available 15%", "imagefs.inodesFree 5%", "allocatableMemory.available 100Mi",
+	}, texts)
+
+	o, err = parseOptions([]string{"--node-name", "n", "--eviction-hard", ""}, io.Discard)
+	require.NoError(t, err)
+	require.Empty(t, o.limits.thresholds)
+
+	_, err = parseOptions([]string{"--node-name", "n", "--eviction-hard", "nodefs.available<10"}, io.Discard)
+	require.NoError(t, err)
+	for args, want := range map[[2]string]string{
+		{"--eviction-hard", "nodefs.available=10%"}:   "malformed pair",
+		{"--eviction-hard", "nodefs.free<10%"}:        "nodefs.free",
+		{"--eviction-soft", "memory.available<1Gi"}:   "memory.available",
+		{"--container-log-max-size", "a lot"}:         "--container-log-max-size",
+		{"--eviction-minimum-reclaim", "x<1"}:         "malformed pair",
+		{"--image-gc-high-threshold", "eighty"}:       "invalid value",
+		{"--eviction-pressure-transition-period", ""}: "invalid value",
+	} {
+		_, err := parseOptions([]string{"--node-name", "n", args[0], args[1]}, io.Discard)
+		require.ErrorContains(t, err, want, args)
+	}
+}
+
+func TestManifestsPodsAreLikeOthersUnlessTheirPrioritySaysSo(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{podspec.SourceAnnotation: "file", "x": "y"}}}
+	require.True(t, podspec.IsCritical(pod))
+	require.False(t, podspec.IsCritical(ordinary(pod)))
+	require.Equal(t, map[string]string{"x": "y"}, ordinary(pod).Annotations)
+	require.True(t, podspec.IsCritical(pod), "the pod itself is as it was")
+	pod.Spec.Priority = new(podspec.SystemCriticalPriority)
+	require.True(t, podspec.IsCritical(ordinary(pod)))
+}
+
+func TestImagesOfOthersAreKeptOverRestarts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pulled.json")
+	log := slog.New(slog.DiscardHandler)
+	p := newPuller(nil, file, log)
+	require.Equal(t, imagegc.Keep, p.preference(imagegc.Image{ID: "sha256:a"}))
+	p.remember("sha256:a")
+	p.remember("host/b@sha256:b")
+	for _, p := range []*puller{p, newPuller(nil, file, log)} {
+		require.Equal(t, imagegc.Default, p.preference(imagegc.Image{ID: "sha256:a"}))
+		require.Equal(t, imagegc.Default, p.preference(imagegc.Image{ID: "sha256:x", Digests: []string{"host/b@sha256:b"}}))
+		require.Equal(t, imagegc.Keep, p.preference(imagegc.Image{ID: "sha256:b"}))
+	}
+	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+	require.Equal(t, imagegc.Keep, newPuller(nil, file, log).preference(imagegc.Image{ID: "sha256:a"}), "unknown is somebody else's")
+}
+
+func TestEmbeddedRuntimesDiskIsItsOwn(t *testing.T) {
+	r := start(t, "--eviction-hard", "nodefs.available<100Pi") // no machine has as much, and the made-up one neither
+	await(t, "pressure", func() bool {
+		lines, _ := r.printed()
+		for _, l := range lines {
+			if len(l) > 13 && l[13:] == "node node1 is short: [DiskPressure]" {
+				return true
+			}
+		}
+		return false
+	})
+	code, _ := r.get(t, "/healthz")
+	require.Equal(t, http.StatusOK, code)
+	stats, err := fakeStats{}.Pods(context.Background())
+	require.NoError(t, err)
+	require.Empty(t, stats)
+	require.NoError(t, r.stop())
+}
+
+var _ eviction.Killer = killer{}

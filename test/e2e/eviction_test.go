@@ -1,0 +1,298 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	mebi = 1 << 20
+	// fillText writes so many MiB to a container's log and then sleeps: %d is how many.
+	fillText = `dd if=/dev/zero bs=1M count=%d 2>/dev/null | tr "\\0" x | fold -w 1000; exec sleep 1000`
+)
+
+// shellPod is a pod of busybox that runs a script.
+func shellPod(name, script, more string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: kubeparts.test/busybox:1
+    command: [sh, -c, %q]
+%s`, name, script, more)
+}
+
+func evicted(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted"
+}
+
+func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) {
+	n := newNode(t)
+	mountMemory(t, n.root, 96)
+	t.Cleanup(n.leave)
+	n.write("calm.yaml", shellPod("calm", "echo here; exec sleep 1000", ""))
+	n.start("--eviction-hard", "nodefs.available<50%", "--container-log-max-size=-1", "--eviction-pressure-transition-period", "3s")
+	n.waitRunning("calm")
+	n.write("filler.yaml", shellPod("filler", fmt.Sprintf(fillText, 80), ""))
+	full := n.waitPod(startTimeout, "filler", "to be evicted", evicted)
+	t.Log(full.Status.Message)
+	require.Contains(t, full.Status.Message, "The node was low on resource: ephemeral-storage. Threshold quantity: 48Mi, available: ")
+	require.Equal(t, corev1.ConditionTrue, conditionStatus(full, corev1.DisruptionTarget))
+	waitFor(t, startTimeout, "its logs to be removed", func() (string, bool) {
+		u := usedBytes(t, n.root)
+		return fmt.Sprint(u), u < 10*mebi
+	})
+	stays(t, 5*time.Second, "the neighbour runs, nothing else goes", func() (string, bool) {
+		pods, err := n.agent.pods()
+		return fmt.Sprint(describe(pods), err), err == nil && n.output.linesWith("msg=evicted") == 1
+	})
+	calm := n.waitRunning("calm")
+	waitFor(t, startTimeout, "the end of the pressure", func() (string, bool) {
+		return "", n.output.linesWith("has enough of everything") > 0
+	})
+
+	// An agent that begins again under pressure refuses none of those that run.
+	require.NoError(t, os.WriteFile(n.root+"/ballast", make([]byte, 70*mebi), 0o600))
+	n.agent.stop(t)
+	before := bed.instances(t, podLabels(calm))
+	n.remove("filler.yaml")
+	n.start("--eviction-hard", "nodefs.available<5%,nodefs.inodesFree<1%", "--eviction-soft", "nodefs.available<50%", "--eviction-soft-grace-period", "nodefs.available=1h")
+	calm = n.waitRunning("calm")
+	require.Equal(t, before, bed.instances(t, podLabels(calm)))
+	waitFor(t, startTimeout, "the pressure to be seen", func() (string, bool) {
+		return "", n.output.linesWith("is short: [DiskPressure]") > 1
+	})
+	n.write("late.yaml", shellPod("late", "exec sleep 1000", ""))
+	late := n.waitPod(startTimeout, "late", "to be refused", evicted)
+	require.Equal(t, "Pod was rejected: The node had condition: [DiskPressure]. ", late.Status.Message)
+}
+
+func TestPodOverItsEphemeralStorageLimitIsEvicted(t *testing.T) {
+	n := newNode(t)
+	const limit = "    resources: {limits: {ephemeral-storage: 20Mi}}\n"
+	n.write("calm.yaml", shellPod("calm", "echo here; exec sleep 1000", limit))
+	n.start("--container-log-max-size=-1")
+	n.waitRunning("calm")
+	began := time.Now()
+	n.write("logs.yaml", shellPod("logs", fmt.Sprintf(fillText, 40), limit))
+	n.write("layer.yaml", shellPod("layer", "dd if=/dev/zero of=/big bs=1M count=40; exec sleep 1000", limit))
+	for _, name := range []string{"logs", "layer"} {
+		over := n.waitPod(time.Minute, name, "to be evicted", evicted)
+		t.Logf("%s: %v after its manifest: %s", name, time.Since(began).Round(time.Millisecond), over.Status.Message)
+		require.Equal(t, "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. ", over.Status.Message)
+	}
+	n.waitRunning("calm")
+}
+
+func TestPodThatTakesAllInodesIsEvicted(t *testing.T) {
+	b := newSmallBed(t, 400, "-N", "12000")
+	n := newNode(t)
+	n.write("calm.yaml", shellPod("calm", "exec sleep 1000", ""))
+	n.start("--cri-endpoint", b.endpoint, "--eviction-hard", "imagefs.inodesFree<30%")
+	n.waitRunning("calm")
+	// No faster than the runtime counts, each second here: of what it has not counted yet
+	// nobody can tell whose it is.
+	n.write("many.yaml", shellPod("many", `mkdir /d; i=0; while [ $i -lt 9000 ]; do : >/d/$i || break; i=$((i+1)); [ $((i%100)) != 0 ] || sleep 0.1; done; exec sleep 1000`, ""))
+	full := n.waitPod(2*time.Minute, "many", "to be evicted", evicted)
+	t.Log(full.Status.Message)
+	require.Contains(t, full.Status.Message, "The node was low on resource: inodes.")
+	waitFor(t, startTimeout, "the eviction to be over", func() (string, bool) {
+		return "", n.output.linesWith("msg=evicted") == 1
+	})
+	stays(t, 5*time.Second, "one eviction", func() (string, bool) {
+		return "", n.output.linesWith("msg=evicted") == 1
+	})
+	n.waitRunning("calm")
+}
+
+// TestMemoryHogsAreEvictedBeforeTheKernelKills lets hogs take what is available down to
+// a threshold far above nothing, one after the other. Their limit keeps the machine safe
+// should they not be evicted.
+func TestMemoryHogsAreEvictedBeforeTheKernelKills(t *testing.T) {
+	const (
+		rounds = 20
+		room   = 3000 * mebi
+		limit  = 10000 * mebi
+	)
+	available := availableMemory(t)
+	require.Greater(t, available, int64(limit+4000*mebi), "this machine has too little memory for the test")
+	n := newNode(t)
+	n.write("calm.yaml", shellPod("calm", "exec sleep 1000", ""))
+	n.start("--eviction-hard", fmt.Sprintf("memory.available<%dMi", (available-room)/mebi), "--eviction-pressure-transition-period", "1s")
+	n.waitRunning("calm")
+	var notice, whole []time.Duration
+	for i := range rounds {
+		name := fmt.Sprintf("hog%d", i)
+		seen := n.output.linesWith("reason=Evicted")
+		n.write(name+".yaml", fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+spec:
+  containers:
+  - {name: hog, image: kubeparts.test/testserver:1, args: [hog], resources: {limits: {memory: "%d"}, requests: {memory: "0"}}}
+`, name, limit))
+		var crossed time.Time
+		waitFor(t, startTimeout, "the hog to cross the threshold", func() (string, bool) {
+			crossed = time.Now()
+			now := availableMemory(t)
+			return fmt.Sprint(now), now < available-room || n.output.linesWith("reason=Evicted") > seen
+		})
+		pod := n.waitPod(startTimeout, name, "to be evicted", evicted)
+		require.Contains(t, pod.Status.Message, "The node was low on resource: memory.")
+		var m []string
+		waitFor(t, startTimeout, "the agent to tell", func() (string, bool) {
+			m = regexp.MustCompile(name + `.*signal=memory.available decided=(\S+) .*took=(\S+) `).FindStringSubmatch(n.output.String())
+			return "", m != nil
+		})
+		decided, err := time.Parse(time.RFC3339Nano, m[1])
+		require.NoError(t, err)
+		took, err := time.ParseDuration(m[2])
+		require.NoError(t, err)
+		notice, whole = append(notice, decided.Sub(crossed)), append(whole, took)
+		n.remove(name + ".yaml")
+		n.waitGone(startTimeout, name)
+		waitFor(t, startTimeout, "the end of the pressure", func() (string, bool) {
+			now := availableMemory(t)
+			return fmt.Sprint(now), now > available-room/2
+		})
+		if i == rounds/2 { // in the middle of it
+			n.agent.kill(t)
+			n.start("--eviction-hard", fmt.Sprintf("memory.available<%dMi", (available-room)/mebi), "--eviction-pressure-transition-period", "1s")
+			continue
+		}
+		waitFor(t, startTimeout, "the agent to admit pods", func() (string, bool) {
+			lines := strings.Split(n.output.String(), " node "+n.hostname+" ")
+			last := lines[len(lines)-1]
+			return last, !strings.HasPrefix(last, "is short")
+		})
+	}
+	t.Logf("from a poll that saw the threshold crossed (each %v) to the decision: %s", pollPeriod, spread(notice))
+	t.Logf("from the decision to the pod's end, 1 s of grace included: %s", spread(whole))
+	require.Zero(t, n.output.linesWith(" OOMKilled: "), "the kernel was first")
+	n.waitRunning("calm")
+}
+
+func TestBestEffortPodIsRefusedUnderMemoryPressure(t *testing.T) {
+	n := newNode(t)
+	n.start("--eviction-hard=", "--eviction-soft", "memory.available<99%", "--eviction-soft-grace-period", "memory.available=1h")
+	waitFor(t, startTimeout, "pressure", func() (string, bool) {
+		return "", n.output.linesWith("is short: [MemoryPressure]") > 0
+	})
+	n.write("best.yaml", shellPod("best", "exec sleep 1000", ""))
+	n.write("burst.yaml", shellPod("burst", "exec sleep 1000", "    resources: {requests: {memory: 1Mi}}\n"))
+	refused := n.waitPod(startTimeout, "best", "to be refused", evicted)
+	require.Equal(t, "Pod was rejected: The node had condition: [MemoryPressure]. ", refused.Status.Message)
+	n.waitRunning("burst")
+}
+
+func TestImagesGoBeforeAnyPod(t *testing.T) {
+	b := newSmallBed(t, 400)
+	for i := range 4 {
+		b.addImage(fmt.Sprintf("kubeparts.test/ballast:%d", i), 20) // twice that: content and snapshot
+	}
+	n := newNode(t)
+	n.write("calm.yaml", shellPod("calm", "exec sleep 1000", ""))
+	flags := []string{
+		"--cri-endpoint", b.endpoint, "--take-over", "--image-gc-high-threshold", "100", "--minimum-image-ttl-duration", "1s",
+		"--eviction-pressure-transition-period", "1s",
+	}
+	n.start(append(flags, "--eviction-hard=")...)
+	n.waitRunning("calm")
+	waitFor(t, startTimeout, "the ages to be noted", func() (string, bool) {
+		_, err := os.Stat(n.root + "/images-seen.json")
+		return fmt.Sprint(err), err == nil
+	})
+	n.agent.stop(t)
+	free := freeBytes(t, smallDir)
+	n.start(append(flags, "--eviction-hard", fmt.Sprintf("imagefs.available<%dMi", free/mebi+30))...)
+	waitFor(t, startTimeout, "images to go", func() (string, bool) {
+		return fmt.Sprint(b.has()), freeBytes(t, smallDir) > free+30*mebi
+	})
+	stays(t, 5*time.Second, "no pod goes", func() (string, bool) { return "", n.output.linesWith("msg=evicted") == 0 })
+	n.waitRunning("calm")
+	left := 0
+	for tag := range b.has() {
+		if strings.Contains(tag, "ballast") {
+			left++
+		}
+	}
+	t.Logf("%d of 4 images are left, %d MiB free of %d wanted", left, freeBytes(t, smallDir)/mebi, free/mebi+30)
+	require.Positive(t, left, "no more than needed")
+}
+
+// leave stops the agent, if it runs, and takes its pods away, before the disk goes that
+// they write to.
+func (n *node) leave() {
+	if n.agent != nil && !n.agent.over() {
+		n.agent.stop(n.t)
+	}
+	require.NoError(n.t, bed.removeSandboxes(map[string]string{labelAgent: n.name}))
+}
+
+func statfs(t *testing.T, dir string) syscall.Statfs_t {
+	t.Helper()
+	var s syscall.Statfs_t
+	require.NoError(t, syscall.Statfs(dir, &s))
+	return s
+}
+
+func usedBytes(t *testing.T, dir string) int64 {
+	t.Helper()
+	s := statfs(t, dir)
+	return int64(s.Blocks-s.Bfree) * s.Bsize
+}
+
+func freeBytes(t *testing.T, dir string) int64 {
+	t.Helper()
+	s := statfs(t, dir)
+	return int64(s.Bavail) * s.Bsize
+}
+
+func availableMemory(t *testing.T) int64 {
+	t.Helper()
+	return numberIn(t, "/proc/meminfo", "MemAvailable:") << 10
+}
+
+func numberIn(t *testing.T, file, word string) int64 {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, word); ok {
+			var n int64
+			_, err := fmt.Sscan(rest, &n)
+			require.NoError(t, err)
+			return n
+		}
+	}
+	t.Fatalf("%s has no %q", file, word)
+	return 0
+}
+
+// spread describes durations.
+func spread(all []time.Duration) string {
+	sorted := slices.Sorted(slices.Values(all))
+	if len(sorted) == 0 {
+		return "none"
+	}
+	at := func(percent int) time.Duration { return sorted[(len(sorted)-1)*percent/100].Round(time.Millisecond) }
+	return fmt.Sprintf("%d runs, min %v, median %v, p90 %v, max %v", len(sorted), at(0), at(50), at(90), at(100))
+}

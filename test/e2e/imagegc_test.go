@@ -1,0 +1,296 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestImagesGoFromTheHighMarkToTheLowOne has an image of each kind that must stay among
+// those that may go, and one that the runtime refuses to remove for ever.
+func TestImagesGoFromTheHighMarkToTheLowOne(t *testing.T) {
+	const images = 6
+	b := newSmallBed(t, 640)
+	for i := range images {
+		b.addImage(fmt.Sprintf("kubeparts.test/ballast:%d", i), 20)
+	}
+	b.addImage("kubeparts.test/pinned:1", 5)
+	b.addImage("kubeparts.test/used:1", 5)
+	b.ctrImages("label", "kubeparts.test/pinned:1", "io.cri-containerd.pinned=pinned")
+	b.ctrImages("tag", "kubeparts.test/used:1", "kubeparts.test/used:too")
+	b.ctrImages("tag", "kubeparts.test/ballast:1", "kubeparts.test/ballast:one")
+	stuck, err := b.images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: "kubeparts.test/ballast:0"}})
+	require.NoError(t, err)
+
+	var mu sync.Mutex
+	refused := 0
+	p := startProxyTo(t, b.endpoint, func(method string, request []byte) (func(), error) {
+		if method == "RemoveImage" && bytes.Contains(request, []byte(stuck.GetImage().GetId())) {
+			mu.Lock()
+			defer mu.Unlock()
+			refused++
+			return nil, errors.New("this one never goes")
+		}
+		return func() {}, nil
+	})
+	n := newNode(t)
+	n.write("used.yaml", strings.ReplaceAll(web, imageServer, "kubeparts.test/used:too"))
+	flags := []string{"--cri-endpoint", p.endpoint, "--take-over", "--minimum-image-ttl-duration", "1s"}
+	n.start(append(flags, "--image-gc-high-threshold", "100", "--image-gc-low-threshold", "99")...)
+	n.waitRunning("web")
+	seen := n.root + "/images-seen.json"
+	waitFor(t, startTimeout, "the ages to be noted", func() (string, bool) {
+		_, err := os.Stat(seen)
+		return fmt.Sprint(err), err == nil
+	})
+	n.agent.stop(t)
+	<-time.After(2 * time.Second) // until all are old enough
+
+	before := usedPercent(t, smallDir)
+	high, low := before-3, before-15
+	n.start(append(flags, "--image-gc-high-threshold", strconv.Itoa(high), "--image-gc-low-threshold", strconv.Itoa(low))...)
+	waitFor(t, time.Minute, "images to go", func() (string, bool) {
+		return fmt.Sprint(usedPercent(t, smallDir), b.has()), usedPercent(t, smallDir) <= low
+	})
+	has := b.has()
+	t.Logf("%d%% before, marks at %d%% and %d%%, %d%% after; left: %v", before, high, low, usedPercent(t, smallDir), has)
+	for _, name := range []string{"pinned:1", "used:1", "used:too", "pause:1", "ballast:0"} {
+		require.True(t, has["kubeparts.test/"+name], name)
+	}
+	require.Equal(t, has["kubeparts.test/ballast:1"], has["kubeparts.test/ballast:one"], "all names of an image go, or none")
+	mu.Lock()
+	t.Logf("the removal that always fails was tried %d times", refused)
+	require.LessOrEqual(t, refused, 3)
+	mu.Unlock()
+}
+
+// TestImageStaysWhileItIsPulled has a pull whose end the runtime tells late, on a disk that
+// is always too full: what nobody needs goes each ten seconds, and pods are critical.
+func TestImageStaysWhileItIsPulled(t *testing.T) {
+	b := newSmallBed(t, 400)
+	b.addImage("kubeparts.test/ballast:0", 5)
+	reclaims := 0
+	n := newNode(t)
+	p := startProxyTo(t, b.endpoint, func(method string, _ []byte) (func(), error) {
+		if method != "PullImage" {
+			return func() {}, nil
+		}
+		return func() {
+			before := n.output.linesWith("disk could not be reclaimed")
+			<-time.After(25 * time.Second)
+			reclaims = n.output.linesWith("disk could not be reclaimed") - before
+		}, nil
+	})
+	free := freeBytes(t, smallDir)
+	n.write("pulled.yaml", strings.NewReplacer("name: web", "name: pulled", imageServer, imagePulled,
+		"spec:", "spec:\n  priority: 2000001000").Replace(web))
+	n.start("--cri-endpoint", p.endpoint, "--take-over", "--minimum-image-ttl-duration", "1s", "--image-gc-high-threshold", "100",
+		"--eviction-hard", fmt.Sprintf("imagefs.available<%dMi", free/mebi+500))
+	n.waitPod(time.Minute, "pulled", "to run", running)
+	require.Equal(t, 1, p.counts()["PullImage"])
+	require.Positive(t, reclaims, "nothing was removed meanwhile")
+	require.False(t, b.has()["kubeparts.test/ballast:0"], "what nobody needs is gone")
+	t.Logf("%d rounds of removals during the pull", reclaims)
+}
+
+func usedPercent(t *testing.T, dir string) int {
+	t.Helper()
+	s := statfs(t, dir)
+	return 100 - int(s.Bavail*100/s.Blocks)
+}
+
+// TestLogsRotateUnderAFloodWithoutLosingALine has a container write as fast as it can.
+func TestLogsRotateUnderAFloodWithoutLosingALine(t *testing.T) {
+	const lines = 4_000_000
+	n := newNode(t)
+	n.start("--container-log-max-size", "20Mi", "--container-log-max-files", "50")
+	width := strings.Repeat("x", 500)
+	began := time.Now()
+	n.write("flood.yaml", shellPod("flood", fmt.Sprintf(`i=0; seq 1 %d | sed "s/$/ %s/"; exec sleep 1000`, lines, width), ""))
+	pod := n.waitRunning("flood")
+	dir := filepath.Dir(n.logFile(pod, "main", 0))
+	waitFor(t, 4*time.Minute, "the last line", func() (string, bool) {
+		files, err := filepath.Glob(dir + "/*")
+		require.NoError(t, err)
+		return fmt.Sprint(files), lastNumber(n.logFile(pod, "main", 0)) == lines
+	})
+	took := time.Since(began)
+	waitFor(t, time.Minute, "compression to be over", func() (string, bool) {
+		left, err := filepath.Glob(dir + "/*.tmp")
+		require.NoError(t, err)
+		return fmt.Sprint(left), len(left) == 0
+	})
+	files, err := filepath.Glob(dir + "/*")
+	require.NoError(t, err)
+	slices.Sort(files) // 0.log, then by time
+	files = append(files[1:], files[0])
+	require.Greater(t, len(files), 2, "no rotation")
+	next, line := 1, strings.Builder{}
+	for _, file := range files {
+		next = countLines(t, file, next, &line)
+	}
+	require.Equal(t, lines+1, next)
+	t.Logf("%.0f MB in %v, %.1f MB/s, in %d files", float64(lines)*550/1e6, took.Round(time.Second), float64(lines)*550/1e6/took.Seconds(), len(files))
+	n.agent.stop(t)
+}
+
+// lastNumber is that of the last line of a log, 0 while there is none.
+func lastNumber(file string) int {
+	f, err := os.Open(file)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	_, _ = f.Seek(-700, io.SeekEnd)
+	tail, _ := io.ReadAll(f)
+	all := bytes.Split(bytes.TrimSpace(tail), []byte("\n"))
+	fields := strings.Fields(string(all[len(all)-1]))
+	if len(fields) < 5 {
+		return 0
+	}
+	number, _ := strconv.Atoi(fields[3])
+	return number
+}
+
+// countLines expects the numbers from next on, and returns the one after the last. What
+// line holds is the beginning of one: the runtime writes some in parts, which a rotation
+// may come between.
+func countLines(t *testing.T, file string, next int, line *strings.Builder) int {
+	t.Helper()
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	var in io.Reader = f
+	if strings.HasSuffix(file, ".gz") {
+		in, err = gzip.NewReader(f)
+		require.NoError(t, err)
+	}
+	scan := bufio.NewScanner(in)
+	for scan.Scan() {
+		fields := strings.SplitN(scan.Text(), " ", 4)
+		require.Len(t, fields, 4, scan.Text())
+		line.WriteString(fields[3])
+		if fields[2] == "P" {
+			continue
+		}
+		number, _, _ := strings.Cut(line.String(), " ")
+		if number != strconv.Itoa(next) {
+			require.Failf(t, "a line is missing or there twice", "%s: %.80s instead of %d", file, line.String(), next)
+		}
+		line.Reset()
+		next++
+	}
+	require.NoError(t, scan.Err())
+	return next
+}
+
+// TestDeadContainersAreClearedWhilePodsStart has one pod with many containers that
+// somebody left there: dead ones, of a name that its manifest no longer has.
+func TestDeadContainersAreClearedWhilePodsStart(t *testing.T) {
+	const dead, atOnce, starts = 120, 6, 5
+	n := newNode(t)
+	n.write("web.yaml", web)
+	n.start()
+	pod := n.waitRunning("web")
+	n.agent.stop(t)
+	live := bed.instances(t, podLabels(pod))
+	require.Len(t, live, 1)
+	began := time.Now()
+	n.leaveDead(pod, live[0].Sandbox, dead, atOnce)
+	t.Logf("%d containers made and ended in %v", dead, time.Since(began).Round(time.Second))
+
+	n.start()
+	began = time.Now()
+	var slowest time.Duration
+	for i := range starts {
+		name := fmt.Sprintf("new%d", i)
+		at := time.Now()
+		n.write(name+".yaml", strings.ReplaceAll(web, "name: web", "name: "+name))
+		n.waitRunning(name)
+		slowest = max(slowest, time.Since(at))
+	}
+	ghosts := func() []instance {
+		return slices.DeleteFunc(bed.instances(t, podLabels(pod)), func(i instance) bool { return i.Name != "ghost" })
+	}
+	waitFor(t, 2*time.Minute, "the dead to be cleared", func() (string, bool) {
+		left := len(ghosts())
+		return fmt.Sprint(left), left <= 1
+	})
+	t.Logf("%d dead containers cleared %v after the start; of %d pods meanwhile the slowest took %v",
+		dead-1, time.Since(began).Round(100*time.Millisecond), starts, slowest.Round(10*time.Millisecond))
+	if left := ghosts(); len(left) == 1 {
+		require.Equal(t, strconv.Itoa(dead-1), left[0].Restarts, "the newest stays")
+	}
+	require.Equal(t, live[0].ID, bed.instances(t, map[string]string{labelPodUID: string(pod.UID), labelPodName: pod.Name, labelContainerName: "web"})[0].ID)
+}
+
+// leaveDead makes containers in a sandbox and lets them end.
+func (n *node) leaveDead(pod *corev1.Pod, sandbox string, count, atOnce int) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), 5*time.Minute)
+	defer cancel()
+	status, err := bed.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox})
+	require.NoError(n.t, err)
+	box := status.GetStatus()
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata: box.GetMetadata(), Labels: box.GetLabels(), Annotations: box.GetAnnotations(),
+		LogDirectory: filepath.Dir(filepath.Dir(n.logFile(pod, "ghost", 0))), Linux: &runtimeapi.LinuxPodSandboxConfig{},
+	}
+	var all sync.WaitGroup
+	attempts, errs := make(chan int), make(chan error, count)
+	for range atOnce {
+		all.Go(func() {
+			for i := range attempts {
+				errs <- n.leaveOne(ctx, sandbox, config, i)
+			}
+		})
+	}
+	for i := range count {
+		attempts <- i
+	}
+	close(attempts)
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(n.t, err)
+	}
+}
+
+func (n *node) leaveOne(ctx context.Context, sandbox string, config *runtimeapi.PodSandboxConfig, attempt int) error {
+	labels := map[string]string{labelContainerName: "ghost"}
+	for _, l := range []string{labelAgent, labelPodName, labelPodNamespace, labelPodUID} {
+		labels[l] = config.GetLabels()[l]
+	}
+	c, err := bed.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: sandbox, SandboxConfig: config,
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: "ghost", Attempt: uint32(attempt)},
+			Image:    &runtimeapi.ImageSpec{Image: imageServer}, Args: []string{"exit", "0"},
+			Labels: labels, Annotations: map[string]string{annotationRestarts: strconv.Itoa(attempt)},
+			Linux: &runtimeapi.LinuxContainerConfig{},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = bed.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c.GetContainerId()})
+	return err
+}

@@ -1,0 +1,130 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// mountDisk mounts an ext4 file system of its own, of so many MiB and options of
+// mkfs, at a folder, until the test is over. Whatever a test does there harms nobody.
+func mountDisk(t *testing.T, dir string, mebibytes int, mkfs ...string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	file := filepath.Join(t.TempDir(), "disk.img")
+	disk, err := os.Create(file)
+	require.NoError(t, err)
+	require.NoError(t, disk.Truncate(int64(mebibytes)<<20))
+	require.NoError(t, disk.Close())
+	command(t, "mkfs.ext4", append(append([]string{"-q", "-F", "-m", "0"}, mkfs...), file)...)
+	command(t, "mount", "-o", "loop", file, dir)
+	t.Cleanup(func() { command(t, "umount", dir) })
+}
+
+// mountMemory is the same in memory: quick, and of whole mebibytes.
+func mountMemory(t *testing.T, dir string, mebibytes int) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	command(t, "mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dM", mebibytes), "kpbed-e2e", dir)
+	t.Cleanup(func() { command(t, "umount", dir) })
+}
+
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", name, args, out)
+	return string(out)
+}
+
+// smallBed is a bed beside the shared one, on a small file system of its own.
+type smallBed struct {
+	*testbed
+	*testing.T
+	env map[string]string
+}
+
+// smallDir is always the same: what a killed run leaves there, the next one finds.
+const smallDir = bedDir + ".small"
+
+// newSmallBed brings one up until the test is over. Tests with one don't run beside
+// each other.
+func newSmallBed(t *testing.T, mebibytes int, mkfs ...string) *smallBed {
+	t.Helper()
+	clearSmall(t)
+	mountDisk(t, smallDir, mebibytes, mkfs...)
+	t.Cleanup(func() {
+		if err := script("cri-down.sh", smallDir); err != nil {
+			t.Errorf("taking the small bed down: %v", err)
+		}
+		// Not the lost+found of its disk.
+		command(t, "find", smallDir, "-xdev", "-mindepth", "1", "-delete")
+	})
+	require.NoError(t, script("cri-up.sh", "--dir", smallDir, "--bridge", "kpbedsmall0", "--cidr", "10.89.0.0/16"))
+	env, err := bedEnv(smallDir)
+	require.NoError(t, err)
+	b := &testbed{dir: smallDir, endpoint: "unix://" + env["CRI_SOCKET"], ctr: env["KPBED_CTR"]}
+	b.conn, err = grpc.NewClient(b.endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.conn.Close()) })
+	b.runtime, b.images = runtimeapi.NewRuntimeServiceClient(b.conn), runtimeapi.NewImageServiceClient(b.conn)
+	return &smallBed{testbed: b, T: t, env: env}
+}
+
+// clearSmall takes away what a run that was killed has left.
+func clearSmall(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(smallDir, "bed")); err == nil {
+		require.NoError(t, script("cri-down.sh", smallDir))
+	}
+	if mounts, err := os.ReadFile("/proc/self/mounts"); err == nil && strings.Contains(string(mounts), " "+smallDir+" ") {
+		command(t, "umount", smallDir)
+	}
+	require.NoError(t, os.RemoveAll(smallDir))
+}
+
+// addImage makes an image of its own content of so many MiB and imports it.
+func (b *smallBed) addImage(name string, mebibytes int) {
+	b.Helper()
+	dir := b.TempDir()
+	random, tar := filepath.Join(dir, "random"), filepath.Join(dir, "image.tar")
+	out, err := os.Create(random)
+	require.NoError(b, err)
+	head := exec.Command("head", "-c", fmt.Sprint(mebibytes<<20), "/dev/urandom")
+	head.Stdout = out
+	require.NoError(b, head.Run())
+	require.NoError(b, out.Close())
+	server := filepath.Join(filepath.Dir(b.env["KPBED_PROBE"]), "testserver")
+	command(b.T, filepath.Join(filepath.Dir(b.env["KPBED_PROBE"]), "mkimage"), "-o", tar, "-name", name,
+		"-file", server+":/testserver", "-file", random+":/random", "-entrypoint", "/testserver", "-dir", "/tmp:1777")
+	b.ctrImages("import", tar)
+	require.NoError(b, os.RemoveAll(dir))
+}
+
+func (b *smallBed) ctrImages(args ...string) {
+	b.Helper()
+	command(b.T, b.ctr, append([]string{"-a", b.env["CRI_SOCKET"], "-n", "k8s.io", "images"}, args...)...)
+}
+
+// has returns which tags there are.
+func (b *smallBed) has() map[string]bool {
+	b.Helper()
+	list, err := b.images.ListImages(b.Context(), &runtimeapi.ListImagesRequest{})
+	require.NoError(b, err)
+	all := map[string]bool{}
+	for _, i := range list.GetImages() {
+		for _, tag := range i.GetRepoTags() {
+			all[tag] = true
+		}
+	}
+	return all
+}
