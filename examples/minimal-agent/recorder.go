@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -9,29 +8,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
 // recorder shows events about pods and the node where others send them to an API
-// server: warnings on the console and in the log, all else in the log for who asks
-// for details.
+// server: warnings on the console, and all in the log for who asks for details.
 type recorder struct {
 	log     *slog.Logger
 	console *console
 }
 
-// Eventf shows an event.
+// Eventf shows an event. That no cluster has a DNS here is no warning: none is needed.
 func (r recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
 	about := reference(object)
 	if about == nil {
 		return
 	}
-	message, level := fmt.Sprintf(format, args...), slog.LevelDebug
-	if kind == corev1.EventTypeWarning {
-		level = slog.LevelWarn
+	message := fmt.Sprintf(format, args...)
+	if kind == corev1.EventTypeWarning && reason != podrunner.MissingClusterDNS {
 		r.console.event(about, reason, message)
 	}
-	r.log.Log(context.Background(), level, "event", "kind", about.Kind, "namespace", about.Namespace, "name", about.Name,
-		"field", about.FieldPath, "reason", reason, "message", message)
+	r.log.Debug("event", "kind", about.Kind, "namespace", about.Namespace, "name", about.Name,
+		"field", about.FieldPath, "type", kind, "reason", reason, "message", message)
 }
 
 // reference is what an event is about, nil if that is nothing that is shown here.

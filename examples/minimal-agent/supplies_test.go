@@ -103,7 +103,7 @@ func TestExitsTellOnce(t *testing.T) {
 func TestWarningsAreShown(t *testing.T) {
 	t.Parallel()
 	var log, out strings.Builder
-	r := recorder{log: slog.New(slog.NewTextHandler(&log, nil)), console: &console{out: &out}}
+	r := recorder{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), console: &console{out: &out}}
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace = "p", "ns"
 	r.Eventf(pod, corev1.EventTypeNormal, "Started", "Container started")
@@ -112,9 +112,10 @@ func TestWarningsAreShown(t *testing.T) {
 	node.Name = "n"
 	r.Eventf(node, corev1.EventTypeWarning, "SystemOOM", "full")
 	r.Eventf(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p", FieldPath: "spec.containers{c}"}, corev1.EventTypeWarning, "Unhealthy", "ill")
+	r.Eventf(pod, corev1.EventTypeWarning, "MissingClusterDNS", "none")
 	r.Eventf(&corev1.Secret{}, corev1.EventTypeWarning, "X", "y")
-	require.Equal(t, 3, strings.Count(log.String(), "\n"))
-	require.Contains(t, log.String(), `level=WARN msg=event kind=Pod namespace=ns name=p field="" reason=FailedMount message="no luck"`)
+	require.Equal(t, 5, strings.Count(log.String(), "\n"))
+	require.Contains(t, log.String(), `level=DEBUG msg=event kind=Pod namespace=ns name=p field="" type=Warning reason=FailedMount message="no luck"`)
 	var lines []string
 	for line := range strings.Lines(out.String()) {
 		_, line, _ = strings.Cut(line, " ") // after the time

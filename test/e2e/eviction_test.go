@@ -139,7 +139,7 @@ func TestMemoryHogsAreEvictedBeforeTheKernelKills(t *testing.T) {
 	var notice, whole []time.Duration
 	for i := range rounds {
 		name := fmt.Sprintf("hog%d", i)
-		seen := n.output.linesWith("reason=Evicted")
+		seen := n.output.linesWith(" Evicted: ")
 		n.write(name+".yaml", fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -153,7 +153,7 @@ spec:
 		waitFor(t, startTimeout, "the hog to cross the threshold", func() (string, bool) {
 			crossed = time.Now()
 			now := availableMemory(t)
-			return fmt.Sprint(now), now < available-room || n.output.linesWith("reason=Evicted") > seen
+			return fmt.Sprint(now), now < available-room || n.output.linesWith(" Evicted: ") > seen
 		})
 		pod := n.waitPod(startTimeout, name, "to be evicted", evicted)
 		require.Contains(t, pod.Status.Message, "The node was low on resource: memory.")
