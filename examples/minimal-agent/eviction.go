@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ func (a *agent) newEviction() (err error) {
 	} else {
 		provider, err := nodestats.New(nodestats.Config{
 			Pods: a.evictable, Runtime: a.node.cri, Images: a.node.cri, NodeName: a.opts.nodeName,
-			NodePath: a.node.rootDir, LogPath: a.logRoot(), Logger: a.log,
+			NodePath: a.node.rootDir, LogPath: a.logRoot(), PodsCgroup: a.podsCgroup(), Logger: a.log,
 		})
 		if err != nil {
 			return err
@@ -64,6 +65,14 @@ func (a *agent) runStats(ctx context.Context) error {
 		return nil
 	}
 	return a.stats.run(ctx)
+}
+
+// podsCgroup is where the cgroups of all pods are, empty if the agent makes none.
+func (a *agent) podsCgroup() string {
+	if a.opts.cgroupParent == "" {
+		return ""
+	}
+	return path.Join(a.opts.cgroupParent, "kubepods")
 }
 
 func (a *agent) logRoot() string { return filepath.Join(a.node.rootDir, "logs", "pods") }
