@@ -2,10 +2,14 @@ package pleg
 
 import (
 	"context"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/coalesce"
 )
+
+// watcher keeps one event per pod.
+type watcher = coalesce.Queue[types.UID, Event]
 
 // Watch returns a channel of the events from now on, for those who rather read than
 // be called. There may be any number of watchers, none of which delays a pass, the
@@ -19,14 +23,14 @@ import (
 //
 // The channel is closed when ctx is done, and a goroutine serves it until then.
 func (g *Generator) Watch(ctx context.Context) <-chan Event {
-	w := &watcher{pending: map[types.UID]Event{}, wake: make(chan struct{}, 1)}
+	w := coalesce.New[types.UID](merge)
 	g.mu.Lock()
 	g.watchers[w] = struct{}{}
 	g.mu.Unlock()
 	out := make(chan Event)
 	go func() {
 		defer close(out)
-		w.pump(ctx, out)
+		w.Pump(ctx, out)
 		g.mu.Lock()
 		delete(g.watchers, w)
 		g.mu.Unlock()
@@ -40,62 +44,7 @@ func (g *Generator) offer(e Event) {
 	defer g.mu.Unlock()
 	g.stats.Events++
 	for w := range g.watchers {
-		w.add(e)
-	}
-}
-
-// watcher is a queue with one event per pod.
-type watcher struct {
-	wake chan struct{} // capacity 1: the queue is no longer empty
-
-	mu      sync.Mutex
-	order   []types.UID
-	pending map[types.UID]Event
-}
-
-func (w *watcher) add(e Event) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if before, ok := w.pending[e.PodUID]; ok {
-		w.pending[e.PodUID] = merge(before, e)
-		return
-	}
-	w.pending[e.PodUID] = e
-	w.order = append(w.order, e.PodUID)
-	notify(w.wake)
-}
-
-// next takes the first event of the queue.
-func (w *watcher) next() (e Event, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.order) == 0 {
-		return Event{}, false
-	}
-	uid := w.order[0]
-	w.order = w.order[1:]
-	e = w.pending[uid]
-	delete(w.pending, uid)
-	return e, true
-}
-
-// pump hands the events over until ctx is done.
-func (w *watcher) pump(ctx context.Context, out chan<- Event) {
-	for {
-		e, ok := w.next()
-		if !ok {
-			select {
-			case <-w.wake:
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		select {
-		case out <- e:
-		case <-ctx.Done():
-			return
-		}
+		w.Add(e.PodUID, e)
 	}
 }
 

@@ -2,8 +2,12 @@ package prober
 
 import (
 	"context"
-	"sync"
+
+	"github.com/kubeparts/kubeparts/internal/coalesce"
 )
+
+// watcher keeps one change per probe.
+type watcher = coalesce.Queue[Key, Change]
 
 // Results returns a channel of the changes of results from now on. There may be
 // any number of readers, none of which delays a probe or another.
@@ -15,14 +19,14 @@ import (
 //
 // The channel is closed when ctx is done, and a goroutine serves it until then.
 func (m *Manager) Results(ctx context.Context) <-chan Change {
-	w := &watcher{pending: map[Key]Change{}, wake: make(chan struct{}, 1)}
+	w := coalesce.New[Key](func(_, now Change) Change { return now })
 	m.mu.Lock()
 	m.watchers[w] = struct{}{}
 	m.mu.Unlock()
 	out := make(chan Change)
 	go func() {
 		defer close(out)
-		w.pump(ctx, out)
+		w.Pump(ctx, out)
 		m.mu.Lock()
 		delete(m.watchers, w)
 		m.mu.Unlock()
@@ -34,62 +38,6 @@ func (m *Manager) Results(ctx context.Context) <-chan Change {
 // order.
 func (m *Manager) publish(p *probe) {
 	for w := range m.watchers {
-		w.add(Change{Key: p.key(), ContainerID: p.id, Result: p.count.result})
-	}
-}
-
-// watcher is a queue with one change per probe.
-type watcher struct {
-	wake chan struct{} // capacity 1: the queue is no longer empty
-
-	mu      sync.Mutex
-	order   []Key
-	pending map[Key]Change
-}
-
-func (w *watcher) add(c Change) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, ok := w.pending[c.Key]; !ok {
-		w.order = append(w.order, c.Key)
-	}
-	w.pending[c.Key] = c
-	select {
-	case w.wake <- struct{}{}:
-	default: // it has been told already
-	}
-}
-
-// next takes the first change of the queue.
-func (w *watcher) next() (c Change, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.order) == 0 {
-		return Change{}, false
-	}
-	key := w.order[0]
-	w.order = w.order[1:]
-	c = w.pending[key]
-	delete(w.pending, key)
-	return c, true
-}
-
-// pump hands the changes over until ctx is done.
-func (w *watcher) pump(ctx context.Context, out chan<- Change) {
-	for {
-		c, ok := w.next()
-		if !ok {
-			select {
-			case <-w.wake:
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		select {
-		case out <- c:
-		case <-ctx.Done():
-			return
-		}
+		w.Add(p.key(), Change{Key: p.key(), ContainerID: p.id, Result: p.count.result})
 	}
 }
