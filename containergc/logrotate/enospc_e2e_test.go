@@ -14,9 +14,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestFullTmpfs rotates on a disk without a free byte: logs keep being rotated, there
+// TestE2EFullTmpfs rotates on a disk without a free byte: logs keep being rotated, there
 // are never more files than allowed, and the oldest make room for what is compressed.
-func TestFullTmpfs(t *testing.T) {
+func TestE2EFullTmpfs(t *testing.T) {
 	require.Zero(t, os.Geteuid(), "this test mounts a tmpfs: run it as root")
 	root := t.TempDir()
 	require.NoError(t, syscall.Mount("tmpfs", root, "tmpfs", 0, "size=256k,nr_inodes=32"))

@@ -100,6 +100,22 @@ func TestPodOverItsEphemeralStorageLimitIsEvicted(t *testing.T) {
 	n.waitRunning("calm")
 }
 
+func TestPodOverItsEmptyDirLimitIsEvicted(t *testing.T) {
+	n := newNode(t)
+	const volume = `    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, emptyDir: {sizeLimit: 20Mi}}]
+`
+	n.write("calm.yaml", shellPod("calm", "dd if=/dev/zero of=/data/some bs=1M count=10; exec sleep 1000", volume))
+	n.start()
+	n.waitRunning("calm")
+	began := time.Now()
+	n.write("full.yaml", shellPod("full", "dd if=/dev/zero of=/data/much bs=1M count=40; exec sleep 1000", volume))
+	over := n.waitPod(time.Minute, "full", "to be evicted", evicted)
+	t.Logf("%v after its manifest: %s", time.Since(began).Round(time.Millisecond), over.Status.Message)
+	require.Equal(t, `Usage of EmptyDir volume "data" exceeds the limit "20Mi". `, over.Status.Message)
+	n.waitRunning("calm")
+}
+
 func TestPodThatTakesAllInodesIsEvicted(t *testing.T) {
 	b := newSmallBed(t, 400, "-N", "12000")
 	n := newNode(t)
