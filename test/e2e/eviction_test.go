@@ -232,9 +232,9 @@ func TestImagesGoBeforeAnyPod(t *testing.T) {
 	}
 	n.start(append(flags, "--eviction-hard=")...)
 	n.waitRunning("calm")
-	waitFor(t, startTimeout, "the ages to be noted", func() (string, bool) {
-		_, err := os.Stat(n.root + "/images-seen.json")
-		return fmt.Sprint(err), err == nil
+	waitFor(t, startTimeout, "the images to be noted, and old enough to go", func() (string, bool) {
+		noted, err := os.Stat(n.root + "/images-seen.json")
+		return fmt.Sprint(err), err == nil && time.Since(noted.ModTime()) > 2*time.Second
 	})
 	n.agent.stop(t)
 	free := freeBytes(t, smallDir)
