@@ -86,7 +86,7 @@ spec:
 	require.Equal(t, old["changed"].Sandbox, next.Sandbox)
 	require.Equal(t, "1", next.Restarts)
 	now := n.waitPod(startTimeout, "pair", "to show the new container", func(pod *corev1.Pod) bool {
-		return running(pod) && pod.Status.ContainerStatuses[0].RestartCount == 1
+		return running(pod) && firstStatus(pod).RestartCount == 1
 	})
 	requireEnv(t, now, "VERSION=two")
 	require.Equal(t, pod.UID, now.UID)

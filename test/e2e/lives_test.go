@@ -65,7 +65,7 @@ func TestWhatIsSaidOfAPodAtEachStepOfItsLife(t *testing.T) {
 			spec: "  containers:\n" + container(`exit, "3", "1"`),
 			steer: func(n *node, name string) {
 				n.waitPod(startTimeout, name, "to back off", func(pod *corev1.Pod) bool {
-					return backoff(pod) == "10s" && pod.Status.ContainerStatuses[0].RestartCount == 1
+					return backoff(pod) == "10s" && firstStatus(pod).RestartCount == 1
 				})
 			},
 		},

@@ -41,7 +41,7 @@ spec:
 	}
 	n.waitPod(startTimeout, "crash", "to count three restarts", func(pod *corev1.Pod) bool {
 		runs.gather(t, pod)
-		return pod.Status.ContainerStatuses[0].RestartCount == 3
+		return firstStatus(pod).RestartCount == 3
 	})
 
 	for i, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second} {
@@ -73,7 +73,7 @@ func backoff(pod *corev1.Pod) string {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		return ""
 	}
-	waiting := pod.Status.ContainerStatuses[0].State.Waiting
+	waiting := firstStatus(pod).State.Waiting
 	if waiting == nil || waiting.Reason != "CrashLoopBackOff" {
 		return ""
 	}
@@ -98,7 +98,7 @@ func TestKilledContainerIsSeenAndRestartedWithinTwoSeconds(t *testing.T) {
 	require.Equal(t, old.Sandbox, next.Sandbox)
 
 	pod = n.waitPod(5*time.Second, "web", "to count the restart", func(pod *corev1.Pod) bool {
-		return running(pod) && pod.Status.ContainerStatuses[0].RestartCount == 1
+		return running(pod) && firstStatus(pod).RestartCount == 1
 	})
 	last := containerStatus(t, pod, "web").LastTerminationState.Terminated
 	require.NotNil(t, last)

@@ -236,7 +236,7 @@ func TestSecurityContext(t *testing.T) {
 		"unsure": "container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root",
 	} {
 		n.waitPod(startTimeout, name, "to be refused", func(p *corev1.Pod) bool {
-			w := p.Status.ContainerStatuses[0].State.Waiting
+			w := firstStatus(p).State.Waiting
 			return w != nil && w.Reason == "CreateContainerConfigError" && strings.Contains(w.Message, want)
 		})
 	}
@@ -282,7 +282,7 @@ spec: {restartPolicy: Never, containers: [{name: main, image: kubeparts.test/bus
 	words := func(name string) string {
 		var message string
 		n.waitPod(startTimeout, name, "to end", func(p *corev1.Pod) bool {
-			end := p.Status.ContainerStatuses[0].State.Terminated
+			end := firstStatus(p).State.Terminated
 			if end == nil || p.Status.Phase == corev1.PodRunning {
 				return false
 			}
@@ -324,7 +324,7 @@ func TestPrivateImageNeedsItsSecret(t *testing.T) {
 	n.start()
 	for _, name := range []string{"without", "wrong"} {
 		n.waitPod(startTimeout, name, "to be refused its image", func(p *corev1.Pod) bool {
-			w := p.Status.ContainerStatuses[0].State.Waiting
+			w := firstStatus(p).State.Waiting
 			return w != nil && (w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff") && strings.Contains(strings.ToLower(w.Message), "authoriz")
 		})
 	}

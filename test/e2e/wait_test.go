@@ -5,6 +5,8 @@ package e2e
 import (
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // pollPeriod is how often a condition is looked at. It is the precision of what
@@ -53,4 +55,12 @@ func stays(t *testing.T, d time.Duration, what string, cond condition) {
 	if changed {
 		t.Fatalf("did not stay so: %s; seen: %s", what, seen)
 	}
+}
+
+// firstStatus is the status of the pod's first container, empty as long as it has none.
+func firstStatus(pod *corev1.Pod) corev1.ContainerStatus {
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return corev1.ContainerStatus{}
+	}
+	return pod.Status.ContainerStatuses[0]
 }
