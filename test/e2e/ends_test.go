@@ -5,6 +5,9 @@ package e2e
 import (
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -47,23 +50,28 @@ func pidOf(t *testing.T, pod *corev1.Pod, name string) int {
 func TestHooksByCommandAndHTTP(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
+	// The container's own server may not listen yet when the hook comes.
+	asked := make(chan string, 10)
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
+	t.Cleanup(elsewhere.Close)
+	_, port, err := net.SplitHostPort(elsewhere.Listener.Addr().String())
+	require.NoError(t, err)
 	n.write("hooks.yaml", endText("hooks", 10, `containers: [
   {name: web, image: kubeparts.test/testserver:1, args: [serve, -term-delay, 1s]},
   {name: main, image: kubeparts.test/busybox:1, command: [sh, -c, "trap 'echo told; exit 0' TERM; while :; do sleep 0.1; done"],
    lifecycle: {postStart: {exec: {command: [sh, -c, "echo post > /tmp/post; echo postStart > /proc/1/fd/1"]}},
      preStop: {exec: {command: [sh, -c, "sleep 2; echo preStop > /proc/1/fd/1"]}}}}]`))
 	n.write("http.yaml", endText("http", 10, `containers: [{name: web, image: kubeparts.test/testserver:1, args: [serve],
-   lifecycle: {postStart: {httpGet: {path: /healthz/fail, port: 8080}}, preStop: {httpGet: {path: /healthz/ok, port: web}}}, ports: [{name: web, containerPort: 8080}]}]`))
+   lifecycle: {postStart: {httpGet: {host: 127.0.0.1, path: /started, port: `+port+`}}, preStop: {httpGet: {path: /healthz/ok, port: web}}}, ports: [{name: web, containerPort: 8080}]}]`))
 	n.start()
 	pod := n.waitRunning("hooks")
 	log := n.openLog(pod, "main")
 	require.NotZero(t, logTime(t, log, "postStart"))
 	pid := pidOf(t, pod, "main")
 	require.FileExists(t, fmt.Sprintf("/proc/%d/root/tmp/post", pid))
-	web := n.waitRunning("http")
-	code, _, err := httpGet("http://" + web.Status.PodIP + ":8080/healthz")
-	require.NoError(t, err)
-	require.Equal(t, 503, code, "the hook has been there")
+	n.waitReady("http")
+	require.Equal(t, "/started", <-asked, "the hook has been there")
+	require.Empty(t, asked, "once")
 
 	begin := time.Now()
 	n.remove("hooks.yaml")

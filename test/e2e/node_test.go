@@ -54,8 +54,14 @@ func (n *node) close() {
 	// In a defer each: the pods must go even if the agent does not, and after it, for
 	// two that stop one sandbox at once are too many for the CNI plugins.
 	defer func() {
-		if err := bed.removeSandboxes(map[string]string{labelAgent: n.name}); err != nil {
-			n.t.Errorf("removing what the test left: %v", err)
+		// A container that was just being started when its agent was killed can't be
+		// removed yet.
+		why, removed := poll(10*time.Second, func() (string, bool) {
+			err := bed.removeSandboxes(map[string]string{labelAgent: n.name})
+			return fmt.Sprint(err), err == nil
+		})
+		if !removed {
+			n.t.Errorf("removing what the test left: %s", why)
 		}
 	}()
 	if n.agent != nil && !n.agent.over() {
