@@ -41,7 +41,7 @@ type Layout string
 
 // Layouts.
 const (
-	// UnknownLayout is that of a provider that can't tell, for now.
+	// UnknownLayout is that of a provider that can't tell yet.
 	UnknownLayout Layout = ""
 	// SingleFS is one filesystem for everything.
 	SingleFS Layout = "single"

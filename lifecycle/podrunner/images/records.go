@@ -150,7 +150,7 @@ type records struct {
 
 	mu      sync.Mutex
 	files   map[string][]byte    // without dir: what would be in it
-	written map[string]time.Time // when, of those that prune must leave for now
+	written map[string]time.Time // when, of those too young to be pruned
 	intents map[string]int       // pulls under way, by image: there may be several, with other credentials
 	doubts  map[string]bool      // images that a pull whose end nobody knows may have brought
 }
