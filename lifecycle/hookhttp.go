@@ -114,6 +114,9 @@ func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAge
 	if err != nil {
 		return nil, err
 	}
+	if req.URL.Host != target.Host { // a scheme with a slash or the like
+		return nil, fmt.Errorf("%q is no address of %s", req.URL, target.Host)
+	}
 	req.Header = hookHeader(get.HTTPHeaders, userAgent)
 	if name := req.Header.Get("Host"); name != "" {
 		req.Host = name

@@ -298,6 +298,8 @@ func FuzzHTTPHook(f *testing.F) {
 	f.Add("HTTPS", "", "80", "/a?b#c", "Host", "x")
 	f.Add("http", "", "80", "mailto:x", "Foo", "bar")
 	f.Add("", "fd00::1", "quux", "//evil.test/", "Accept", "")
+	f.Add("/", "", "80", "/", "", "")
+	f.Add("http://evil.test/", "", "80", "/", "", "")
 	f.Add("http", "a", "8080", "http://user@evil.test:1/x", "\n", "\r\n")
 	f.Fuzz(func(t *testing.T, scheme, host, port, path, name, value string) {
 		d := &doer{resp: ok()}
