@@ -320,4 +320,4 @@ func ours(t *testing.T) (count int64) {
 }
 
 // maxAllocs is the ceiling for a check, on the client's side.
-const maxAllocs = 90
+const maxAllocs = 60
