@@ -2,9 +2,9 @@ package grpcprobe
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"golang.org/x/net/http2"
 )
@@ -112,8 +112,14 @@ func (h header) failure() *rpcError {
 // foreign takes an answer that is not gRPC's.
 func (c *call) foreign(f *http2.MetaHeadersFrame, h header) {
 	status, err := strconv.Atoi(h.http)
+	why := "malformed header: missing HTTP content-type"
+	if h.hasType {
+		why = fmt.Sprintf("transport: received unexpected content-type %q", h.contentType)
+	}
 	var failure *rpcError
 	switch informational := status >= 100 && status < 200; {
+	case h.http == "":
+		failure = failf(internal, "malformed header: missing HTTP status; %s", why)
 	case err != nil:
 		failure = failf(internal, "transport: malformed http-status: %v", err)
 	case informational && !f.StreamEnded():
@@ -121,13 +127,7 @@ func (c *call) foreign(f *http2.MetaHeadersFrame, h header) {
 	case informational:
 		failure = failf(internal, "protocol error: informational header with status code %d must not have END_STREAM set", status)
 	default:
-		why := []string{"unexpected HTTP status code received from server: " + h.http + " (" + http.StatusText(status) + ")"}
-		if h.hasType {
-			why = append(why, "transport: received unexpected content-type "+strconv.Quote(h.contentType))
-		} else {
-			why = append(why, "malformed header: missing HTTP content-type")
-		}
-		failure = &rpcError{code: ofHTTP(status), message: strings.Join(why, "; ")}
+		failure = failf(ofHTTP(status), "unexpected HTTP status code received from server: %d (%s); %s", status, http.StatusText(status), why)
 	}
 	c.begun, c.clean = true, f.StreamEnded()
 	c.end(failure)
@@ -164,14 +164,14 @@ func (c *call) size() (format byte, size uint32, whole bool) {
 // answer says how a call has ended. What is wrong with the message goes before what
 // the trailers say, as in gRPC's Go packages.
 func (c *call) answer() (health, error) {
-	if len(c.body) == 0 || !c.clean {
+	format, size, whole := c.size()
+	if !whole || !c.clean {
 		if c.failure != nil {
 			return 0, c.failure
 		}
 		return 0, failf(internal, "cardinality violation: received no response message from non-server-streaming RPC")
 	}
-	format, size, whole := c.size()
-	if !whole || len(c.body) < prefix+int(size) {
+	if len(c.body) < prefix+int(size) {
 		return 0, failf(internal, "unexpected EOF")
 	}
 	switch {

@@ -179,13 +179,13 @@ func (c *Checker) over(ctx context.Context, k *conn, request []byte) (h health, 
 	stop := context.AfterFunc(ctx, k.abort)
 	broken := k.ask(request, timeout)
 	k.last = !stop() || broken != nil || k.last
-	switch done := ctx.Err(); {
+	switch {
 	case broken == nil:
 		return k.call.answer()
-	case errors.Is(done, context.DeadlineExceeded):
-		return 0, failf(deadlineExceeded, "%v", done)
-	case done != nil:
-		return 0, failf(canceled, "%v", done)
+	case isLate(ctx):
+		return 0, failf(deadlineExceeded, "%v", context.DeadlineExceeded)
+	case ctx.Err() != nil:
+		return 0, failf(canceled, "%v", ctx.Err())
 	default:
 		failure := failf(unavailable, "error reading from server: %v", broken)
 		// That a kept one has ended says nothing of the server yet.
@@ -196,11 +196,10 @@ func (c *Checker) over(ctx context.Context, k *conn, request []byte) (h health, 
 
 // explain says why there was no answer, in the kubelet's words.
 func explain(ctx context.Context, r prober.GRPCRequest, err error) string {
-	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	if failure, is := errors.AsType[connectError](err); is {
 		var t net.Error
 		switch {
-		case late, errors.As(failure.error, &t) && t.Timeout():
+		case isLate(ctx), errors.As(failure.error, &t) && t.Timeout():
 			return fmt.Sprintf("timeout: failed to connect service %q within %s: %v", r.Address, r.Timeout, context.DeadlineExceeded)
 		case ctx.Err() != nil:
 			failure.error = context.Cause(ctx)
@@ -211,11 +210,18 @@ func explain(ctx context.Context, r prober.GRPCRequest, err error) string {
 	switch {
 	case failure.code == unimplemented:
 		return "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " + failure.message
-	case failure.code == deadlineExceeded, failure.code == canceled && late:
+	case failure.code == deadlineExceeded, failure.code == canceled && isLate(ctx):
 		return fmt.Sprintf("timeout: health rpc did not complete within %s", r.Timeout)
 	default:
 		return fmt.Sprintf("error: health rpc probe failed: %v", err)
 	}
+}
+
+// isLate says whether the deadline is over. A server, which knows it too, may have
+// noticed before ctx has.
+func isLate(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return limited && !clock.RealClock{}.Now().Before(deadline)
 }
 
 // take returns a kept connection, to be released, or nil if there is none or it is
