@@ -145,7 +145,7 @@ func (c *call) data(f *http2.DataFrame) {
 		c.end(failf(internal, "a DATA frame cannot appear before the headers"))
 	case whole && size > maxMessage:
 		c.end(failf(resourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, maxMessage))
-	case whole && len(c.body) > prefix+int(size):
+	case whole && len(c.body) >= prefix+int(size)+prefix:
 		c.end(failf(internal, "cardinality violation: expected <EOF> for non server-streaming RPCs, but received another message"))
 	case f.StreamEnded():
 		c.clean = true
@@ -182,7 +182,7 @@ func (c *call) answer() (health, error) {
 	case format != 0:
 		return 0, failf(internal, "grpc: received unexpected payload format %d", format)
 	}
-	status, err := parseResponse(c.body[prefix:])
+	status, err := parseResponse(c.body[prefix:][:size]) // a few bytes more are nothing, as in those
 	if err != nil {
 		return 0, failf(internal, "grpc: failed to unmarshal the received message: %v", err)
 	}

@@ -18,9 +18,10 @@ import (
 	"github.com/kubeparts/kubeparts/prober/grpcprobe"
 )
 
-// says asks by the package.
-func says(ctx context.Context, k *grpcprobe.Checker, r prober.GRPCRequest, timeout time.Duration) (prober.Outcome, string) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// ask asks by the package.
+func ask(tb testing.TB, k *grpcprobe.Checker, r prober.GRPCRequest, timeout time.Duration) (prober.Outcome, string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), timeout)
 	defer cancel()
 	r.Timeout = timeout
 	return k.Check(ctx, r)
@@ -32,7 +33,7 @@ func same(t *testing.T, address, service string, timeout time.Duration) string {
 	outcome, output := kubeletSays(t.Context(), clientOf(t, address), service, timeout)
 	k := checker(t, grpcprobe.Config{})
 	for _, fresh := range []bool{false, false, true} {
-		got, text := says(t.Context(), k, prober.GRPCRequest{Address: address, Service: service, Fresh: fresh}, timeout)
+		got, text := ask(t, k, prober.GRPCRequest{Address: address, Service: service, Fresh: fresh}, timeout)
 		require.Equal(t, output, text)
 		require.Equal(t, outcome, got)
 	}

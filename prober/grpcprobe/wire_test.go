@@ -69,7 +69,6 @@ type wire struct {
 	number  int // of the connection
 	block   bytes.Buffer
 	encoder *hpack.Encoder
-	decoder *hpack.Decoder
 	// fields are those of the last request, body its message.
 	fields map[string]string
 	body   []byte
@@ -80,19 +79,23 @@ type wire struct {
 func scripted(tb testing.TB, answer func(w *wire, id uint32), settings ...http2.Setting) string {
 	tb.Helper()
 	return listen(tb, func(conn net.Conn, number int) {
-		w := &wire{Conn: conn, Framer: http2.NewFramer(conn, conn), number: number}
-		w.encoder, w.decoder = hpack.NewEncoder(&w.block), hpack.NewDecoder(4096, nil)
-		w.ReadMetaHeaders = w.decoder
-		preface := make([]byte, len(http2.ClientPreface))
-		if _, err := io.ReadFull(conn, preface); err != nil || string(preface) != http2.ClientPreface {
-			return
-		}
-		_ = w.WriteSettings(settings...)
+		w := newWire(conn, settings...)
+		w.number = number
 		for w.serveFrame(answer) {
 		}
 	})
 }
 
+// newWire says hello.
+func newWire(conn net.Conn, settings ...http2.Setting) *wire {
+	w := &wire{Conn: conn, Framer: http2.NewFramer(conn, conn)}
+	w.encoder, w.ReadMetaHeaders = hpack.NewEncoder(&w.block), hpack.NewDecoder(4096, nil)
+	_, _ = io.ReadFull(conn, make([]byte, len(http2.ClientPreface))) // or there is nothing to come
+	_ = w.WriteSettings(settings...)
+	return w
+}
+
+// serveFrame serves one, and says whether there may be another.
 func (w *wire) serveFrame(answer func(w *wire, id uint32)) bool {
 	frame, err := w.ReadFrame()
 	switch f := frame.(type) {
