@@ -141,8 +141,6 @@ func (c *call) data(f *http2.DataFrame) {
 	c.body = append(c.body, f.Data()...)
 	_, size, whole := c.size()
 	switch {
-	case !c.begun:
-		c.end(failf(internal, "a DATA frame cannot appear before the headers"))
 	case whole && size > maxMessage:
 		c.end(failf(resourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, maxMessage))
 	case whole && len(c.body) >= prefix+int(size)+prefix:

@@ -63,7 +63,7 @@ func (h health) String() string {
 func parseResponse(b []byte) (h health, err error) {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
+		if n < 0 || !field.IsValid() {
 			return 0, errWireFormat
 		}
 		b = b[n:]

@@ -137,7 +137,7 @@ func TestServersThatMisbehave(t *testing.T) {
 			for w.WriteContinuation(id, false, make([]byte, 0x2000)) == nil {
 			}
 		}, "code = "},
-		"data, no head": {func(w *wire, id uint32) { w.data(id, serving) }, "code = Internal desc = a DATA frame cannot appear before the headers"},
+		"data, no head": {func(w *wire, id uint32) { w.data(id, serving); w.end(id) }, "code = Internal desc = malformed header: missing HTTP status"},
 		"a bad name":    {func(w *wire, id uint32) { w.begin(id, "Bad", "x") }, "code = Internal desc = invalid header field name"},
 		"a late pseudo": {func(w *wire, id uint32) { w.begin(id, ":status", "200") }, "code = Internal desc = "},
 		"a promise": {func(w *wire, id uint32) {
