@@ -38,7 +38,7 @@ func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
 		return finding{outcome: Errored, err: err}
 	}
 	if err := unfit(request, u.Host); err != nil {
-		return failed(u.Redacted(), err)
+		return failed(shown(u), err)
 	}
 	a := answer{redirect: j.redirect}
 	if a.redirect == nil {
@@ -48,7 +48,7 @@ func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
 	case errors.Is(err, errNoHTTP1):
 		return m.follow(j, nil, request)
 	case err != nil:
-		return failed(u.Redacted(), err)
+		return failed(shown(u), err)
 	case a.redirect != nil:
 		return m.follow(j, a.redirect, request)
 	default:
@@ -104,7 +104,7 @@ func (m *Manager) anew(ctx context.Context, j *job, request *http.Request) (answ
 	keep := !j.opts.FreshConnection && j.timing.period <= maxIdle
 	request.Close = !keep
 	l := &link{
-		url: request.URL.Redacted(), container: j.target.ID, spec: j.spec.HTTPGet, host: j.target.PodIP,
+		url: shown(request.URL), container: j.target.ID, spec: j.spec.HTTPGet, host: j.target.PodIP,
 	}
 	var wire bytes.Buffer
 	if err := request.Write(&wire); err != nil {
@@ -219,7 +219,7 @@ func (m *Manager) follow(j *job, first *http.Response, request *http.Request) fi
 	defer func() { _ = response.Body.Close() }() // all that matters has been read
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxOutput))
 	if err != nil {
-		return failed(request.URL.Redacted(), err)
+		return failed(shown(request.URL), err)
 	}
 	return j.judge(response.StatusCode, string(body))
 }
@@ -291,6 +291,14 @@ func newRequest(ctx context.Context, u *url.URL, headers []corev1.HTTPHeader, ag
 	return request, nil
 }
 
+// shown returns what is said of a URL: not the password, as with net/http.
+func shown(u *url.URL) string {
+	if _, has := u.User.Password(); !has {
+		return u.String()
+	}
+	return strings.Replace(u.String(), u.User.String()+"@", u.User.Username()+":***@", 1)
+}
+
 // unfit says why a request cannot be made, as net/http would. A spec may have
 // anything in it, and what is written here into one line is read again: the address
 // must still be what it was.
@@ -311,7 +319,7 @@ func unfit(request *http.Request, address string) error {
 	case u.Host == "":
 		return errors.New("http: no Host in request URL")
 	case u.Host != address:
-		return fmt.Errorf("%q is no address of %s", u.Redacted(), address)
+		return fmt.Errorf("%q is no address of %s", shown(u), address)
 	}
 	return nil
 }

@@ -163,16 +163,14 @@ func (c *call) size() (format byte, size uint32, whole bool) {
 // the trailers say, as in gRPC's Go packages.
 func (c *call) answer() (health, error) {
 	format, size, whole := c.size()
-	if !whole || !c.clean {
-		if c.failure != nil {
-			return 0, c.failure
-		}
-		return 0, failf(internal, "cardinality violation: received no response message from non-server-streaming RPC")
-	}
-	if len(c.body) < prefix+int(size) {
-		return 0, failf(internal, "unexpected EOF")
-	}
+	cut := whole && len(c.body)-prefix < int(min(size, maxMessage+1))
 	switch {
+	case (!whole || cut && !c.clean) && c.failure != nil:
+		return 0, c.failure
+	case !whole:
+		return 0, failf(internal, "cardinality violation: received no response message from non-server-streaming RPC")
+	case cut:
+		return 0, failf(internal, "unexpected EOF")
 	case format == 1 && (c.encoding == "" || c.encoding == "identity"):
 		return 0, failf(internal, "grpc: compressed flag set with identity or empty encoding")
 	case format == 1:

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,11 +117,11 @@ func TestServersThatMisbehave(t *testing.T) {
 		answer func(w *wire, id uint32)
 		want   string
 	}{
-		"closed":        {func(w *wire, _ uint32) { _ = w.Conn.Close() }, "code = Unavailable desc = error reading from server: EOF"},
-		"reset":         {func(w *wire, _ uint32) { reset(w.Conn); _ = w.Conn.Close() }, "connection reset by peer"},
-		"closed midway": {func(w *wire, id uint32) { w.begin(id); w.data(id, serving); _ = w.Conn.Close() }, "code = Unavailable desc = error reading from server: EOF"},
-		"half a frame":  {func(w *wire, _ uint32) { _, _ = w.Conn.Write([]byte{0, 0, 9, 1}); _ = w.Conn.Close() }, "code = Unavailable desc = error reading from server: unexpected EOF"},
-		"no frame":      {func(w *wire, _ uint32) { _, _ = w.Conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }, "code = Unavailable"},
+		"closed":        {func(w *wire, _ uint32) { _ = w.Close() }, "code = Unavailable desc = error reading from server: EOF"},
+		"reset":         {func(w *wire, _ uint32) { reset(w.Conn); _ = w.Close() }, "connection reset by peer"},
+		"closed midway": {func(w *wire, id uint32) { w.begin(id); w.data(id, serving); _ = w.Close() }, "code = Unavailable desc = error reading from server: EOF"},
+		"half a frame":  {func(w *wire, _ uint32) { _, _ = w.Write([]byte{0, 0, 9, 1}); _ = w.Close() }, "code = Unavailable desc = error reading from server: unexpected EOF"},
+		"no frame":      {func(w *wire, _ uint32) { _, _ = w.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }, "code = Unavailable"},
 		"huge":          {func(w *wire, id uint32) { w.begin(id); w.data(id, []byte{0, 1, 0, 0, 0}); hang(w.Conn) }, "code = ResourceExhausted desc = grpc: received message larger than max (16777216 vs. 16384)"},
 		"huge, compressed": {func(w *wire, id uint32) {
 			w.begin(id, "grpc-encoding", "gzip")
@@ -182,10 +181,10 @@ func TestOneTryMore(t *testing.T) {
 	goAway := func(w *wire, id uint32) { _ = w.WriteGoAway(id-1, http2.ErrCodeNo, nil) }
 	refuse := func(w *wire, id uint32) { _ = w.WriteRSTStream(id, http2.ErrCodeRefusedStream) }
 	last := func(w *wire, id uint32) { _ = w.WriteGoAway(id, http2.ErrCodeNo, nil); w.well(id) }
-	closes := func(w *wire, _ uint32) { _ = w.Conn.Close() }
-	resets := func(w *wire, _ uint32) { reset(w.Conn); _ = w.Conn.Close() }
-	begins := func(w *wire, id uint32) { w.begin(id); _ = w.Conn.Close() }
-	farewell := func(w *wire, id uint32) { w.well(id); _ = w.WriteGoAway(id, http2.ErrCodeNo, nil); _ = w.Conn.Close() }
+	closes := func(w *wire, _ uint32) { _ = w.Close() }
+	resets := func(w *wire, _ uint32) { reset(w.Conn); _ = w.Close() }
+	begins := func(w *wire, id uint32) { w.begin(id); _ = w.Close() }
+	farewell := func(w *wire, id uint32) { w.well(id); _ = w.WriteGoAway(id, http2.ErrCodeNo, nil); _ = w.Close() }
 	well := (*wire).well
 	type step = func(w *wire, id uint32)
 	for name, c := range map[string]struct {
@@ -236,7 +235,7 @@ func TestWhatServersAreTold(t *testing.T) {
 			outcome, output := ask(t, k, prober.GRPCRequest{Address: address, Service: "a"}, patience)
 			require.Equal(t, prober.Succeeded, outcome, output)
 			told := <-fields
-			require.Regexp(t, regexp.MustCompile(`^(1\d|20)\d{6}u$`), told["grpc-timeout"])
+			require.Regexp(t, `^(1\d|20)\d{6}u$`, told["grpc-timeout"])
 			delete(told, "grpc-timeout")
 			require.Equal(t, map[string]string{
 				":method": "POST", ":scheme": "http", ":path": "/grpc.health.v1.Health/Check", ":authority": address,
