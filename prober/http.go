@@ -303,6 +303,9 @@ func shown(u *url.URL) string {
 // anything in it, and what is written here into one line is read again: the address
 // must still be what it was.
 func unfit(request *http.Request, address string) error {
+	if scheme := request.URL.Scheme; scheme != "http" && scheme != "https" {
+		return fmt.Errorf("unsupported protocol scheme %q", scheme)
+	}
 	for name, values := range request.Header {
 		if !httpguts.ValidHeaderFieldName(name) {
 			return fmt.Errorf("net/http: invalid header field name %q", name)
@@ -314,8 +317,6 @@ func unfit(request *http.Request, address string) error {
 		}
 	}
 	switch u := request.URL; {
-	case u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("unsupported protocol scheme %q", u.Scheme)
 	case u.Host == "":
 		return errors.New("http: no Host in request URL")
 	case u.Host != address:

@@ -43,10 +43,10 @@ func (c *call) reset(why http2.ErrCode) {
 
 // header is what matters in a block of header fields.
 type header struct {
-	http, contentType string
-	encoding          string
-	status, message   string
-	hasType           bool
+	http, contentType  string
+	encoding           string
+	status, message    string
+	hasType, hasStatus bool
 }
 
 func readHeader(f *http2.MetaHeadersFrame) (h header) {
@@ -59,7 +59,7 @@ func readHeader(f *http2.MetaHeadersFrame) (h header) {
 		case "grpc-encoding":
 			h.encoding = field.Value
 		case "grpc-status":
-			h.status = field.Value
+			h.status, h.hasStatus = field.Value, true
 		case "grpc-message":
 			h.message = field.Value
 		}
@@ -80,6 +80,12 @@ func (c *call) head(f *http2.MetaHeadersFrame) {
 		return
 	}
 	h := readHeader(f)
+	status, err := h.code()
+	if err != nil {
+		c.begun = true
+		c.end(failf(unknown, "transport: malformed grpc-status: %v", err))
+		return
+	}
 	if !c.begun && !isGRPC(h.contentType) {
 		c.foreign(f, h)
 		return
@@ -89,24 +95,21 @@ func (c *call) head(f *http2.MetaHeadersFrame) {
 	}
 	if f.StreamEnded() {
 		c.clean = true
-		c.end(h.failure())
+		if status == ok {
+			c.end(nil)
+			return
+		}
+		c.end(&rpcError{code: status, message: decodeMessage(h.message)})
 	}
 }
 
-// failure returns what trailers say.
-func (h header) failure() *rpcError {
-	status := unknown
-	if h.status != "" {
-		n, err := strconv.ParseInt(h.status, 10, 32)
-		if err != nil {
-			return failf(unknown, "transport: malformed grpc-status: %v", err)
-		}
-		status = code(n)
+// code returns the status of a call, which is unknown if it is not there.
+func (h header) code() (code, error) {
+	if !h.hasStatus {
+		return unknown, nil
 	}
-	if status == ok {
-		return nil
-	}
-	return &rpcError{code: status, message: decodeMessage(h.message)}
+	n, err := strconv.ParseInt(h.status, 10, 32)
+	return code(n), err
 }
 
 // foreign takes an answer that is not gRPC's.
