@@ -38,7 +38,7 @@ func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
 		return finding{outcome: Errored, err: err}
 	}
 	if err := unfit(request, u.Host); err != nil {
-		return failed(shown(u), err)
+		return failed(shown(request.URL), err)
 	}
 	a := answer{redirect: j.redirect}
 	if a.redirect == nil {
@@ -48,7 +48,7 @@ func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
 	case errors.Is(err, errNoHTTP1):
 		return m.follow(j, nil, request)
 	case err != nil:
-		return failed(shown(u), err)
+		return failed(shown(request.URL), err)
 	case a.redirect != nil:
 		return m.follow(j, a.redirect, request)
 	default:

@@ -110,6 +110,7 @@ func (w *wire) serveFrame(answer func(w *wire, id uint32)) bool {
 		}
 	case *http2.DataFrame:
 		w.body = append(w.body, f.Data()...)
+		_ = w.WriteWindowUpdate(0, max(f.Length, 1))
 		if f.StreamEnded() {
 			answer(w, f.StreamID)
 		}
