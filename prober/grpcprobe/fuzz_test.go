@@ -23,13 +23,13 @@ type reply struct {
 }
 
 func (r *reply) answer(w *wire, id uint32) {
-	var head []string
-	for name, value := range map[string]string{"content-type": r.contentType, "grpc-encoding": r.encoding} {
-		if value != "" {
-			head = append(head, name, value)
-		}
+	head := []string{":status", r.status}
+	if r.contentType != "" {
+		head = append(head, "content-type", r.contentType)
 	}
-	head = append([]string{":status", r.status}, head...)
+	if r.encoding != "" {
+		head = append(head, "grpc-encoding", r.encoding)
+	}
 	trailers := []string{"x", "y"}
 	if r.grpcStatus != "" {
 		trailers = []string{"grpc-status", r.grpcStatus, "grpc-message", r.grpcMessage}
