@@ -145,6 +145,11 @@ type Config struct {
 type Observer struct {
 	// Planned is called with every plan that is not empty, before it is done.
 	Planned func(*corev1.Pod, Actions)
+	// PostExit is called once for each instance of a container that has ended, see
+	// [Exit]: the callback for what has to happen then however it ended, where a
+	// preStop hook does not run because the container completed or crashed
+	// (kubernetes#55807).
+	PostExit func(Exit)
 }
 
 // Validate reports every problem with c, joined.

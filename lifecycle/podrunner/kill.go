@@ -31,13 +31,11 @@ var errStale = errors.New("its status is stale")
 // SyncTerminatingPod ends every container of the pod by the turn's deadline,
 // preStop hooks and the order of sidecars included, then its sandboxes, and looks
 // whether that is so. When the deadline moves earlier meanwhile, hooks and stops
-// under way end earlier with it.
+// under way end earlier with it. Where there is a RootDir, it is on disk, and an
+// agent that is started anew goes on with it.
 func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	deadline := t.Deadline()
-	if deadline == nil {
-		deadline = lifecycle.NewDeadline(r.cfg.Clock, r.cfg.Clock.Now().Add(t.Grace))
-	}
-	if err := r.stopPod(ctx, t.Pod, t.Status, deadline, ""); err != nil {
+	r.tellExits(t.Pod, t.Status)
+	if err := r.endPod(ctx, t, t.Grace); err != nil {
 		r.event(t.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
 		return err
 	}
@@ -48,31 +46,39 @@ func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error
 // SyncTerminatingRuntimePod ends a pod of which only the runtime knows. Its
 // containers get the grace period that was written on them when they were made,
 // and their preStop hooks: the kubelet gives them one second, because it does not
-// look.
+// look. If their end had begun before a restart of the agent, it goes on.
 func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
-	if err := r.stopPod(ctx, nil, t.Status, r.writtenDeadline(t), ""); err != nil {
+	r.tellExits(nil, t.Status)
+	if err := r.endPod(ctx, t, writtenGrace(t)); err != nil {
 		return err
 	}
 	return r.checkStopped(ctx, t)
 }
 
-// writtenDeadline is the deadline of a pod without a spec, the same in each turn.
-func (r *Runner) writtenDeadline(t podworker.Turn) *lifecycle.Deadline {
+// endPod stops what a terminating turn has to stop. A pod without a spec has a
+// deadline of its own, because its worker knows less of its grace.
+func (r *Runner) endPod(ctx context.Context, t podworker.Turn, grace time.Duration) error {
+	var given *lifecycle.Deadline
+	if t.Pod != nil {
+		given = t.Deadline()
+	}
+	deadline := r.endBy(ctx, t.Status.UID, given, grace)
+	defer r.keepEnd(ctx, t.Status, deadline)()
+	return r.stopPod(ctx, t.Pod, t.Status, deadline, "")
+}
+
+// writtenGrace is the grace period of a pod without a spec.
+func writtenGrace(t podworker.Turn) time.Duration {
 	grace := t.Grace
 	for _, c := range t.Status.Containers {
 		for _, key := range []string{crilabels.PodDeletionGracePeriod, crilabels.PodTerminationGracePeriod} {
 			if s, err := strconv.ParseInt(c.GetAnnotations()[key], 10, 32); err == nil {
-				grace = max(grace, time.Duration(s)*time.Second)
+				grace = max(grace, lifecycle.Seconds(s))
 				break
 			}
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ends[t.Status.UID] == nil {
-		r.ends[t.Status.UID] = lifecycle.NewDeadline(r.cfg.Clock, r.cfg.Clock.Now().Add(grace))
-	}
-	return r.ends[t.Status.UID]
+	return grace
 }
 
 // SyncTerminatedPod checks that nothing of the pod runs, takes away what was
@@ -82,6 +88,7 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error 
 	if t.Status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
+	r.tellExits(t.Pod, t.Status)
 	if err := r.giveBack(ctx, t.Status.UID); err != nil {
 		return err
 	}
@@ -101,6 +108,7 @@ func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
 	if err != nil {
 		return fmt.Errorf("look at pod %s after killing it: %w", t.Status.UID, err)
 	}
+	r.tellExits(t.Pod, status)
 	if status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
@@ -195,7 +203,7 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	if err := r.giveBack(ctx, status.UID); err != nil {
 		return err
 	}
-	if err := r.removeFiles(status.UID); err != nil {
+	if err := r.removeFiles(status.UID, containersFolder, hostsFile); err != nil {
 		return err
 	}
 	r.Forget(status.UID)
