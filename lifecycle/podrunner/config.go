@@ -115,8 +115,8 @@ type Config struct {
 	// Required, absolute.
 	LogRoot string
 	// RootDir is the folder of all else that is kept for pods, below pods/UID as
-	// in the kubelet's /var/lib/kubelet: hosts files, termination messages and
-	// sub-paths. It is made if it is missing. Empty: there are none of these;
+	// in the kubelet's /var/lib/kubelet: hosts files, termination messages,
+	// sub-paths, and when a pod that ends must have ended. It is made if it is missing. Empty: there are none of these;
 	// otherwise absolute.
 	RootDir string
 	// Agent is the name that marks what this Runner makes, as the label
