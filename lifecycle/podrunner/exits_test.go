@@ -3,6 +3,7 @@ package podrunner_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -86,6 +87,7 @@ func TestPostExitSaysWhetherTheHookRan(t *testing.T) {
 		}
 		require.NoError(t, b.sync(pod))
 		time.Sleep(2 * time.Second)
+		synctest.Wait() // for the one that ends by itself
 		require.NoError(t, b.sync(pod))
 		require.Equal(t, []string{"job #0 of uid: 0"}, j.take(), "it completed")
 		pod.Spec.Containers[0].Args = []string{"--new"}
@@ -134,14 +136,23 @@ func TestPostExitOfWhatVanished(t *testing.T) {
 	require.NoError(t, b.sync(pod))
 	status := b.look(pod.UID)
 	require.NoError(t, b.node.RemoveContainer(t.Context(), status.Container("app").GetId()))
-	stale := &podcache.Status{UID: pod.UID, Stale: true}
-	_, err := b.runner.SyncPod(t.Context(), podworker.Turn{Pod: pod, Status: stale})
-	require.Error(t, err)
-	require.Empty(t, j.take(), "from a stale status nobody knows")
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"app of uid: nobody knows how"}, j.take())
 	require.NoError(t, b.sync(pod))
 	require.Empty(t, j.take())
+}
+
+// TestPostExitIsNotGuessed: what is missing in a stale status may be there.
+func TestPostExitIsNotGuessed(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	b, pod := newBed(t, told(j)), podOf(nil, "app")
+	require.NoError(t, b.sync(pod))
+	require.NoError(t, b.sync(pod))
+	require.NoError(t, b.node.StopContainer(t.Context(), b.look(pod.UID).Container("app").GetId(), 10))
+	turn := podworker.Turn{Pod: pod, Status: &podcache.Status{UID: pod.UID, Stale: true}, Grace: time.Second}
+	require.ErrorIs(t, b.runner.SyncTerminatingPod(t.Context(), turn), podrunner.ErrStillRunning, "the sandbox")
+	require.Equal(t, []string{"app #0 of uid: 143"}, j.take(), "by the look afterwards")
 }
 
 func TestPostExitOfWhatNeverRanIsNone(t *testing.T) {
