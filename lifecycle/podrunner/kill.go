@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criapierrors "k8s.io/cri-api/pkg/errors"
 
@@ -101,10 +102,7 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error 
 
 // checkStopped looks at the runtime instead of believing it.
 func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
-	status, err := r.cfg.Refresh(ctx, t.Status.UID)
-	if err == nil && (status == nil || status.Stale) {
-		err = errStale
-	}
+	status, err := r.look(ctx, t.Status.UID)
 	if err != nil {
 		return fmt.Errorf("look at pod %s after killing it: %w", t.Status.UID, err)
 	}
@@ -113,6 +111,14 @@ func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
 	return nil
+}
+
+func (r *Runner) look(ctx context.Context, uid types.UID) (*podcache.Status, error) {
+	status, err := r.cfg.Refresh(ctx, uid)
+	if err == nil && (status == nil || status.Stale) {
+		err = errStale
+	}
+	return status, err
 }
 
 // stopPod ends all containers and then all sandboxes. pod is nil when only the
@@ -179,11 +185,21 @@ func (r *Runner) remove(ctx context.Context, removes []Remove) error {
 
 // RemovePod removes everything of a stopped pod: from the runtime, its volumes and
 // other files, its cgroup, its log folder, and what is kept about it in memory. A
-// status with nothing but a UID is enough for what [Runner.Leftovers] found. It
-// refuses a pod of which something runs,
-// or may run because the status is stale: runtimes kill what they are told to
-// remove. What is gone already is no error.
+// status with nothing but a UID is enough for what [Runner.Leftovers] found: then
+// the runtime is looked at, because an agent that has just started knows of nothing
+// what runs. It refuses a pod of which something runs, or may run because the status
+// is stale: runtimes kill what they are told to remove. What is gone already is no
+// error.
 func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
+	if len(status.Sandboxes)+len(status.Containers) == 0 && !status.Stale {
+		seen, err := r.look(ctx, status.UID)
+		if err != nil {
+			return fmt.Errorf("look at pod %s before removing it: %w", status.UID, err)
+		}
+		if len(seen.Sandboxes)+len(seen.Containers) > 0 {
+			status = seen
+		}
+	}
 	switch {
 	case status.Stale:
 		return fmt.Errorf("remove pod %s: %w", status.UID, errStale)
