@@ -194,7 +194,7 @@ func agentsKilledDuringATermination(t *testing.T, kills int) {
 	}
 	ended(t, pid, 2*grace)
 	took := time.Since(logTime(t, log, "preStop"))
-	t.Logf("first signal to the end of the process, grace %v, agent killed %s: %v", grace, t.Name(), took.Round(10*time.Millisecond))
+	t.Logf("first signal to the end of the process, grace %v, agent killed %d ×: %v", grace, kills, took.Round(10*time.Millisecond))
 	require.Less(t, took, grace+2*time.Second+late)
 	require.Greater(t, took, grace-time.Second, "it has its grace period")
 	n.requireNothingLeft()

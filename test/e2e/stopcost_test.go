@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -29,11 +30,16 @@ func (b *testbed) byHand(t *testing.T, agent string) (boxes []string, containers
 	return boxes, containers
 }
 
+// stopByHand stops a pod as an agent does. A runtime that has too much to do at once
+// gives up some of it, and is asked again.
 func (b *testbed) stopByHand(ctx context.Context, box, container string) error {
-	if _, err := b.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: container, Timeout: 30}); err != nil {
-		return err
+	err := errors.New("not asked")
+	for tries := 0; err != nil && tries < 10 && ctx.Err() == nil; tries++ {
+		_, err = b.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: container, Timeout: 30})
+		if err == nil {
+			_, err = b.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: box})
+		}
 	}
-	_, err := b.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: box})
 	return err
 }
 
@@ -75,6 +81,8 @@ func (b *testbed) readySandboxes(labels map[string]string, accept func(ready int
 func TestHundredPodsStopAlmostAsFastAsTheRuntimeStopsThem(t *testing.T) {
 	const many, patience = 100, 5 * time.Minute
 	n := newNode(t)
+	byHand := n.name + "-by-hand"
+	t.Cleanup(func() { require.NoError(t, bed.removeSandboxes(map[string]string{labelAgent: byHand})) })
 	n.start()
 	for i := range many {
 		name := fmt.Sprintf("stop%d", i)
@@ -90,9 +98,9 @@ func TestHundredPodsStopAlmostAsFastAsTheRuntimeStopsThem(t *testing.T) {
 		}
 		return fmt.Sprint(up, err), up == many
 	})
-	manyByHand(t, n.name+"-by-hand", "stop", many)
+	manyByHand(t, byHand, "stop", many)
 
-	hand := stopManyByHand(t, n.name+"-by-hand", many)
+	hand := stopManyByHand(t, byHand, many)
 	begin := time.Now()
 	for i := range many {
 		n.remove(fmt.Sprintf("stop%d.yaml", i))
@@ -101,5 +109,4 @@ func TestHundredPodsStopAlmostAsFastAsTheRuntimeStopsThem(t *testing.T) {
 	agent := time.Since(begin)
 	t.Logf("%d pods stopped at once: by hand %v, by the agent %v (%.2f ×)", many, hand.Round(time.Millisecond), agent.Round(time.Millisecond), float64(agent)/float64(hand))
 	require.Less(t, agent, 2*hand+2*time.Second)
-	require.NoError(t, bed.removeSandboxes(map[string]string{labelAgent: n.name + "-by-hand"}))
 }
