@@ -244,7 +244,8 @@ func TestLifeCycleHooks(t *testing.T) {
 			"preStop by HTTP":      {corev1.Lifecycle{PreStop: get}, 30 * time.Second, []string{"GET http://10.88.0.2:80/bye"}},
 			"preStop without time": {corev1.Lifecycle{PreStop: command("2s")}, 0, nil},
 			"both": {
-				corev1.Lifecycle{PostStart: command("1s"), PreStop: command("2s")}, 30 * time.Second,
+				corev1.Lifecycle{PostStart: command("1s"), PreStop: command("2s")},
+				30 * time.Second,
 				[]string{"1s", "1s has ended", "2s", "2s has ended"},
 			},
 		} {
