@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +117,39 @@ func TestAnAgentThatIsKilledGivesNoSecondGracePeriod(t *testing.T) {
 				require.Empty(t, m.log.String())
 			})
 		}
+	}
+}
+
+// TestAgentsThatDieAtRandomTimes: however often, the pod ends 2 s after its first
+// deadline at the latest, or after the last agent has come if that is later.
+func TestAgentsThatDieAtRandomTimes(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(100) {
+		mortalBubble(t, func(m *mortal) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			grace := 1 + rng.Int64N(20)
+			pod := m.started(grace, []string{"1s", "5s", "fail", "hang"}[rng.IntN(4)])
+			deadline := time.Now().Add(time.Duration(grace) * time.Second)
+			last, err := time.Now(), error(nil)
+			for range rng.IntN(8) {
+				ctx, die := context.WithTimeout(m.t.Context(), time.Duration(rng.Int64N(int64(6*time.Second))))
+				err = m.end(ctx, pod, rng.IntN(2) == 0)
+				die()
+				if err == nil {
+					break
+				}
+				last = time.Now()
+				m.restart()
+			}
+			if err != nil || m.look(pod.UID).Running() {
+				require.NoError(t, m.end(m.t.Context(), pod, rng.IntN(2) == 0), "seed %d", seed)
+			}
+			if last.After(deadline) {
+				deadline = last
+			}
+			require.LessOrEqual(t, time.Since(deadline), 2*time.Second, "seed %d", seed)
+			require.False(t, m.look(pod.UID).Running(), "seed %d", seed)
+		})
 	}
 }
 
