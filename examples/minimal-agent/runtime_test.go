@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
 // serveRuntime returns a runtime that outlives agents and can be made to
@@ -234,13 +235,31 @@ func TestRefusedPodThatIsMendedWhileItEndsRunsAgain(t *testing.T) {
 	a := start(t, "--manifests", dir)
 	await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
 	manifest(t, dir, "a.yaml", good+"    resources: {limits: {example.com/gpu: 1}}\n")
-	await(t, "a is refused", func() bool { return a.pods(t)["a-node1"].Status.Reason == "UnsupportedFields" })
+	await(t, "a is refused", func() bool {
+		s := a.pods(t)["a-node1"].Status
+		require.Len(t, s.ContainerStatuses, 1, "its container is not forgotten")
+		return s.Reason == "UnsupportedFields" && s.Phase == corev1.PodFailed
+	})
 	manifest(t, dir, "a.yaml", good)
 	await(t, "a runs again", func() bool {
 		s := a.pods(t)["a-node1"].Status
 		return s.Reason == "" && len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].State.Running != nil
 	})
 	require.NoError(t, a.stop())
+}
+
+func TestARefusalKeepsWhatWasSaidOfTheContainers(t *testing.T) {
+	t.Parallel()
+	why := lifecycle.PodAdmitResult{Reason: "OutOfcpu", Message: "too much"}
+	runs := []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	for _, before := range []corev1.PodStatus{
+		{}, {Phase: corev1.PodRunning, Reason: "Before", PodIP: "10.0.0.1", QOSClass: corev1.PodQOSGuaranteed, ContainerStatuses: runs},
+	} {
+		got := refused(&corev1.Pod{}, before, why)
+		want := before
+		want.Phase, want.Reason, want.Message, want.QOSClass = corev1.PodFailed, "OutOfcpu", "Pod was rejected: too much", corev1.PodQOSBestEffort
+		require.Equal(t, want, got)
+	}
 }
 
 func TestPodThatComesBackWhileItEndsBeginsAgain(t *testing.T) {

@@ -68,8 +68,13 @@ func (a *agent) clearDisk(ctx context.Context, wanted func(types.UID) bool) {
 	if err != nil {
 		a.log.ErrorContext(ctx, "looking for leftovers of pods failed", "err", err)
 	}
+	now, done := context.WithCancel(ctx)
+	done()
 	for _, uid := range uids {
-		s, _ := a.cache.Get(uid)
+		s, err := a.cache.GetNewerThan(now, uid, time.Time{}) // which waits for nothing
+		if err != nil {
+			continue // the runtime was not looked at yet: its silence says nothing
+		}
 		if wanted(uid) {
 			delete(a.cleared, uid)
 			continue

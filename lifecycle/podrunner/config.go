@@ -115,8 +115,8 @@ type Config struct {
 	// Required, absolute.
 	LogRoot string
 	// RootDir is the folder of all else that is kept for pods, below pods/UID as
-	// in the kubelet's /var/lib/kubelet: hosts files, termination messages and
-	// sub-paths. It is made if it is missing. Empty: there are none of these;
+	// in the kubelet's /var/lib/kubelet: hosts files, termination messages,
+	// sub-paths, and when a pod that ends must have ended. It is made if it is missing. Empty: there are none of these;
 	// otherwise absolute.
 	RootDir string
 	// Agent is the name that marks what this Runner makes, as the label
@@ -145,6 +145,11 @@ type Config struct {
 type Observer struct {
 	// Planned is called with every plan that is not empty, before it is done.
 	Planned func(*corev1.Pod, Actions)
+	// PostExit is called once for each instance of a container that has ended, see
+	// [Exit]: the callback for what has to happen then however it ended, where a
+	// preStop hook does not run because the container completed or crashed
+	// (kubernetes#55807).
+	PostExit func(Exit)
 }
 
 // Validate reports every problem with c, joined.

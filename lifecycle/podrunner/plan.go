@@ -158,7 +158,10 @@ func dead(s *runtimeapi.ContainerStatus) bool {
 	return exited(s) || unstarted(s)
 }
 
+// mayRun says that s runs, or that nobody knows.
+func mayRun(s *runtimeapi.ContainerStatus) bool { return !dead(s) }
+
 // unknown says that s is in a state that says nothing, or that no CRI has.
-func unknown(s *runtimeapi.ContainerStatus) bool { return !dead(s) && !running(s) }
+func unknown(s *runtimeapi.ContainerStatus) bool { return mayRun(s) && !running(s) }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

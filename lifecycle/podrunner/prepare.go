@@ -145,11 +145,7 @@ func (t *turn) kill(ctx context.Context, kills []Kill) error {
 		e := t.ending(t.pod, deadline, statusIPs(t.status))
 		s := t.statusOf(k.ID)
 		e.add(k.Name, target{id: k.ID, running: s != nil && running(s)})
-		err := e.end(ctx)
-		if err == nil {
-			t.forgetHook(t.pod.UID, k.ID)
-		}
-		return err
+		return e.end(ctx)
 	})
 }
 

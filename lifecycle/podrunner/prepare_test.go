@@ -398,6 +398,37 @@ func TestLeftoversOfPodsThatAreGone(t *testing.T) {
 	require.DirExists(t, filepath.Join(s.root, "pods/z/somebody-elses"))
 }
 
+// TestSilenceIsNoAbsence: an agent that has just started may ask to clear the disk
+// before it has looked at the runtime.
+func TestSilenceIsNoAbsence(t *testing.T) {
+	t.Parallel()
+	var fails error
+	s := newSupplied(t, func(c *podrunner.Config) {
+		refresh := c.Refresh
+		c.Refresh = func(ctx context.Context, uid types.UID) (*podcache.Status, error) {
+			if fails != nil {
+				return nil, fails
+			}
+			return refresh(ctx, uid)
+		}
+	})
+	pod := mounting(podOf(nil, "app"), "data")
+	require.NoError(t, s.sync(pod))
+	before := s.files()
+	silence := &podcache.Status{UID: pod.UID}
+	require.ErrorContains(t, s.runner.RemovePod(t.Context(), silence), "remove pod uid: it runs")
+	fails = errors.New("it does not answer")
+	require.ErrorIs(t, s.runner.RemovePod(t.Context(), silence), fails)
+	require.Equal(t, before, s.files())
+	require.True(t, s.volumes.pods[pod.UID], "its volumes are not taken from under it")
+
+	fails = nil
+	require.NoError(t, s.terminate(pod, 10*time.Second))
+	require.NoError(t, s.runner.RemovePod(t.Context(), silence))
+	require.Empty(t, s.look(pod.UID).Containers, "what the runtime shows has stopped")
+	require.Empty(t, s.files())
+}
+
 // lose has the runtime lose the pod.
 func (s *supplied) lose(uid types.UID) {
 	status := s.look(uid)

@@ -27,7 +27,9 @@ type Runner struct {
 	waiting    map[types.UID]map[string]corev1.ContainerStateWaiting
 	resized    map[types.UID]map[resizeKey]string // the last resize that was made
 	preStopped map[types.UID]map[string]bool      // ids of containers whose preStop hook has ended
-	ends       map[types.UID]*lifecycle.Deadline  // of pods that only the runtime knows
+	ends       map[types.UID]*begunEnd            // of pods that are ending
+	seen       map[types.UID]map[string]instance  // by id, see tellExits
+	recalled   sync.Once                          // the ends on disk are in ends
 }
 
 var _ podworker.Syncer = (*Runner)(nil)
@@ -46,7 +48,8 @@ func New(cfg Config) (*Runner, error) {
 		waiting:    map[types.UID]map[string]corev1.ContainerStateWaiting{},
 		resized:    map[types.UID]map[resizeKey]string{},
 		preStopped: map[types.UID]map[string]bool{},
-		ends:       map[types.UID]*lifecycle.Deadline{},
+		ends:       map[types.UID]*begunEnd{},
+		seen:       map[types.UID]map[string]instance{},
 	}, nil
 }
 
@@ -72,6 +75,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Observer.Planned == nil {
 		c.Observer.Planned = func(*corev1.Pod, Actions) {}
 	}
+	if c.Observer.PostExit == nil {
+		c.Observer.PostExit = func(Exit) {}
+	}
 	return c, nil
 }
 
@@ -91,6 +97,10 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	if t.Status.Stale {
 		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), errStale)
 	}
+	if err := r.unend(ctx, t.Pod.UID); err != nil {
+		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), err)
+	}
+	r.tellExits(t.Pod, t.Status)
 	node := r.node()
 	actions := Plan(Input{
 		Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
@@ -129,6 +139,7 @@ func (r *Runner) Forget(uid types.UID) {
 	delete(r.resized, uid)
 	delete(r.preStopped, uid)
 	delete(r.ends, uid)
+	delete(r.seen, uid)
 	r.mu.Unlock()
 	r.cfg.RestartBackoff.Reset(sandboxKey(uid))
 	r.cfg.Images.Forget(uid)
