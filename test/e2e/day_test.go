@@ -159,6 +159,7 @@ func TestADayInTheLife(t *testing.T) {
 	before := takeStock(t)
 	stop := d.watch()
 	d.start(d.args...)
+	d.waitUp()
 	began := time.Now()
 	d.faults(length)
 	t.Logf("%v of faults: %d manifests written, the agent killed %d times", time.Since(began).Round(time.Second), d.writes, agentDeaths)
@@ -211,6 +212,25 @@ func newDay(t *testing.T) *day {
 		}
 	}
 	return d
+}
+
+// waitUp waits until all pods have begun, and those that end have ended: how one
+// ended while its runtime was away, nobody could tell.
+func (d *day) waitUp() {
+	d.t.Helper()
+	began := time.Now()
+	waitFor(d.t, 3*time.Minute, "all pods to have begun", func() (string, bool) {
+		pods, err := d.agent.pods()
+		var not []corev1.Pod
+		for i := range pods {
+			k := d.all[strings.TrimSuffix(pods[i].Name, "-"+d.hostname)]
+			if pods[i].Status.Phase == corev1.PodPending || k.policy != "" && !k.settled(&pods[i]) {
+				not = append(not, pods[i])
+			}
+		}
+		return fmt.Sprint(describe(not), err), err == nil && len(pods) == len(d.all) && len(not) == 0
+	})
+	d.t.Logf("%d pods had begun after %v", len(d.all), time.Since(began).Round(100*time.Millisecond))
 }
 
 // watch notes which main containers there are until the returned function is called:
