@@ -54,6 +54,7 @@ func (w *Workers) SyncKnownPods(desired func() []*corev1.Pod) map[types.UID]Know
 		}
 	}
 	var moved []*worker
+	var restarted []*corev1.Pod
 	for _, p := range w.pods {
 		if p.updated > since {
 			w.want(p)
@@ -63,6 +64,9 @@ func (w *Workers) SyncKnownPods(desired func() []*corev1.Pod) map[types.UID]Know
 			w.known = nil // it was desired the last time
 		}
 		if (orphan || p.restart) && forgettable(p.state, orphan) {
+			if p.restart && !orphan {
+				restarted = append(restarted, p.pod)
+			}
 			w.forget(p)
 			continue
 		}
@@ -75,7 +79,18 @@ func (w *Workers) SyncKnownPods(desired func() []*corev1.Pod) map[types.UID]Know
 	for _, p := range moved {
 		w.tell(p)
 	}
+	for _, pod := range restarted {
+		w.cfg.Observer.Restarted(pod)
+	}
 	return known
+}
+
+// KnownPods returns what is known now. What is desired is as the last call of
+// [Workers.SyncKnownPods] had it. The result must not be modified.
+func (w *Workers) KnownPods() map[types.UID]Known {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.snapshot()
 }
 
 // want notes that p is desired in this sweep.
