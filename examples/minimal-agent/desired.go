@@ -61,6 +61,7 @@ func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.Update
 		a.workers.UpdatePod(podworker.Update{Type: why, Pod: pod})
 		return
 	}
+	a.node.metrics.Rejected(result.Reason)
 	a.rejected[pod.UID] = true
 	a.setStatus(pod, corev1.PodStatus{
 		Phase:    corev1.PodFailed,

@@ -89,8 +89,10 @@ type TurnInfo struct {
 	UID types.UID
 	// Pod is its spec, nil if only the runtime knows it.
 	Pod *corev1.Pod
-	// Type is why there was a turn.
-	Type UpdateType
+	// Type is why there was a turn. First says that it was the pod's first, of
+	// which Type need not be [Create] if there was another update meanwhile.
+	Type  UpdateType
+	First bool
 	// Phase is the one that the pod was in when the turn began.
 	Phase Phase
 	// Waited is how long it took until a status was new enough, Duration how
