@@ -79,4 +79,6 @@ func TestCountingACallAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, call))
 }
 
-func answered(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }
+func answered(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+	return nil
+}

@@ -31,29 +31,29 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // bed is the metrics of an agent on a clock that stands still.
 type bed struct {
 	*metrics.Metrics
-	t     *testing.T
+	t     testing.TB
 	clock *testingclock.FakePassiveClock
 	log   strings.Builder
 	from  metrics.Sources
 }
 
-func newBed(t *testing.T) *bed {
-	t.Helper()
-	b := &bed{t: t, clock: testingclock.NewFakePassiveClock(epoch)}
+func newBed(tb testing.TB) *bed {
+	tb.Helper()
+	b := &bed{t: tb, clock: testingclock.NewFakePassiveClock(epoch)}
 	var err error
 	b.Metrics, err = metrics.New(metrics.Config{
 		NodeName: "node1", Clock: b.clock, Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return b
 }
 
 // get returns what a handler answers.
-func get(t *testing.T, h http.Handler) string {
-	t.Helper()
+func get(tb testing.TB, h http.Handler) string {
+	tb.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	h.ServeHTTP(w, httptest.NewRequestWithContext(tb.Context(), http.MethodGet, "/", nil))
+	require.Equal(tb, http.StatusOK, w.Code, w.Body.String())
 	return w.Body.String()
 }
 
@@ -72,14 +72,14 @@ func series(page, prefix string) (found []string) {
 }
 
 // value returns that of one series, and fails if there is none.
-func value(t *testing.T, page, name string) float64 {
-	t.Helper()
+func value(tb testing.TB, page, name string) float64 {
+	tb.Helper()
 	for _, line := range series(page, name+" ") {
 		v, err := strconv.ParseFloat(strings.Fields(strings.TrimPrefix(line, name))[0], 64)
-		require.NoError(t, err, line)
+		require.NoError(tb, err, line)
 		return v
 	}
-	require.Fail(t, "no such series", "%s in\n%s", name, page)
+	require.Fail(tb, "no such series", "%s in\n%s", name, page)
 	return 0
 }
 

@@ -52,7 +52,6 @@ func TestSeriesOfAProbeGoWithIt(t *testing.T) {
 			for _, c := range []string{"app", "side"} {
 				for _, kind := range []prober.Kind{prober.Startup, prober.Readiness, prober.Liveness} {
 					o.Probed(run(pod, c, kind, prober.Succeeded))
-					defer o.Removed(prober.Key{PodUID: pod.UID, Container: c, Kind: kind})
 				}
 			}
 			for _, c := range []string{"app", "side"} {
@@ -93,8 +92,7 @@ func TestCountingARunAllocatesNothing(t *testing.T) {
 
 // The kubelet looks the labels of a run up in a map of strings each time.
 func BenchmarkProbed(b *testing.B) {
-	bed := newBed(&testing.T{})
-	o := bed.Prober(prober.Observer{})
+	o := newBed(b).Prober(prober.Observer{})
 	r := run(newPod("web", "app"), "app", prober.Liveness, prober.Succeeded)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -27,6 +27,15 @@ func newEviction(f *maker) evictionMetrics {
 		statsErrors: own.counter("eviction_stats_errors_total", "Looks at the node by which something could not be measured."),
 	}
 	f.also(own)
+	for _, s := range []eviction.Signal{ // from the start, so that a rate sees the first
+		eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable, eviction.PIDAvailable,
+		eviction.NodeFSAvailable, eviction.NodeFSInodesFree, eviction.ImageFSAvailable, eviction.ImageFSInodesFree,
+		eviction.ContainerFSAvailable, eviction.ContainerFSInodesFree,
+		eviction.EmptyDirFSLimit, eviction.EphemeralPodFSLimit, eviction.EphemeralContainerFSLimit,
+	} {
+		e.evicted.WithLabelValues(string(s))
+		e.killErrors.WithLabelValues(string(s))
+	}
 	return e
 }
 
@@ -73,11 +82,14 @@ func newUpkeep(f *maker) upkeepMetrics {
 		logs:        own.counters("log_rotations_total", "Logs of running containers that were to be rotated, by how that ended: ok or failed.", "result"),
 		lostRecords: own.counter("oom_lost_records_total", "Records of the kernel's log that were overwritten before they were read."),
 	}
-	for _, result := range []string{succeeded, failed} { // from the start, so that a rate sees the first failure
+	f.also(own)
+	for _, why := range []imagegc.Reason{imagegc.ReasonAge, imagegc.ReasonSpace} { // as above
+		u.images.WithLabelValues(string(why))
+	}
+	for _, result := range []string{succeeded, failed} {
 		u.imageRuns.WithLabelValues(result)
 		u.logs.WithLabelValues(result)
 	}
-	f.also(own)
 	return u
 }
 
