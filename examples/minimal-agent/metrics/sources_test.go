@@ -79,19 +79,16 @@ func TestContainersAreCountedInEveryState(t *testing.T) {
 	require.Empty(t, b.log.String())
 }
 
-// figure is a number of bytes or nanoseconds that a summary has.
-func figure(n uint64) *uint64 { return &n }
-
 func cpu(seconds uint64) *statsapi.CPUStats {
-	return &statsapi.CPUStats{Time: metav1.NewTime(epoch), UsageCoreNanoSeconds: figure(seconds * uint64(time.Second))}
+	return &statsapi.CPUStats{Time: metav1.NewTime(epoch), UsageCoreNanoSeconds: new(seconds * uint64(time.Second))}
 }
 
 func memory(bytes uint64) *statsapi.MemoryStats {
-	return &statsapi.MemoryStats{Time: metav1.NewTime(epoch), WorkingSetBytes: figure(bytes)}
+	return &statsapi.MemoryStats{Time: metav1.NewTime(epoch), WorkingSetBytes: new(bytes)}
 }
 
 func swap(used, available uint64) *statsapi.SwapStats {
-	return &statsapi.SwapStats{Time: metav1.NewTime(epoch), SwapUsageBytes: figure(used), SwapAvailableBytes: figure(available)}
+	return &statsapi.SwapStats{Time: metav1.NewTime(epoch), SwapUsageBytes: new(used), SwapAvailableBytes: new(available)}
 }
 
 func TestWhatIsUsedComesWithTheTimeOfItsMeasurement(t *testing.T) {
@@ -138,10 +135,10 @@ func TestWhatIsNotKnownIsMissing(t *testing.T) {
 	b.from.Summary = func(context.Context) (*statsapi.Summary, error) {
 		return &statsapi.Summary{
 			// The kubelet takes the time of the node's swap from its memory, if it has one.
-			Node: statsapi.NodeStats{CPU: &statsapi.CPUStats{}, Swap: &statsapi.SwapStats{SwapUsageBytes: figure(7)}},
+			Node: statsapi.NodeStats{CPU: &statsapi.CPUStats{}, Swap: &statsapi.SwapStats{SwapUsageBytes: new(uint64(7))}},
 			Pods: []statsapi.PodStats{{
 				PodRef: statsapi.PodReference{Name: "\xff"}, Memory: memory(5),
-				Containers: []statsapi.ContainerStats{{Name: "app", Memory: &statsapi.MemoryStats{}, Swap: &statsapi.SwapStats{SwapAvailableBytes: figure(3)}}},
+				Containers: []statsapi.ContainerStats{{Name: "app", Memory: &statsapi.MemoryStats{}, Swap: &statsapi.SwapStats{SwapAvailableBytes: new(uint64(3))}}},
 			}},
 		}, errNo
 	}
