@@ -76,8 +76,8 @@ type Config struct {
 }
 
 // Observer holds optional callbacks. They must not block and, like a handler, not
-// start a pass. Those about the stream of events are called by the goroutine that
-// reads it, all others during a pass, both one at a time.
+// start a pass. Those about the stream of events are called by the goroutines that
+// read it, at any time, all others during a pass, one at a time.
 type Observer struct {
 	// RelistStart is called before the first call of a global relist.
 	RelistStart func()

@@ -28,11 +28,13 @@ func TestTheObserverIsToldOfTheStreamOfEvents(t *testing.T) {
 		})
 		stop := start(t, r)
 		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
 		require.Equal(t, []string{"not yet"}, ended)
 		require.Zero(t, opened)
 
 		w.refuseWith(nil)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.Equal(t, 1, opened)
 
 		tell := func(at int64, labels map[string]string) {
@@ -51,6 +53,7 @@ func TestTheObserverIsToldOfTheStreamOfEvents(t *testing.T) {
 
 		w.broken <- errors.New("broken")
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.Equal(t, []string{"not yet", "broken"}, ended)
 		require.Equal(t, 2, opened)
 		stop()
