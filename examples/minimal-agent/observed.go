@@ -76,17 +76,30 @@ func (a *agent) askRuntime(ctx context.Context) time.Duration {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled): // the agent stops
 	case grpcstatus.Code(err) == codes.DeadlineExceeded: // by our clock or by the runtime's
-		a.runtime.set(fmt.Errorf("no answer within %v", runtimePatience))
+		a.runtimeIs(fmt.Errorf("no answer within %v", runtimePatience))
 	case err != nil:
-		a.runtime.set(err)
+		a.runtimeIs(err)
 	default:
 		a.features.set(answer)
-		a.runtime.set(notReady(answer.GetStatus()))
+		a.runtimeIs(notReady(answer.GetStatus()))
 	}
 	if a.runtime.get() != nil {
 		return troublePeriod
 	}
 	return runtimePeriod
+}
+
+// runtimeIs takes note of why the runtime is not well, nil if it is, and tells when
+// that changes.
+func (a *agent) runtimeIs(err error) {
+	before := a.runtime.get()
+	a.runtime.set(err)
+	switch {
+	case err != nil && (before == nil || errors.Is(before, errNotKnownYet)):
+		a.console.node(a.opts.nodeName, fmt.Sprintf("the runtime is not ready: %v", err))
+	case err == nil && before != nil && !errors.Is(before, errNotKnownYet):
+		a.console.node(a.opts.nodeName, "the runtime is ready again")
+	}
 }
 
 // notReady returns why the runtime says that it can't run pods, nil if it can.

@@ -38,6 +38,7 @@ func edges() map[string][]string {
 		"fakecri/streaming":             {"fakecri"},
 		"internal/coalesce":             {},
 		"internal/loop":                 {},
+		"internal/quantity":             {},
 		"internal/crilabels":            {},
 		"internal/housetest":            {},
 		"examples/minimal-agent":        {"*"},
