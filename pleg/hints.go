@@ -96,6 +96,7 @@ func (g *Generator) listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		g.cfg.Observer.StreamEnded(err)
 		if g.cfg.Clock.Since(began) >= maxReopen {
 			failures = 0
 		}
@@ -142,6 +143,7 @@ func (g *Generator) streamOpened() {
 		g.hints.rest = g.hints.resync
 	}
 	g.mu.Unlock()
+	g.cfg.Observer.StreamOpened()
 	g.loop.Trigger()
 }
 
@@ -175,7 +177,18 @@ func (g *Generator) hint(e *runtimeapi.ContainerEventResponse) {
 		g.pace.heard(uid)
 	}
 	g.mu.Unlock()
+	if ours {
+		g.cfg.Observer.Hinted(age(e, now))
+	}
 	if first {
 		g.loop.Trigger()
 	}
+}
+
+// age is how long before now an event was made, by its own word.
+func age(e *runtimeapi.ContainerEventResponse, now time.Time) time.Duration {
+	if e.GetCreatedAt() <= 0 {
+		return 0
+	}
+	return max(0, now.Sub(time.Unix(0, e.GetCreatedAt())))
 }

@@ -156,5 +156,8 @@ func (a *agent) handler() http.Handler {
 		{name: "manifests", run: a.sourceReady, notes: a.problems},
 	}))
 	mux.Handle("GET /pods", podsHandler(a.podsWithStatus))
+	for path, h := range a.metricsHandlers() {
+		mux.Handle("GET "+path, h)
+	}
 	return mux
 }

@@ -29,6 +29,7 @@ func (a *agent) newContainerGC() (err error) {
 		Recorder: a.events,
 		Node:     a.reference(),
 		Logger:   a.log,
+		Observer: a.node.metrics.ContainerGC(containergc.Observer{}),
 	})
 	return err
 }
@@ -81,6 +82,7 @@ func (a *agent) newLogRotation() (err error) {
 		MaxSizeBytes: a.opts.limits.logBytes,
 		MaxFiles:     a.opts.limits.logFiles,
 		Logger:       a.log,
+		Observer:     a.node.metrics.Logs(logrotate.Observer{}),
 	})
 	return err
 }

@@ -62,6 +62,7 @@ func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.Update
 		a.workers.UpdatePod(podworker.Update{Type: why, Pod: pod})
 		return
 	}
+	a.node.metrics.Rejected(result.Reason)
 	a.rejected[pod.UID] = true
 	before, _ := a.statuses.GetPodStatus(pod.UID)
 	a.setStatus(pod, refused(pod, before, result))

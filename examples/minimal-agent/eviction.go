@@ -36,10 +36,10 @@ func (a *agent) newEviction() (err error) {
 		Node:        a.reference(),
 		Events:      a.events,
 		Logger:      a.log,
-		Observer: eviction.Observer{
+		Observer: a.node.metrics.Eviction(eviction.Observer{
 			ConditionsChanged: a.pressure,
 			Evicted:           a.evicted,
-		},
+		}),
 	}
 	if a.embedded() {
 		cfg.Stats = fakeStats{a.node.fake}

@@ -27,6 +27,8 @@ func (a *agent) newImageGC() (err error) {
 		Events: a.events,
 		Node:   a.reference(),
 		Logger: a.log,
+
+		Observer: a.node.metrics.ImageGC(imagegc.Observer{}),
 	}
 	if !a.opts.takeOver {
 		cfg.Preference = a.pulls.preference

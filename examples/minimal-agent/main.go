@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 )
 
 func main() {
@@ -44,7 +46,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 
-	node, err := openNode(ctx, o, stdout)
+	counts, err := metrics.New(metrics.Config{NodeName: o.nodeName, Logger: logger})
+	if err != nil {
+		return err
+	}
+	node, err := openNode(ctx, o, stdout, counts)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // asked to stop before it had begun

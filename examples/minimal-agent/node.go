@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
@@ -20,6 +23,7 @@ type node struct {
 	rootDir     string
 	closers     []func() error // in the order of opening
 	fake        *fakecri.Node  // nil with a real runtime
+	metrics     *metrics.Metrics
 }
 
 // close gives everything back, last opened first.
@@ -34,8 +38,8 @@ func (n *node) close() error {
 
 // openNode connects to the runtime that the options name, and says on stdout
 // which one it is. The embedded runtime lives until close.
-func openNode(ctx context.Context, o options, stdout io.Writer) (_ *node, err error) {
-	n := &node{rootDir: o.rootDir}
+func openNode(ctx context.Context, o options, stdout io.Writer, m *metrics.Metrics) (_ *node, err error) {
+	n := &node{rootDir: o.rootDir, metrics: m}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.close())
@@ -55,7 +59,7 @@ func openNode(ctx context.Context, o options, stdout io.Writer) (_ *node, err er
 			return nil, err
 		}
 	}
-	client, version, err := connect(ctx, endpoint)
+	client, version, err := connect(ctx, endpoint, grpc.WithUnaryInterceptor(m.CallObserver()))
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,7 @@ func (a *agent) newImages() (err error) {
 	a.images, err = images.New(images.Config{
 		Images: a.pulls, Leases: a.imageGC, Secrets: a.objects, MaxParallelPulls: 5,
 		RecordsDir: filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
+		Observer: a.node.metrics.Images(images.Observer{}),
 	})
 	return err
 }
@@ -84,7 +85,9 @@ func (a *agent) newUserIDs() (err error) {
 }
 
 func (a *agent) newHooks() (err error) {
-	a.hooks, err = lifecycle.NewHookRunner(lifecycle.HookConfig{Exec: a.node.cri, Events: a.events, Logger: a.log})
+	a.hooks, err = lifecycle.NewHookRunner(lifecycle.HookConfig{
+		Exec: a.node.cri, Events: a.events, Logger: a.log, Observer: a.node.metrics.Hooks(lifecycle.HookObserver{}),
+	})
 	return err
 }
 

@@ -68,7 +68,9 @@ func (a *agent) newPLEG() error {
 		Handler:       a.plegEvent,
 		LabelSelector: a.ownLabels(),
 		Logger:        a.log,
-		Observer:      pleg.Observer{RelistEnd: func(_ pleg.Result, err error) { a.relisted(err) }},
+		Observer: a.node.metrics.PLEG(pleg.Observer{
+			RelistEnd: func(_ pleg.Result, err error) { a.relisted(err) },
+		}),
 	})
 	return err
 }
@@ -81,6 +83,7 @@ func (a *agent) newRunner() (err error) {
 		LogRoot:    a.logRoot(),
 		Agent:      a.opts.agentName,
 		Probes:     a.probes.results,
+		Observer:   a.node.metrics.Runner(podrunner.Observer{}),
 		Logger:     a.log,
 	}
 	if err := a.supply(&cfg); err != nil {
@@ -95,6 +98,7 @@ func (a *agent) newWorkers() (err error) {
 		Syncer:    syncer{a},
 		Cache:     a.cache,
 		AfterSync: a.pleg.RequestRelist,
+		Observer:  a.node.metrics.Workers(podworker.Observer{}),
 		Logger:    a.log,
 	})
 	return err
@@ -107,13 +111,15 @@ func (a *agent) newStatuses() (err error) {
 	}
 	a.statuses, err = status.New(status.Config{
 		Logger:   a.log,
-		Observer: status.Observer{StatusChanged: a.console.changed},
+		Observer: a.node.metrics.Statuses(status.Observer{StatusChanged: a.console.changed}),
 		Saved:    a.saidBefore,
 	})
 	if err != nil {
 		return err
 	}
-	a.publish, err = status.NewPublisher(status.PublisherConfig{Statuses: a.statuses, Sink: a.saved, Logger: a.log})
+	a.publish, err = status.NewPublisher(status.PublisherConfig{
+		Statuses: a.statuses, Sink: a.saved, Logger: a.log, Observer: a.node.metrics.Publisher(status.PublisherObserver{}),
+	})
 	return err
 }
 

@@ -150,6 +150,26 @@ type Observer struct {
 	// preStop hook does not run because the container completed or crashed
 	// (kubernetes#55807).
 	PostExit func(Exit)
+	// SandboxStarted is called after every try to make a pod's sandbox, with why it
+	// failed: the kubelet's started_pods_total and started_pods_errors_total.
+	SandboxStarted func(pod *corev1.Pod, err error)
+	// ContainerStarted is called after every try to start a container, its postStart
+	// hook included: the kubelet's started_containers_total and
+	// started_containers_errors_total. One that only backs off is not tried.
+	ContainerStarted func(ContainerStart)
+}
+
+// A ContainerStart is a try to start a container.
+type ContainerStart struct {
+	// Pod is the pod, not to be modified, and Start what was to be started and why.
+	Pod *corev1.Pod
+	Start
+	// Code is why it failed, as the pod's status shows it, such as
+	// [CreateContainerError]. It is empty after a success, and when the turn was
+	// called off.
+	Code string
+	// Err is nil after a success.
+	Err error
 }
 
 // Validate reports every problem with c, joined.

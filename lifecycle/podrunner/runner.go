@@ -72,13 +72,24 @@ func (c Config) withDefaults() (Config, error) {
 			return c, err
 		}
 	}
-	if c.Observer.Planned == nil {
-		c.Observer.Planned = func(*corev1.Pod, Actions) {}
-	}
-	if c.Observer.PostExit == nil {
-		c.Observer.PostExit = func(Exit) {}
-	}
+	c.Observer = c.Observer.withDefaults()
 	return c, nil
+}
+
+func (o Observer) withDefaults() Observer {
+	if o.Planned == nil {
+		o.Planned = func(*corev1.Pod, Actions) {}
+	}
+	if o.PostExit == nil {
+		o.PostExit = func(Exit) {}
+	}
+	if o.SandboxStarted == nil {
+		o.SandboxStarted = func(*corev1.Pod, error) {}
+	}
+	if o.ContainerStarted == nil {
+		o.ContainerStarted = func(ContainerStart) {}
+	}
+	return o
 }
 
 // Waiting returns why containers of the pod that are to run are not started, by
