@@ -80,6 +80,47 @@ func TestRunRemembersHowFastAFigureShrank(t *testing.T) {
 	})
 }
 
+// What falls towards a hard threshold is looked at more often than anything that might,
+// and no longer than it does.
+func TestRunLooksMostOftenWhileAFigureFalls(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		threshold eviction.Threshold
+		falls     int64         // per second
+		most      time.Duration // between two looks, when half a second is left
+		last      time.Duration // and at the end
+	}{
+		{"a hog", hard(eviction.MemoryAvailable, mi), gi, 100 * time.Millisecond, 10 * time.Millisecond},
+		{"a slow one", hard(eviction.MemoryAvailable, mi), 10 * mi, 100 * time.Millisecond, 10 * time.Millisecond},
+		{"a soft threshold", soft(eviction.MemoryAvailable, mi, time.Hour), gi, 100 * time.Millisecond, 100 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				var looks []time.Time
+				free := mi + 2*tt.falls
+				n.saw(eviction.MemoryAvailable, free, 1<<50)
+				cfg := n.config(tt.threshold)
+				cfg.Observer.Evaluated = func(eviction.Decision, error) { looks = append(looks, time.Now()) }
+				_, stop := running(t, n, cfg)
+				gap := func() time.Duration { return looks[len(looks)-1].Sub(looks[len(looks)-2]) }
+				for left := 2000; left > 1; left-- {
+					free -= tt.falls / 1000
+					n.saw(eviction.MemoryAvailable, free, 1<<50)
+					time.Sleep(time.Millisecond)
+					if left == 500 {
+						require.LessOrEqual(t, gap(), tt.most+time.Millisecond)
+					}
+				}
+				require.InDelta(t, tt.last, gap(), float64(time.Millisecond))
+				time.Sleep(time.Hour) // it stays where it is
+				require.InDelta(t, 100*time.Millisecond, gap(), float64(time.Millisecond))
+				stop()
+			})
+		})
+	}
+}
+
 func TestASoftThresholdIsActedUponWhenItsGracePeriodEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
