@@ -96,14 +96,17 @@ func TestRunLooksMostOftenWhileAFigureFalls(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := newNode(t)
-				var looks []time.Time
+				n, between := newNode(t), &atomic.Int64{}
+				gap := func() time.Duration { return time.Duration(between.Load()) }
 				free := mi + 2*tt.falls
 				n.saw(eviction.MemoryAvailable, free, 1<<50)
 				cfg := n.config(tt.threshold)
-				cfg.Observer.Evaluated = func(eviction.Decision, error) { looks = append(looks, time.Now()) }
+				last := time.Now()
+				cfg.Observer.Evaluated = func(eviction.Decision, error) {
+					between.Store(int64(time.Since(last)))
+					last = time.Now()
+				}
 				_, stop := running(t, n, cfg)
-				gap := func() time.Duration { return looks[len(looks)-1].Sub(looks[len(looks)-2]) }
 				for left := 2000; left > 1; left-- {
 					free -= tt.falls / 1000
 					n.saw(eviction.MemoryAvailable, free, 1<<50)

@@ -39,11 +39,22 @@ type way string
 const (
 	polling way = "polling"
 	wakeUps way = "wake-ups"
+
+	patience = 90 * time.Second
 )
 
-// cross has a hog that the function begins, and ends, take a figure below its threshold.
-func cross(t *testing.T, w way, cfg nodestats.Config, threshold eviction.Threshold, hog func() (end func()), below func() bool) crossing {
+// A slope has a hog on it that takes a figure below its threshold.
+type slope struct {
+	cfg       nodestats.Config
+	threshold eviction.Threshold
+	hog       func() (end func())
+	below     func() bool
+}
+
+// cross has the hog cross the threshold.
+func (s slope) cross(t *testing.T, w way) crossing {
 	t.Helper()
+	cfg := s.cfg
 	watching := make(chan []string, 10)
 	cfg.Observer.Watching = func(sources []string) { watching <- sources }
 	p := newProvider(t, cfg)
@@ -52,10 +63,10 @@ func cross(t *testing.T, w way, cfg nodestats.Config, threshold eviction.Thresho
 	kills := make(killed, 100)
 	config := eviction.Config{
 		Stats: p, Pods: cfg.Pods, Killer: kills,
-		Policy: eviction.Policy{Thresholds: []eviction.Threshold{threshold}, IgnoreLocalStorageLimits: true},
+		Policy: eviction.Policy{Thresholds: []eviction.Threshold{s.threshold}, IgnoreLocalStorageLimits: true},
 	}
 	if w == wakeUps { // all is over before it looks again
-		config.Waker, config.MinInterval, config.MaxInterval = p, time.Minute, time.Minute
+		config.Waker, config.MinInterval, config.MaxInterval = p, patience, patience
 	}
 	manager, err := eviction.New(config)
 	require.NoError(t, err)
@@ -65,12 +76,16 @@ func cross(t *testing.T, w way, cfg nodestats.Config, threshold eviction.Thresho
 	if w == wakeUps {
 		<-watching
 	}
-	end := hog()
-	c := lookOut(t, below, kills)
+	end := s.hog()
+	c := lookOut(t, s.below, kills)
 	end()
 	cancel()
 	require.NoError(t, <-done)
 	return c
+}
+
+func hard(signal eviction.Signal, quantity int64) eviction.Threshold {
+	return eviction.Threshold{Signal: signal, Value: eviction.Value{Quantity: quantity}}
 }
 
 // lookOut looks until there is a kill.
@@ -79,7 +94,7 @@ func lookOut(t *testing.T, below func() bool, kills killed) (c crossing) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	var crossed time.Time
-	for began, last := time.Now(), time.Now(); time.Since(began) < 30*time.Second; {
+	for began, last := time.Now(), time.Now(); time.Since(began) < patience; {
 		select {
 		case called := <-kills:
 			if !crossed.IsZero() && called.After(crossed) {
@@ -96,7 +111,7 @@ func lookOut(t *testing.T, below func() bool, kills killed) (c crossing) {
 			crossed = time.Now()
 		}
 	}
-	require.Fail(t, "no kill", "crossed at %v", crossed)
+	require.Fail(t, "no kill", "crossed: %v", !crossed.IsZero())
 	return c
 }
 

@@ -116,19 +116,18 @@ func TestE2ECrossingToKillCallOnVersion1(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
 	cfg.CgroupRoot, cfg.PodsCgroup, cfg.UsageEvents, cfg.Clock = "/sys/fs/cgroup", pods, true, nil
 	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("hog", burstable)} }
+	hog := slope{cfg, hard(eviction.AllocatableMemoryAvailable, threshold), func() func() { return hogIn(t, dir) }, func() bool {
+		b, err := os.ReadFile(usage)
+		require.NoError(t, err)
+		n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+		require.NoError(t, err)
+		return limit-n < threshold
+	}}
 	for _, w := range []way{polling, wakeUps} {
 		t.Run(string(w), func(t *testing.T) {
 			var all []crossing
 			for range 20 {
-				all = append(all, cross(t, w, cfg, eviction.Threshold{
-					Signal: eviction.AllocatableMemoryAvailable, Value: eviction.Value{Quantity: threshold},
-				}, func() func() { return hogIn(t, dir) }, func() bool {
-					b, err := os.ReadFile(usage)
-					require.NoError(t, err)
-					n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-					require.NoError(t, err)
-					return limit-n < threshold
-				}))
+				all = append(all, hog.cross(t, w))
 			}
 			requireQuick(t, all, 100*time.Millisecond)
 		})

@@ -28,7 +28,7 @@ func TestCgroup2CrossingToKillCall(t *testing.T) {
 			cross := nodeCrossing
 			if w == wakeUps { // the kernel tells of the pods' limits alone
 				cross = podsCrossing
-				settings = append(settings, fmt.Sprintf("memory.max=%d", 400*mebi), fmt.Sprintf("memory.high=%d", 150*mebi))
+				settings = append(settings, fmt.Sprintf("memory.max=%d", 400*mebi), fmt.Sprintf("memory.high=%d", 80*mebi))
 			}
 			cgroup(t, "kubepods", settings...)
 			var all []crossing
@@ -47,14 +47,14 @@ func nodeCrossing(t *testing.T, w way) crossing {
 	defer remove()
 	node, err := newProvider(t, cfg).Node(t.Context())
 	require.NoError(t, err)
-	threshold := observation(t, node, eviction.MemoryAvailable).Available - 150*mebi
+	threshold := observation(t, node, eviction.MemoryAvailable).Available - 80*mebi
 	available := opened(t, "/proc/meminfo")
-	return cross(t, w, cfg, hard(eviction.MemoryAvailable, threshold), hog, func() bool {
+	return slope{cfg, hard(eviction.MemoryAvailable, threshold), hog, func() bool {
 		_, rest, _ := strings.Cut(available(), "MemAvailable:")
 		kibi, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 		require.NoError(t, err)
 		return kibi<<10 < threshold
-	})
+	}}.cross(t, w)
 }
 
 // podsCrossing is about the memory of all pods, whose threshold is where their
@@ -65,15 +65,11 @@ func podsCrossing(t *testing.T, w way) crossing {
 	defer remove()
 	cfg.Stall, cfg.StallWindow = 10*time.Second, 10*time.Second // pressure says nothing
 	current := opened(t, filepath.Join(mount, "kubepods/memory.current"))
-	return cross(t, w, cfg, hard(eviction.AllocatableMemoryAvailable, 250*mebi), hog, func() bool {
+	return slope{cfg, hard(eviction.AllocatableMemoryAvailable, 320*mebi), hog, func() bool {
 		n, err := strconv.ParseInt(strings.TrimSpace(current()), 10, 64)
 		require.NoError(t, err)
-		return n > 150*mebi
-	})
-}
-
-func hard(signal eviction.Signal, quantity int64) eviction.Threshold {
-	return eviction.Threshold{Signal: signal, Value: eviction.Value{Quantity: quantity}}
+		return n > 80*mebi
+	}}.cross(t, w)
 }
 
 // hogPod makes the cgroup of a pod, and returns what begins a hog in it.
