@@ -192,6 +192,7 @@ type waker struct {
 }
 
 func (w *waker) Watch(ctx context.Context, levels func() []eviction.Level, wake func(string)) error {
+	w.levels = levels()
 	if w.calls.Add(1) <= w.fail {
 		return errors.New("no pressure file")
 	}
@@ -219,6 +220,8 @@ func TestAWakeUpIsALookAndMoreSoonAfter(t *testing.T) {
 		cfg.Observer.Evaluated = func(eviction.Decision, error) { looks.Add(1) }
 		_, stop := running(t, n, cfg)
 		require.EqualValues(t, 1, looks.Load())
+		require.Len(t, w.levels, 1, "what is watched for is known from the beginning")
+		w.levels = nil
 		w.now <- "memory stalls"
 		synctest.Wait()
 		require.EqualValues(t, 2, looks.Load())
