@@ -205,7 +205,14 @@ func (p *parser) percentage(text string) (float32, error) {
 	return float32(f) / 100, nil
 }
 
+// maxExponent is how long an exponent may be, with its sign. What ParseQuantity makes of
+// one that is longer takes hours, even of zero.
+const maxExponent = len("+99")
+
 func (p *parser) quantity(text string) (Value, error) {
+	if i := strings.IndexAny(text, "eE"); i >= 0 && len(text)-i-1 > maxExponent {
+		return Value{}, fmt.Errorf("%q is not an amount: its exponent is too long", text)
+	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
 		return Value{}, fmt.Errorf("%q is not an amount: %w", text, err)
