@@ -3,7 +3,7 @@ LINT_VERSION := v2.15.0
 FUZZTIME     ?= 20s
 BENCHTIME    ?= 1x
 MIN_COVER    ?= 85
-CGROUP2_OPTS ?= --mem 1G --cpus 2 --timeout 240
+CGROUP2_OPTS ?= --mem 1G --cpus 2 --disk 64M --timeout 240
 
 # The linter is a program of its own, kept out of go.mod and built once per version.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)

@@ -37,6 +37,8 @@ func newPuller(cri *criClient, file string, log *slog.Logger) *puller {
 	return p
 }
 
+// PullImage pulls an image. No room is made for it first: how large it is CRI does not
+// say. If the disk becomes too full, eviction reclaims images at once.
 func (p *puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
 	before, err := p.ImageStatus(ctx, image, false)
 	if err != nil {
