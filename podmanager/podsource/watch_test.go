@@ -46,6 +46,20 @@ func TestWhichEventsMatterAndHowLongToWait(t *testing.T) {
 	}
 }
 
+// Who makes a file writes it next, and who has cut one off does.
+func TestAnEmptyFileIsGivenTimeToBeWritten(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "a.yaml")
+	for _, op := range []fsnotify.Op{fsnotify.Create, fsnotify.Write} {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		require.Equal(t, quietWhileEmpty, quietAfter(fsnotify.Event{Name: path, Op: op}, folder))
+		require.NoError(t, os.WriteFile(path, []byte("kind: Pod"), 0o600))
+		require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: path, Op: op}, folder))
+	}
+	require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: folder, Op: fsnotify.Create}, folder), "a folder is no file")
+}
+
 // A machine has few watches, and they are everybody's.
 func TestWithoutAWatchTheFolderIsPolledAndTheWatchTriedAgain(t *testing.T) {
 	t.Parallel()
