@@ -61,11 +61,18 @@ spec:
 	_, _, err := httpGet("http://" + net.JoinHostPort(pod.Status.HostIP, local) + "/env")
 	require.Error(t, err, "it is the loopback's only")
 
+	was := bed.traces(t, pod)
 	n.remove("ports.yaml")
-	n.waitGone(20*time.Second, "ports")
+	bed.requireGone(t, was)
 	for _, port := range []string{all, local, sidecar} {
-		_, _, err := httpGet("http://127.0.0.1:" + port + "/env")
-		require.Error(t, err, "the port is free again")
+		waitFor(t, 10*time.Second, "port "+port+" to be free again", func() (string, bool) {
+			listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+			if err == nil {
+				err = listener.Close()
+			}
+			_, body, refused := httpGet("http://127.0.0.1:" + port + "/env")
+			return fmt.Sprint(body, err, refused), err == nil && refused != nil
+		})
 	}
 }
 

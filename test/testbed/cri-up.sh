@@ -176,15 +176,18 @@ imports = []
         SystemdCgroup = false
 C
 	# Debian's plugins are of 1.1 and know no later cniVersion. No masquerading
-	# and no default route: pods reach each other and the host, nothing else. Their
-	# ports are mapped by iptables.
+	# and no default route: pods reach each other and the host, nothing else. The
+	# host's addresses have routes of their own: who calls a host port comes from
+	# one of them.
+	local routes
+	routes=$(ip -4 -o addr show scope global | awk '{sub("/.*", "", $4); printf "%s{\"dst\": \"%s/32\"}", sep, $4; sep = ", "}')
 	cat >"$DIR/cni/net.d/10-kpbed.conflist" <<C
 {
   "cniVersion": "1.0.0",
   "name": "$NET",
   "plugins": [
     {"type": "bridge", "bridge": "$BRIDGE", "isGateway": true, "ipMasq": false, "hairpinMode": true,
-     "ipam": {"type": "host-local", "dataDir": "$DIR/cni/ipam", "ranges": [[{"subnet": "$CIDR"}]]}},
+     "ipam": {"type": "host-local", "dataDir": "$DIR/cni/ipam", "ranges": [[{"subnet": "$CIDR"}]], "routes": [$routes]}},
     {"type": "portmap", "capabilities": {"portMappings": true}}
   ]
 }
