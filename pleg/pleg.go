@@ -245,7 +245,9 @@ func (g *Generator) serve(p *pass) {
 func (g *Generator) restSince(began time.Time) {
 	now := g.cfg.Clock.Now()
 	g.mu.Lock()
-	g.rest = now.Add(min(restFactor*now.Sub(began), maxRest))
+	if rest := now.Add(min(restFactor*now.Sub(began), maxRest)); rest.After(g.rest) || g.resting(now) <= 0 {
+		g.rest = rest
+	}
 	g.mu.Unlock()
 }
 
