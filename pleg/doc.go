@@ -12,8 +12,9 @@
 // generic PLEG of kubelet 1.36.
 //
 // With [Config].Events, the runtime's stream of events, a change is seen within
-// milliseconds: an event is a hint to list its pod. What else it says is not used,
-// for events come late, twice, out of order or without their contents. As long as the
+// milliseconds: an event is a hint to list its pod, soon if something has ended, and a
+// little later if it has begun. What else it says is not used, for events come late,
+// twice, out of order or without their contents. As long as the
 // stream announces everything that the global relists find, these become rarer, from
 // one in Period to one in MaxPeriod. One change that it did not announce, or a break
 // of the stream, brings Period back, and a stream that has failed so has to announce

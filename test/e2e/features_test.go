@@ -53,6 +53,8 @@ spec:
 `, imageServer, all, local, sidecar))
 	n.start()
 	pod := n.waitRunning("ports")
+	started := bed.instances(t, podLabels(pod))
+	require.Equal(t, []string{"side", "main"}, []string{started[0].Name, started[1].Name}, "the sidecar first")
 	for address, container := range map[string]string{
 		net.JoinHostPort(pod.Status.HostIP, all): "main", "127.0.0.1:" + all: "main", "127.0.0.1:" + local: "main", "127.0.0.1:" + sidecar: "side",
 	} {
