@@ -137,6 +137,7 @@ func (w *watch) listen(watcher *fsnotify.Watcher) {
 type pause struct {
 	clock clock.Clock
 	first time.Time // of the changes; zero while there is no pause
+	until time.Time // what asks for little time takes none from what asked for more
 	timer clock.Timer
 	over  <-chan time.Time
 }
@@ -145,11 +146,14 @@ type pause struct {
 func (p *pause) extend(quiet time.Duration) {
 	now := p.clock.Now()
 	if p.first.IsZero() {
-		p.first = now
+		p.first, p.until = now, now
 	} else {
 		p.timer.Stop()
 	}
-	p.timer = p.clock.NewTimer(max(0, min(quiet, mostDelay-now.Sub(p.first))))
+	if until := now.Add(quiet); until.After(p.until) {
+		p.until = until
+	}
+	p.timer = p.clock.NewTimer(max(0, min(p.until.Sub(now), mostDelay-now.Sub(p.first))))
 	p.over = p.timer.C()
 }
 
