@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	goruntime "runtime"
 	"strings"
@@ -37,6 +38,7 @@ func (a *agent) nodeFacts() podrunner.Node {
 		n.HostsFile = text
 	}
 	n.Runtime, n.Handler = a.features.get()
+	n.RuntimeHandler = a.features.handlerOf
 	return n
 }
 
@@ -88,6 +90,15 @@ func (f *features) get() (*runtimeapi.RuntimeFeatures, func(string) *runtimeapi.
 		}
 		return nil
 	}
+}
+
+// handlerOf returns the runtime handler of a runtime class. There is no API server
+// that has RuntimeClasses: each of the runtime's handlers is one, of its own name.
+func (f *features) handlerOf(class string) (string, error) {
+	if _, handler := f.get(); handler(class) == nil {
+		return "", fmt.Errorf("failed to get RuntimeClass %s: the runtime has no handler of that name", class)
+	}
+	return class, nil
 }
 
 // fileText is a file's content, empty where there is none.

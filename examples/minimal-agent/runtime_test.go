@@ -80,8 +80,10 @@ func TestHungRemovalHoldsUpNothingElse(t *testing.T) {
 	// It comes back while its remains are being removed, and must not lose its new
 	// log folder with them.
 	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
-	await(t, "a is desired again", func() bool { _, ok := a.pods(t)["a-node1"]; return ok })
-	require.NotEqual(t, corev1.PodRunning, a.phase(t, "a"))
+	await(t, "a is desired again, and waits", func() bool {
+		pod, desired := a.pods(t)["a-node1"]
+		return desired && pod.Status.Phase != corev1.PodRunning // as it was until it had ended
+	})
 	node.Heal("")
 	await(t, "a runs again", func() bool { return a.phase(t, "a") == "Running" })
 	require.Equal(t, 1, a.removed("a"))

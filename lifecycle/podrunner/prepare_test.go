@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -369,6 +370,34 @@ func TestLastWords(t *testing.T) {
 	require.NoError(t, os.WriteFile(log, []byte("2026-01-01T00:00:00Z stderr F panic\n"), 0o600))
 	s.clock.Step(time.Second)
 	require.Equal(t, "panic\n", podrunner.LastWords(s.look("other").Containers[0]))
+}
+
+// A container that crashes for weeks leaves no file per crash: the status shows the
+// last words of the instances that are there, and no others.
+func TestLastWordsOfARestartingContainerGoWithIt(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := podOf(nil, "crash")
+	pod.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+	folder := filepath.Join(s.root, "pods/uid/containers/crash")
+	for attempt := range 8 {
+		require.NoError(t, s.sync(pod))
+		entries, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		var files []string
+		for _, e := range entries {
+			files = append(files, e.Name())
+		}
+		require.Contains(t, files, strconv.Itoa(attempt))
+		require.LessOrEqual(t, len(files), 3, files)
+		for _, c := range s.look(pod.UID).Containers {
+			require.Contains(t, files, strconv.Itoa(int(c.GetMetadata().GetAttempt())), "what can be shown is kept")
+		}
+		s.clock.Step(20 * time.Minute)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "somebody-elses"), nil, 0o600))
+	require.NoError(t, s.sync(pod))
+	require.FileExists(t, filepath.Join(folder, "somebody-elses"))
 }
 
 func TestLeftoversOfPodsThatAreGone(t *testing.T) {
