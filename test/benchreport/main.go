@@ -76,7 +76,7 @@ func bench(ctx context.Context, log io.Writer, pkg, benchtime string) error {
 			names[name] = true
 		}
 	}
-	pattern := "^(" + strings.Join(slices.Sorted(maps.Keys(names)), "|") + ")$"
+	pattern := "^Benchmark(" + strings.Join(slices.Sorted(maps.Keys(names)), "|") + ")$"
 	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench="+pattern, "-benchmem", "-benchtime="+benchtime, "./"+pkg)
 	cmd.Stdout, cmd.Stderr = log, log
 	return cmd.Run()
