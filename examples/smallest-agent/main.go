@@ -153,7 +153,7 @@ func main() {
 	}
 }
 
-func start(ctx context.Context, args []string, out io.Writer) error {
+func start(ctx context.Context, args []string, out io.Writer) (err error) {
 	if len(args) != 1 {
 		return errors.New("usage: smallest-agent DIR")
 	}
@@ -165,7 +165,7 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(logs)
+	defer func() { err = errors.Join(err, os.RemoveAll(logs)) }()
 	a, err := newAgent(node, args[0], logs, out)
 	if err != nil {
 		return err

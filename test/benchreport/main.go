@@ -11,7 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -26,15 +25,16 @@ func main() {
 	defer stop()
 	out := flag.String("o", "docs/benchmarks.md", "the page to write")
 	e2e := flag.String("e2e", "", "file with the output of make e2e; without one the page keeps the figures of nodes that it has")
-	benchtime := flag.String("benchtime", "1s", "as of go test")
+	benchtime := flag.String("benchtime", "200ms", "as of go test")
+	count := flag.Int("count", 8, "how often each benchmark runs: the least counts, which other work on the machine disturbs least")
 	flag.Parse()
-	if err := run(ctx, *out, *e2e, *benchtime); err != nil {
+	if err := run(ctx, *out, *e2e, *benchtime, *count); err != nil {
 		fmt.Fprintln(os.Stderr, "benchreport:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out, e2e, benchtime string) error {
+func run(ctx context.Context, out, e2e, benchtime string, count int) error {
 	source := e2e
 	if source == "" {
 		source = out // its own table has the lines that it was made from
@@ -44,10 +44,10 @@ func run(ctx context.Context, out, e2e, benchtime string) error {
 		return err
 	}
 	var log strings.Builder
-	for _, pkg := range packages() {
-		fmt.Fprintln(os.Stderr, "measuring", pkg)
-		if err := bench(ctx, &log, pkg, benchtime); err != nil {
-			return fmt.Errorf("%s: %w\n%s", pkg, err, log.String())
+	for _, f := range benchmarks() {
+		fmt.Fprintln(os.Stderr, "measuring", f.pkg, f.bench)
+		if err := bench(ctx, &log, f, benchtime, count); err != nil {
+			return fmt.Errorf("%s: %w\n%s", f.pkg, err, log.String())
 		}
 	}
 	found := parseBench(log.String())
@@ -57,27 +57,21 @@ func run(ctx context.Context, out, e2e, benchtime string) error {
 	return os.WriteFile(out, []byte(page(machine(log.String()), found, nodes)), 0o644)
 }
 
-// packages are those of the table, each once, in its order.
-func packages() (all []string) {
+// benchmarks are those of the table, each once, in its order.
+func benchmarks() (all []figure) {
 	for _, f := range figures() {
-		if !slices.Contains(all, f.pkg) {
-			all = append(all, f.pkg)
+		if !slices.ContainsFunc(all, func(o figure) bool { return o.pkg == f.pkg && o.bench == f.bench }) {
+			all = append(all, f)
 		}
 	}
 	return all
 }
 
-// bench runs the benchmarks of one package that the table asks for.
-func bench(ctx context.Context, log io.Writer, pkg, benchtime string) error {
-	names := map[string]bool{}
-	for _, f := range figures() {
-		if f.pkg == pkg {
-			name, _, _ := strings.Cut(f.bench, "/")
-			names[name] = true
-		}
-	}
-	pattern := "^Benchmark(" + strings.Join(slices.Sorted(maps.Keys(names)), "|") + ")$"
-	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench="+pattern, "-benchmem", "-benchtime="+benchtime, "./"+pkg)
+// bench runs one benchmark a few times.
+func bench(ctx context.Context, log io.Writer, f figure, benchtime string, count int) error {
+	pattern := "^Benchmark" + strings.ReplaceAll(f.bench, "/", "$/^") + "$"
+	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench="+pattern, "-benchmem",
+		"-benchtime="+benchtime, fmt.Sprintf("-count=%d", count), "./"+f.pkg)
 	cmd.Stdout, cmd.Stderr = log, log
 	return cmd.Run()
 }

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,15 +16,42 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestEveryBenchmarkExists looks for the functions that the table names.
+// TestEveryBenchmarkExists looks for the functions that the tables name.
 func TestEveryBenchmarkExists(t *testing.T) {
 	known := map[string]map[string]bool{}
-	for _, f := range figures() {
-		if known[f.pkg] == nil {
-			known[f.pkg] = functions(t, filepath.Join("..", "..", f.pkg))
+	exists := func(pkg, name string) {
+		if known[pkg] == nil {
+			known[pkg] = functions(t, filepath.Join("..", "..", pkg))
 		}
+		require.True(t, known[pkg][name], "%s has no %s", pkg, name)
+	}
+	for _, f := range figures() {
 		name, _, _ := strings.Cut(f.bench, "/")
-		require.True(t, known[f.pkg]["Benchmark"+name], f.key())
+		exists(f.pkg, "Benchmark"+name)
+	}
+	for _, f := range heldFigures() {
+		exists(f.pkg, f.test)
+	}
+}
+
+// TestFiguresOfNodesAreShown looks for what the end-to-end tests print.
+func TestFiguresOfNodesAreShown(t *testing.T) {
+	files, err := filepath.Glob("../e2e/*_test.go")
+	require.NoError(t, err)
+	var all strings.Builder
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		require.NoError(t, err)
+		all.Write(data)
+	}
+	known := map[string]bool{}
+	for _, f := range nodeFigures() {
+		known[f.name] = true
+	}
+	printed := regexp.MustCompile(`figure\(t, "([^"]+)"`).FindAllStringSubmatch(all.String(), -1)
+	require.NotEmpty(t, printed)
+	for _, m := range printed {
+		require.True(t, known[m[1]], "the page does not show %s", m[1])
 	}
 }
 
@@ -73,7 +101,7 @@ goarch: amd64
 pkg: github.com/kubeparts/kubeparts/pleg
 cpu: Some CPU
 BenchmarkDiff/pods=500/order=same-2         	   93548	     12835 ns/op	       0 B/op	       0 allocs/op
-BenchmarkDiff/pods=500/order=same-2         	   93548	     12935 ns/op	       0 B/op	       0 allocs/op
+BenchmarkDiff/pods=500/order=same-2         	   93548	     13935 ns/op	       0 B/op	       0 allocs/op
 PASS
 pkg: github.com/kubeparts/kubeparts/lifecycle/podworker
 BenchmarkIdle 	       1	 325.0 B/pod	 0.5 goroutines/pod
@@ -84,7 +112,7 @@ BenchmarkBroken garbage
 func TestParse(t *testing.T) {
 	found := parseBench(output)
 	require.Equal(t, map[string]float64{
-		"pleg.Diff/pods=500/order=same ns/op":     12935,
+		"pleg.Diff/pods=500/order=same ns/op":     12835,
 		"pleg.Diff/pods=500/order=same B/op":      0,
 		"pleg.Diff/pods=500/order=same allocs/op": 0,
 		"lifecycle/podworker.Idle B/pod":          325,
@@ -96,7 +124,7 @@ func TestParse(t *testing.T) {
 	require.Contains(t, missing(found), "pleg.Diff/pods=5000/order=same ns/op")
 
 	text := page("a machine", found, map[string]float64{"idle-rss MiB": 26.6, "idle-cpu s": 0.5})
-	require.Contains(t, text, "| compare two listings of 500 pods | 12.9 µs | ≤ 35 µs | 352 µs |")
+	require.Contains(t, text, "| compare two listings of 500 pods | 12.8 µs | ≤ 35 µs | 352 µs |")
 	require.Contains(t, text, "| 100 idle pods: memory | 26.6 MiB | ≤ 40 MiB | 109–114 MiB |")
 	require.Contains(t, text, "| 100 idle pods: CPU a minute | 0.5 s **over** | ≤ 0.3 s | 3.2 s |")
 	require.Equal(t, map[string]float64{"idle-rss MiB": 26.6, "idle-cpu s": 0.5}, parseFigures(text), "the page keeps what it was made from")

@@ -9,7 +9,7 @@ import (
 
 // parseBench returns the values in the output of `go test -bench`, by package,
 // benchmark and unit, as [figure.key] joins them. Where a benchmark ran more than
-// once, the last counts.
+// once, the least counts.
 func parseBench(output string) map[string]float64 {
 	found, pkg := map[string]float64{}, ""
 	for line := range strings.Lines(output) {
@@ -20,8 +20,10 @@ func parseBench(output string) map[string]float64 {
 		case len(fields) >= 4 && strings.HasPrefix(fields[0], "Benchmark"):
 			name := regexp.MustCompile(`-\d+$`).ReplaceAllString(fields[0], "")
 			for i := 2; i+1 < len(fields); i += 2 {
-				if v, err := strconv.ParseFloat(fields[i], 64); err == nil {
-					found[key(pkg, strings.TrimPrefix(name, "Benchmark"), fields[i+1])] = v
+				v, err := strconv.ParseFloat(fields[i], 64)
+				k := key(pkg, strings.TrimPrefix(name, "Benchmark"), fields[i+1])
+				if old, known := found[k]; err == nil && (!known || v < old) {
+					found[k] = v
 				}
 			}
 		}
