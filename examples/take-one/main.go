@@ -42,10 +42,10 @@ func watch(ctx context.Context, host string, port int, tell func(prober.Change))
 	}
 	probes.AddPod(pod)
 	changes := probes.Results(ctx)
-	go func() {
-		for c := range changes {
-			tell(c)
-		}
-	}()
-	return probes.Run(ctx)
+	done := make(chan error, 1)
+	go func() { done <- probes.Run(ctx) }()
+	for c := range changes {
+		tell(c)
+	}
+	return <-done
 }

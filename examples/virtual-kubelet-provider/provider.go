@@ -186,6 +186,7 @@ func (p *Provider) target(uid types.UID, container string) (prober.Target, bool)
 // commands runs those of exec probes.
 type commands struct{ machine Machine }
 
+// Exec is for [prober.Runner].
 func (c commands) Exec(ctx context.Context, r prober.ExecRequest) (int32, error) {
 	return c.machine.Exec(ctx, r.ContainerID, r.Command, r.Output)
 }
