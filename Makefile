@@ -9,7 +9,7 @@ CGROUP2_OPTS ?= --mem 1G --cpus 2 --disk 64M --timeout 240
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz bench cover e2e test-cgroup2 run ci
+.PHONY: help test race lint fmt generate golden fuzz bench bench-report cover e2e test-cgroup2 run ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,9 @@ fuzz: ## run every fuzzer for FUZZTIME (20s) each
 
 bench: ## run every benchmark once, or for BENCHTIME (say 1s)
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...
+
+bench-report: ## measure every figure and write docs/benchmarks.md; E2E_LOG names output of make e2e
+	$(GO) run ./test/benchreport $(if $(E2E_LOG),-e2e $(E2E_LOG))
 
 cover: ## statement coverage per package; below MIN_COVER (85) percent fails, examples exempt
 	@out=$$($(GO) test -cover ./...) || { echo "$$out"; exit 1; }; \
