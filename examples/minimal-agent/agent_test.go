@@ -275,9 +275,9 @@ func TestStartupErrorsNameWhatIsWrong(t *testing.T) {
 		want []string
 	}{
 		"no socket":            {[]string{"--cri-endpoint", "unix:///nowhere/cri.sock", "--root-dir", t.TempDir()}, []string{"unix:///nowhere/cri.sock", "no such file"}},
-		"no address":           {[]string{"--cri-endpoint", "tcp://1.2.3.4"}, []string{`--cri-endpoint "tcp://1.2.3.4"`}},
+		"no address":           {[]string{"--cri-endpoint", "tcp://1.2.3.4"}, []string{`--cri-endpoint: "tcp://1.2.3.4"`}},
 		"port in use":          {[]string{"--listen", taken.Addr().String()}, []string{"--listen", taken.Addr().String(), "in use"}},
-		"no port":              {[]string{"--listen", "127.0.0.1"}, []string{"--listen", "missing port"}},
+		"no port":              {[]string{"--listen", "127.0.0.1"}, []string{"-listen", "missing port"}},
 		"bad names":            {[]string{"--node-name", "Bad_Name", "--agent-name", "-x"}, []string{`--node-name "Bad_Name"`, `--agent-name "-x"`}},
 		"root of another":      {[]string{"--root-dir", root}, []string{root, "another agent"}},
 		"root is a file":       {[]string{"--root-dir", file}, []string{"--root-dir", "not a directory"}},

@@ -20,8 +20,8 @@ func (a *agent) newContainerGC() (err error) {
 		Pods:         gonePods{a},
 		SourcesReady: func() bool { return a.sourceReady() == nil && a.pleg.Healthy() == nil },
 		Policy: containergc.Policy{
-			MaxPerPodContainer: &a.opts.limits.deadPerContainer,
-			MaxContainers:      &a.opts.limits.deadAll,
+			MaxPerPodContainer: &a.opts.deadPerContainer,
+			MaxContainers:      &a.opts.deadAll,
 		},
 		PodLogs:  a.logRoot(),
 		Owned:    a.owned,
@@ -78,8 +78,10 @@ func (a *agent) newLogRotation() (err error) {
 		Runtime:      a.node.cri,
 		Running:      a.runningLogs,
 		PodLogs:      a.logRoot(),
-		MaxSizeBytes: a.opts.limits.logBytes,
-		MaxFiles:     a.opts.limits.logFiles,
+		MaxSizeBytes: a.opts.logBytes,
+		MaxFiles:     int(a.opts.ContainerLogMaxFiles),
+		Workers:      int(a.opts.ContainerLogMaxWorkers),
+		Interval:     a.opts.ContainerLogMonitorInterval.Duration,
 		Logger:       a.log,
 	})
 	return err

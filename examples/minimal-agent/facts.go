@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
@@ -22,13 +23,22 @@ func (a *agent) nodeFacts() podrunner.Node {
 		MemoryCapacityBytes: memoryBytes("/proc/meminfo"),
 		Allocatable:         a.allocatable(),
 		Objects:             a.objects,
-		DNS:                 podrunner.DNS{ClusterServers: splitList(a.opts.clusterDNS), ClusterDomain: a.opts.clusterDomain},
+		DNS:                 podrunner.DNS{ClusterServers: a.opts.ClusterDNS, ClusterDomain: a.opts.ClusterDomain},
 		SeccompRoot:         a.node.rootDir + "/seccomp",
+		SeccompDefault:      a.opts.SeccompDefault,
+		UnsafeSysctls:       a.opts.AllowedUnsafeSysctls,
 		AppArmor:            strings.HasPrefix(fileText("/sys/module/apparmor/parameters/enabled"), "Y"),
 		SELinux:             fileText("/sys/fs/selinux/enforce") != "",
-		Cgroups:             podrunner.Cgroups{V2: fileText("/sys/fs/cgroup/cgroup.controllers") != ""},
+		Cgroups: podrunner.Cgroups{
+			V2:                   fileText("/sys/fs/cgroup/cgroup.controllers") != "",
+			NoCPUQuota:           !a.opts.CPUCFSQuota,
+			CPUPeriod:            a.opts.CPUCFSQuotaPeriod.Duration,
+			SingleProcessOOMKill: ptr.Deref(a.opts.SingleProcessOOMKill, false),
+		},
 	}
-	if text, err := os.ReadFile("/etc/resolv.conf"); err == nil {
+	if a.opts.ResolverConfig == "" {
+		n.DNS.Host = &podrunner.ResolvConf{} // pods look nothing up
+	} else if text, err := os.ReadFile(a.opts.ResolverConfig); err == nil {
 		if host, err := podrunner.ParseResolvConf(string(text)); err == nil {
 			n.DNS.Host = &host
 		}
@@ -40,14 +50,14 @@ func (a *agent) nodeFacts() podrunner.Node {
 	return n
 }
 
-// allocatable is what the node has for pods: all of it.
+// allocatable is what the node has for pods: all that is not reserved.
 func (a *agent) allocatable() corev1.ResourceList {
-	return corev1.ResourceList{
+	return a.opts.unreserved(corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(goruntime.NumCPU()), resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(memoryBytes("/proc/meminfo"), resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(diskBytes(a.node.rootDir), resource.BinarySI),
-		corev1.ResourcePods:             *resource.NewQuantity(int64(a.opts.maxPods), resource.DecimalSI),
-	}
+		corev1.ResourcePods:             *resource.NewQuantity(a.opts.podLimit(), resource.DecimalSI),
+	})
 }
 
 // self is this node as admission sees it.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
@@ -44,13 +45,13 @@ func openNode(ctx context.Context, o options, stdout io.Writer) (_ *node, err er
 	if err := n.openRoot(); err != nil {
 		return nil, err
 	}
-	endpoint := o.endpoint
+	endpoint := o.ContainerRuntimeEndpoint
 	switch endpoint {
-	case embeddedEndpoint:
+	case config.EmbeddedEndpoint:
 		if endpoint, err = n.serveEmbedded(ctx); err != nil {
 			return nil, err
 		}
-	case autoEndpoint:
+	case config.AutoEndpoint:
 		if endpoint, err = firstLive(ctx, wellKnownEndpoints); err != nil {
 			return nil, err
 		}
@@ -61,7 +62,7 @@ func openNode(ctx context.Context, o options, stdout io.Writer) (_ *node, err er
 	}
 	n.cri, n.runtimeName = client, version.GetRuntimeName()
 	n.closers = append(n.closers, client.close)
-	if o.endpoint != embeddedEndpoint {
+	if o.ContainerRuntimeEndpoint != config.EmbeddedEndpoint {
 		if err := kubeletOn("/proc", strings.TrimPrefix(endpoint, "unix://")); err != nil {
 			return nil, err
 		}

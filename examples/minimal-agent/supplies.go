@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,20 +44,27 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 	cfg.Exited = a.exits.of
 	cfg.Node = a.nodeFacts
 	cfg.Events = a.events
-	return nil
+	if longest := a.opts.CrashLoopBackOff.MaxContainerRestartPeriod; longest != nil {
+		initial := min(lifecycle.DefaultInitialBackoff, longest.Duration)
+		cfg.RestartBackoff, err = lifecycle.NewBackoff(lifecycle.BackoffConfig{Initial: initial, Max: longest.Duration})
+	}
+	return err
 }
 
 func (a *agent) newImages() (err error) {
 	a.images, err = images.New(images.Config{
-		Images: a.pulls, Leases: a.imageGC, Secrets: a.objects, MaxParallelPulls: 5,
-		RecordsDir: filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
+		Images: a.pulls, Leases: a.imageGC, Secrets: a.objects,
+		MaxParallelPulls: a.opts.parallelPulls(), QPS: float64(a.opts.RegistryPullQPS), Burst: int(a.opts.RegistryBurst),
+		Verify:          images.Verification(a.opts.ImagePullCredentialsVerificationPolicy),
+		VerifyAllowlist: a.opts.PreloadedImagesVerificationAllowlist,
+		RecordsDir:      filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
 	})
 	return err
 }
 
 func (a *agent) newVolumes() (err error) {
 	cfg := volumes.Config{Root: a.node.rootDir, Objects: a.objects, Allocatable: a.allocatable()}
-	if a.opts.endpoint == embeddedEndpoint {
+	if a.embedded() {
 		cfg.Mounter = noMounts{} // nothing real runs, and whoever tries it may not be root
 	}
 	a.volumes, err = volumes.New(cfg)
@@ -71,10 +79,19 @@ func (noMounts) Unmount(string) error                  { return nil }
 func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }
 
 func (a *agent) newCgroups() (err error) {
-	if a.opts.cgroupParent == "" {
+	if a.opts.cgroupParent() == "" {
 		return nil
 	}
-	a.cgroups, err = podcgroup.New(podcgroup.Config{Parent: a.opts.cgroupParent, Allocatable: a.allocatable()})
+	cfg := podcgroup.Config{
+		Parent:     a.opts.cgroupParent(),
+		PidsPerPod: max(0, a.opts.PodPidsLimit),
+		CPUPeriod:  a.opts.CPUCFSQuotaPeriod.Duration,
+		NoCPUQuota: !a.opts.CPUCFSQuota,
+	}
+	if slices.Contains(a.opts.EnforceNodeAllocatable, "pods") {
+		cfg.Allocatable = a.allocatable()
+	}
+	a.cgroups, err = podcgroup.New(cfg)
 	return err
 }
 
