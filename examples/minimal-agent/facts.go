@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
@@ -40,8 +41,13 @@ func (a *agent) nodeFacts() podrunner.Node {
 	return n
 }
 
-// allocatable is what the node has for pods: all of it.
+// allocatable is what the node has for pods.
 func (a *agent) allocatable() corev1.ResourceList {
+	return describe.Allocatable(a.capacity(), nil, a.opts.limits.thresholds)
+}
+
+// capacity is what the node has.
+func (a *agent) capacity() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(goruntime.NumCPU()), resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(memoryBytes("/proc/meminfo"), resource.BinarySI),
@@ -88,6 +94,19 @@ func (f *features) get() (*runtimeapi.RuntimeFeatures, func(string) *runtimeapi.
 		}
 		return nil
 	}
+}
+
+// handlers are the runtime's handlers, for the node's status.
+func (f *features) handlers() (out []corev1.NodeRuntimeHandler) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, h := range f.last.GetRuntimeHandlers() {
+		out = append(out, corev1.NodeRuntimeHandler{Name: h.GetName(), Features: &corev1.NodeRuntimeHandlerFeatures{
+			RecursiveReadOnlyMounts: new(h.GetFeatures().GetRecursiveReadOnlyMounts()),
+			UserNamespaces:          new(h.GetFeatures().GetUserNamespaces()),
+		}})
+	}
+	return out
 }
 
 // fileText is a file's content, empty where there is none.

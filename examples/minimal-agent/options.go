@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 )
 
 // Endpoints that are no address.
@@ -38,6 +40,9 @@ type options struct {
 	cgroupParent  string // empty: pods have no cgroups of their own
 	maxPods       int
 	limits        limits
+
+	access server.Access // who may ask over HTTP
+	pprof  bool
 }
 
 // parseOptions reads the command line and names every problem with its values at
@@ -50,6 +55,10 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.manifests, "manifests", "", "folder of pod manifests (default: a small sample set)")
 	flags.StringVar(&o.url, "manifest-url", "", "http or https URL of more manifests, a Pod or a PodList")
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:10255", "address of the HTTP server")
+	flags.StringVar(&o.access.CertFile, "tls-cert-file", "", "certificate to serve with, in PEM; it is read again when it changes")
+	flags.StringVar(&o.access.KeyFile, "tls-private-key-file", "", "its key")
+	flags.StringVar(&o.access.TokenFile, "token-file", "", "file of a token that requests must bring, as Authorization: Bearer TOKEN; it is read again when it changes")
+	flags.BoolVar(&o.pprof, "enable-pprof", false, "serve profiles at /debug/pprof/")
 	flags.StringVar(&o.nodeName, "node-name", "", "name of this node; static pods carry it (default: the host's name)")
 	flags.StringVar(&o.agentName, "agent-name", "minimal-agent", "marks what this agent makes on the runtime; it touches nothing else")
 	flags.StringVar(&o.rootDir, "root-dir", "", "folder of the agent's files and logs (default: /var/lib/minimal-agent, a temporary one with the embedded runtime)")
@@ -124,6 +133,9 @@ func (o *options) validate() error {
 		if net.ParseIP(ip) == nil {
 			errs = append(errs, fmt.Errorf("--cluster-dns %q: %s is no address", o.clusterDNS, ip))
 		}
+	}
+	if err := o.access.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err))
 	}
 	if _, _, err := net.SplitHostPort(o.listen); err != nil {
 		errs = append(errs, fmt.Errorf("--listen: %w", err))

@@ -26,14 +26,17 @@ type supplies struct {
 	userIDs *podrunner.IDRanges
 	hooks   *lifecycle.HookRunner
 	exits   *exits
+	// backoff delays restarts, pullBackoff pulls that failed.
+	backoff, pullBackoff *lifecycle.Backoff
 }
 
 // supply adds to the runner's config all that pods can ask for.
 func (a *agent) supply(cfg *podrunner.Config) error {
-	err := errors.Join(a.newImages(), a.newVolumes(), a.newCgroups(), a.newUserIDs(), a.newHooks())
+	err := errors.Join(a.newBackoffs(), a.newImages(), a.newVolumes(), a.newCgroups(), a.newUserIDs(), a.newHooks())
 	if err != nil {
 		return err
 	}
+	cfg.RestartBackoff = a.backoff
 	cfg.Images, cfg.Volumes, cfg.UserIDs, cfg.Hooks = a.images, a.volumes, a.userIDs, a.hooks
 	if a.cgroups != nil {
 		cfg.PodCgroups = a.cgroups
@@ -46,10 +49,18 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 	return nil
 }
 
+func (a *agent) newBackoffs() error {
+	var errRestarts, errPulls error
+	a.backoff, errRestarts = lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	a.pullBackoff, errPulls = lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	return errors.Join(errRestarts, errPulls)
+}
+
 func (a *agent) newImages() (err error) {
 	a.images, err = images.New(images.Config{
 		Images: a.pulls, Leases: a.imageGC, Secrets: a.objects, MaxParallelPulls: 5,
 		RecordsDir: filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
+		Backoff: a.pullBackoff,
 	})
 	return err
 }
