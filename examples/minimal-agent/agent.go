@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/eventlog"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 	"github.com/kubeparts/kubeparts/internal/loop"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
@@ -40,18 +41,19 @@ type agent struct {
 	features features
 	events   recorder
 
-	source   *podsource.Directory
-	url      *podsource.HTTP // nil without --manifest-url
-	merge    *podsource.Merge
-	pods     *podmanager.Manager
-	cache    *podcache.Cache
-	pleg     *pleg.Generator
-	runner   *podrunner.Runner
-	workers  *podworker.Workers
-	probes   *probes
-	statuses *status.Manager
-	saved    *status.Files // what an agent before this one said
-	publish  *status.Publisher
+	manifestDir string
+	source      *podsource.Directory
+	url         *podsource.HTTP // nil without --manifest-url
+	merge       *podsource.Merge
+	pods        *podmanager.Manager
+	cache       *podcache.Cache
+	pleg        *pleg.Generator
+	runner      *podrunner.Runner
+	workers     *podworker.Workers
+	probes      *probes
+	statuses    *status.Manager
+	saved       *status.Files // what an agent before this one said
+	publish     *status.Publisher
 	// admission says whether a pod may start, deadline whether its time is over.
 	admission *lifecycle.Chain
 	deadline  lifecycle.ActiveDeadline
@@ -59,6 +61,10 @@ type agent struct {
 	removals  *removals
 	ask       *loop.Loop // asking the runtime how it is
 	runtime   *lastError // what it last said
+	state     nodeState
+	server    *server.Server
+	began     time.Time
+	startup   startup
 
 	// mu makes a change of the desired pods and a sweep exclude each other: a pod
 	// that has just come back must not look like an orphan.
@@ -82,20 +88,22 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		rejected: map[types.UID]bool{},
 		cleared:  map[types.UID]bool{},
 		supplies: supplies{objects: podsource.NewStore(), exits: newExits()},
-		events:   recorder{log: log, console: c},
+		events:   recorder{log: log, console: c, ring: eventlog.New(eventlog.Config{})},
+		began:    time.Now(),
 	}
 	a.removals = newRemovals(a.sweep.Trigger)
-	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newUpkeep(), a.newRunner(), a.newWorkers(), a.newStatuses(), a.newAdmission())
+	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newUpkeep(), a.newRunner(), a.newWorkers(), a.newStatuses(), a.newAdmission(), a.newServer())
 }
 
 // run serves until ctx is done or a part of the agent can't go on, and returns
 // when every part has ended.
 func (a *agent) run(ctx context.Context) error {
-	listener, err := net.Listen("tcp", a.opts.listen)
+	listener, err := server.Listen(ctx, a.opts.listen, a.opts.access)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	fmt.Fprintf(a.console.out, "serving http://%s/pods and /healthz\n", listener.Addr())
+	a.console.say("listening on %s", a.opts.access.URL(listener.Addr()))
+	a.lookAround(ctx)
 
 	// The parts go on while the agent takes its pods down.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -107,7 +115,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	for name, part := range map[string]func(context.Context) error{
 		"url":     urlRun,
-		"http":    func(ctx context.Context) error { return serveHTTP(ctx, listener, a.handler()) },
+		"http":    func(ctx context.Context) error { return a.server.Run(ctx, listener) },
 		"source":  a.source.Run,
 		"pleg":    a.pleg.Run,
 		"workers": a.workers.Run,
@@ -146,15 +154,4 @@ func (a *agent) run(ctx context.Context) error {
 		return cause
 	}
 	return nil
-}
-
-func (a *agent) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", healthHandler([]check{
-		{name: "runtime", run: a.runtime.get},
-		{name: "pleg", run: a.pleg.Healthy},
-		{name: "manifests", run: a.sourceReady, notes: a.problems},
-	}))
-	mux.Handle("GET /pods", podsHandler(a.podsWithStatus))
-	return mux
 }

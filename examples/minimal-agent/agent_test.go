@@ -50,8 +50,8 @@ func start(t *testing.T, args ...string) *running {
 			r.mu.Lock()
 			r.stdout = append(r.stdout, s.Text())
 			r.mu.Unlock()
-			if rest, ok := strings.CutPrefix(s.Text(), "serving "); ok {
-				served <- strings.TrimSuffix(rest, "/pods and /healthz")
+			if rest, ok := strings.CutPrefix(s.Text(), "listening on "); ok {
+				served <- rest
 			}
 		}
 	})

@@ -40,7 +40,9 @@ func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: p})
 	}
 	// Until then what runs and is not asked for may be of a source that is silent.
-	a.ready = len(a.merge.Unanswered()) == 0
+	if a.ready = len(a.merge.Unanswered()) == 0; a.ready {
+		a.sourcesRead(pods)
+	}
 	a.syncClasses(ctx, a.wanted())
 	a.sweep.Trigger()
 	a.eviction.Trigger() // which waits for them

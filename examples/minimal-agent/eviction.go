@@ -22,15 +22,16 @@ import (
 
 // newEviction wires what ends pods before the machine runs out of something.
 func (a *agent) newEviction() (err error) {
+	a.policy = eviction.Policy{
+		Thresholds:               a.opts.thresholds,
+		PressureTransitionPeriod: a.opts.EvictionPressureTransitionPeriod.Duration,
+		MaxPodGracePeriodSeconds: a.opts.EvictionMaxPodGracePeriod,
+		IgnoreLocalStorageLimits: !a.opts.LocalStorageCapacityIsolation,
+	}
 	cfg := eviction.Config{
-		Pods:   a.evictable,
-		Killer: killer{a},
-		Policy: eviction.Policy{
-			Thresholds:               a.opts.thresholds,
-			PressureTransitionPeriod: a.opts.EvictionPressureTransitionPeriod.Duration,
-			MaxPodGracePeriodSeconds: a.opts.EvictionMaxPodGracePeriod,
-			IgnoreLocalStorageLimits: !a.opts.LocalStorageCapacityIsolation,
-		},
+		Pods:        a.evictable,
+		Killer:      killer{a},
+		Policy:      a.policy,
 		ContainerGC: a.containerGC,
 		ImageGC:     imageReclaim{a},
 		CleanedUp:   a.cleanedUp,
@@ -39,6 +40,7 @@ func (a *agent) newEviction() (err error) {
 		Logger:      a.log,
 		Observer: eviction.Observer{
 			ConditionsChanged: a.pressure,
+			Evaluated:         a.state.evaluated,
 			Evicted:           a.evicted,
 		},
 	}
@@ -57,6 +59,7 @@ func (a *agent) newEviction() (err error) {
 		a.node.closers = append(a.node.closers, provider.Close)
 		cfg.Stats, cfg.Waker = a.stats, a.stats
 	}
+	a.measures = cfg.Stats
 	a.removedAt = map[types.UID]time.Time{}
 	a.eviction, err = eviction.New(cfg)
 	return err

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
@@ -50,14 +51,19 @@ func (a *agent) nodeFacts() podrunner.Node {
 	return n
 }
 
-// allocatable is what the node has for pods: all that is not reserved.
+// allocatable is what the node has for pods.
 func (a *agent) allocatable() corev1.ResourceList {
-	return a.opts.unreserved(corev1.ResourceList{
+	return describe.Allocatable(a.capacity(), a.opts.reserved(), a.opts.thresholds)
+}
+
+// capacity is what the node has.
+func (a *agent) capacity() corev1.ResourceList {
+	return corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(goruntime.NumCPU()), resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(memoryBytes("/proc/meminfo"), resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(diskBytes(a.node.rootDir), resource.BinarySI),
 		corev1.ResourcePods:             *resource.NewQuantity(a.opts.podLimit(), resource.DecimalSI),
-	})
+	}
 }
 
 // self is this node as admission sees it.
@@ -98,6 +104,19 @@ func (f *features) get() (*runtimeapi.RuntimeFeatures, func(string) *runtimeapi.
 		}
 		return nil
 	}
+}
+
+// handlers are the runtime's handlers, for the node's status.
+func (f *features) handlers() (out []corev1.NodeRuntimeHandler) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, h := range f.last.GetRuntimeHandlers() {
+		out = append(out, corev1.NodeRuntimeHandler{Name: h.GetName(), Features: &corev1.NodeRuntimeHandlerFeatures{
+			RecursiveReadOnlyMounts: new(h.GetFeatures().GetRecursiveReadOnlyMounts()),
+			UserNamespaces:          new(h.GetFeatures().GetUserNamespaces()),
+		}})
+	}
+	return out
 }
 
 // fileText is a file's content, empty where there is none.

@@ -16,11 +16,12 @@ import (
 
 // node is what the agent runs on: a runtime, and a folder of its own.
 type node struct {
-	cri         *criClient
-	runtimeName string
-	rootDir     string
-	closers     []func() error // in the order of opening
-	fake        *fakecri.Node  // nil with a real runtime
+	cri                         *criClient
+	rootDir                     string
+	endpoint                    string
+	runtimeName, runtimeVersion string
+	closers                     []func() error // in the order of opening
+	fake                        *fakecri.Node  // nil with a real runtime
 }
 
 // close gives everything back, last opened first.
@@ -60,7 +61,8 @@ func openNode(ctx context.Context, o options, stdout io.Writer) (_ *node, err er
 	if err != nil {
 		return nil, err
 	}
-	n.cri, n.runtimeName = client, version.GetRuntimeName()
+	n.cri, n.endpoint = client, endpoint
+	n.runtimeName, n.runtimeVersion = version.GetRuntimeName(), version.GetRuntimeVersion()
 	n.closers = append(n.closers, client.close)
 	if o.ContainerRuntimeEndpoint != config.EmbeddedEndpoint {
 		if err := kubeletOn("/proc", strings.TrimPrefix(endpoint, "unix://")); err != nil {

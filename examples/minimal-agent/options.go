@@ -20,6 +20,7 @@ import (
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 )
 
 // options are what the configuration file and the command line say: the kubelet's
@@ -42,6 +43,7 @@ type options struct {
 	listen     string
 	thresholds []eviction.Threshold
 	logBytes   int64
+	access     server.Access // who may ask over HTTP
 }
 
 // parseOptions reads the command line and the file that it names; what is on the
@@ -120,6 +122,7 @@ func (o *options) complete() error {
 		*path = abs
 	}
 	o.listen = net.JoinHostPort(o.Address, strconv.Itoa(int(o.Port)))
+	o.access = server.Access{CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, TokenFile: o.tokenFile}
 	o.thresholds, _ = o.Thresholds() // validate tells what is wrong with these two
 	o.logBytes, _ = logrotate.ParseMaxSize(o.ContainerLogMaxSize)
 	return nil
@@ -190,20 +193,17 @@ func (o *options) parallelPulls() int {
 	}
 }
 
-// unreserved is what is left of the node's resources for pods.
-func (o *options) unreserved(capacity corev1.ResourceList) corev1.ResourceList {
-	for _, reserved := range []map[string]string{o.SystemReserved, o.KubeReserved} {
-		for name, text := range reserved {
-			left, ok := capacity[corev1.ResourceName(name)]
-			amount, err := resource.ParseQuantity(text)
-			if !ok || err != nil {
-				continue
+// reserved is what others than pods need of the node. validate has refused what is no
+// amount.
+func (o *options) reserved() (all []corev1.ResourceList) {
+	for _, amounts := range []map[string]string{o.SystemReserved, o.KubeReserved} {
+		list := corev1.ResourceList{}
+		for name, text := range amounts {
+			if q, err := resource.ParseQuantity(text); err == nil {
+				list[corev1.ResourceName(name)] = q
 			}
-			if left.Sub(amount); left.Sign() < 0 {
-				left.Set(0)
-			}
-			capacity[corev1.ResourceName(name)] = left
 		}
+		all = append(all, list)
 	}
-	return capacity
+	return all
 }

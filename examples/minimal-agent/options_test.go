@@ -133,13 +133,10 @@ func TestWhatSettingsMean(t *testing.T) {
 
 	o.SystemReserved = map[string]string{"cpu": "500m", "memory": "100Gi"}
 	o.KubeReserved = map[string]string{"cpu": "250m", "ephemeral-storage": "1Gi"}
-	left := o.unreserved(corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
-	})
-	require.Equal(t, "1250m", left.Cpu().String())
-	require.Equal(t, "0", left.Memory().String())
-	require.Equal(t, "110", left.Pods().String())
-	require.NotContains(t, left, corev1.ResourceEphemeralStorage)
+	require.Equal(t, []corev1.ResourceList{
+		{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("100Gi")},
+		{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
+	}, o.reserved())
 }
 
 func TestLogsInAFolderOfOthersTakeTakeOver(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
@@ -27,14 +28,17 @@ type supplies struct {
 	userIDs *podrunner.IDRanges
 	hooks   *lifecycle.HookRunner
 	exits   *exits
+	// backoff delays restarts, pullBackoff pulls that failed.
+	backoff, pullBackoff *lifecycle.Backoff
 }
 
 // supply adds to the runner's config all that pods can ask for.
 func (a *agent) supply(cfg *podrunner.Config) error {
-	err := errors.Join(a.newImages(), a.newVolumes(), a.newCgroups(), a.newUserIDs(), a.newHooks())
+	err := errors.Join(a.newBackoffs(), a.newImages(), a.newVolumes(), a.newCgroups(), a.newUserIDs(), a.newHooks())
 	if err != nil {
 		return err
 	}
+	cfg.RestartBackoff = a.backoff
 	cfg.Images, cfg.Volumes, cfg.UserIDs, cfg.Hooks = a.images, a.volumes, a.userIDs, a.hooks
 	if a.cgroups != nil {
 		cfg.PodCgroups = a.cgroups
@@ -44,11 +48,18 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 	cfg.Exited = a.exits.of
 	cfg.Node = a.nodeFacts
 	cfg.Events = a.events
+	return nil
+}
+
+func (a *agent) newBackoffs() error {
+	var errRestarts, errPulls error
+	var restarts lifecycle.BackoffConfig
 	if longest := a.opts.CrashLoopBackOff.MaxContainerRestartPeriod; longest != nil {
-		initial := min(lifecycle.DefaultInitialBackoff, longest.Duration)
-		cfg.RestartBackoff, err = lifecycle.NewBackoff(lifecycle.BackoffConfig{Initial: initial, Max: longest.Duration})
+		restarts.Initial, restarts.Max = min(lifecycle.DefaultInitialBackoff, longest.Duration), longest.Duration
 	}
-	return err
+	a.backoff, errRestarts = lifecycle.NewBackoff(restarts)
+	a.pullBackoff, errPulls = lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	return errors.Join(errRestarts, errPulls)
 }
 
 func (a *agent) newImages() (err error) {
@@ -57,6 +68,7 @@ func (a *agent) newImages() (err error) {
 		MaxParallelPulls: a.opts.parallelPulls(), QPS: float64(a.opts.RegistryPullQPS), Burst: int(a.opts.RegistryBurst),
 		Verify:          images.Verification(a.opts.ImagePullCredentialsVerificationPolicy),
 		VerifyAllowlist: a.opts.PreloadedImagesVerificationAllowlist,
+		Backoff:         a.pullBackoff,
 		RecordsDir:      filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
 	})
 	return err
@@ -89,7 +101,8 @@ func (a *agent) newCgroups() (err error) {
 		NoCPUQuota: !a.opts.CPUCFSQuota,
 	}
 	if slices.Contains(a.opts.EnforceNodeAllocatable, "pods") {
-		cfg.Allocatable = a.allocatable()
+		// Below it eviction has to act first.
+		cfg.Allocatable = describe.Allocatable(a.capacity(), a.opts.reserved(), nil)
 	}
 	a.cgroups, err = podcgroup.New(cfg)
 	return err

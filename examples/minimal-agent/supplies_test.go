@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/eventlog"
 )
 
 const supplied = `
@@ -103,7 +105,7 @@ func TestExitsTellOnce(t *testing.T) {
 func TestWarningsAreShown(t *testing.T) {
 	t.Parallel()
 	var log, out strings.Builder
-	r := recorder{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), console: &console{out: &out}}
+	r := recorder{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), console: &console{out: &out}, ring: eventlog.New(eventlog.Config{})}
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace = "p", "ns"
 	r.Eventf(pod, corev1.EventTypeNormal, "Started", "Container started")

@@ -21,6 +21,7 @@ func (a *agent) newSource() (err error) {
 			return err
 		}
 	}
+	a.manifestDir = dir
 	sources := []string{podsource.SourceFile}
 	if a.opts.StaticPodURL != "" {
 		sources = append(sources, podsource.SourceHTTP)

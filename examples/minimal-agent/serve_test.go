@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+)
+
+func (r *running) json(t *testing.T, path string, into any) {
+	t.Helper()
+	code, body := r.get(t, path)
+	require.Equal(t, http.StatusOK, code, "%s: %s", path, body)
+	require.NoError(t, json.Unmarshal([]byte(body), into), path)
+}
+
+func (r *running) status(t *testing.T) (s api.Status) {
+	t.Helper()
+	r.json(t, "/status", &s)
+	return s
+}
+
+func podOf(s api.Status, name string) api.Pod {
+	for _, p := range s.Pods {
+		if p.Name == name+"-node1" {
+			return p
+		}
+	}
+	return api.Pod{}
+}
+
+func TestStatusIsOneLookAtTheWholeAgent(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	await(t, "the flaky pod backs off", func() bool { return podOf(a.status(t), "flaky").State == "CrashLoopBackOff" })
+	await(t, "the node was looked at", func() bool { return len(a.status(t).Signals) > 0 })
+	s := a.status(t)
+	require.Equal(t, "minimal-agent", s.Agent.Name)
+	require.Equal(t, "fakecri", s.Runtime.Name)
+	require.Contains(t, s.Runtime.Endpoint, "unix://")
+	require.Equal(t, "node1", s.Node.Name)
+	conditions := map[corev1.NodeConditionType]corev1.ConditionStatus{}
+	for _, c := range s.Node.Status.Conditions {
+		conditions[c.Type] = c.Status
+		require.NotEmpty(t, c.Reason)
+		require.False(t, c.LastTransitionTime.IsZero())
+	}
+	require.Equal(t, map[corev1.NodeConditionType]corev1.ConditionStatus{
+		"MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False", "Ready": "True",
+	}, conditions)
+	web := podOf(s, "web")
+	require.Equal(t, "Running", web.State)
+	require.Equal(t, 1, web.Ready)
+	require.NotNil(t, web.Usage)
+	flaky := podOf(s, "flaky")
+	require.NotEmpty(t, flaky.Events)
+	require.Equal(t, "CrashLoopBackOff", flaky.Containers[0].State)
+	require.NotNil(t, flaky.Containers[0].ExitCode)
+}
+
+func TestSummaryAndRunningPodsAreInTheKubeletsForm(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	await(t, "web runs", func() bool { return a.phase(t, "web") == corev1.PodRunning })
+	var summary statsapi.Summary
+	a.json(t, "/stats/summary", &summary)
+	require.Equal(t, "node1", summary.Node.NodeName)
+	require.NotEmpty(t, summary.Pods)
+	require.NotNil(t, summary.Pods[0].CPU)
+	require.NotNil(t, summary.Pods[0].Containers[0].Rootfs)
+	summary = statsapi.Summary{}
+	a.json(t, "/stats/summary?only_cpu_and_memory=true", &summary)
+	require.Nil(t, summary.Pods[0].Containers[0].Rootfs)
+	require.Nil(t, summary.Node.Fs)
+	for _, path := range []string{"/runningpods", "/runningpods/"} {
+		var list corev1.PodList
+		a.json(t, path, &list)
+		require.Equal(t, "PodList", list.Kind)
+		found := false
+		for _, p := range list.Items {
+			if p.Name == "web-node1" {
+				found = true
+				require.Equal(t, "demo/web:1", p.Spec.Containers[0].Image)
+				require.NotEmpty(t, p.UID)
+			}
+		}
+		require.True(t, found, path)
+	}
+}
+
+func TestEventsCanBeReadAndFollowed(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/events?watch", nil)
+	require.NoError(t, err)
+	stream, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer stream.Body.Close()
+	lines, last := bufio.NewScanner(stream.Body), uint64(0)
+	for lines.Scan() {
+		var e api.Event
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &e), lines.Text())
+		require.Greater(t, e.Number, last)
+		last = e.Number
+		if e.Reason == "BackOff" && strings.HasPrefix(e.Name, "flaky") {
+			require.Equal(t, "Warning", e.Type)
+			break
+		}
+	}
+	require.NoError(t, lines.Err())
+	_, body := a.get(t, "/events")
+	require.Contains(t, body, `"reason":"Started"`, "normal events, too")
+	require.NoError(t, a.stop(), "a stream holds up nobody")
+}
+
+func TestExplainSaysWhyAndWhatComesNext(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	await(t, "the flaky pod backs off", func() bool { return podOf(a.status(t), "flaky").State == "CrashLoopBackOff" })
+	var e api.Explanation
+	a.json(t, "/explain/default/flaky-node1", &e)
+	require.Contains(t, strings.Join(e.Why, "\n"), "CrashLoopBackOff: back-off")
+	require.NotEmpty(t, e.Next)
+	require.NotNil(t, e.Next[0].At)
+	require.Contains(t, e.Next[0].What, "starts again")
+	require.Contains(t, e.Plan, "wait with container")
+	require.Contains(t, e.Stays, "to be evicted when")
+	_, text := a.get(t, "/explain/default/flaky?output=text")
+	require.Contains(t, text, "default/flaky-node1 is CrashLoopBackOff")
+	code, _ := a.get(t, "/explain/default/nobody")
+	require.Equal(t, http.StatusNotFound, code)
+}
+
+func TestPlansChangeNothing(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	await(t, "web runs", func() bool { return a.phase(t, "web") == corev1.PodRunning })
+	var plan map[string]json.RawMessage
+	a.json(t, "/plan/eviction", &plan)
+	require.Contains(t, plan, "thresholds")
+	a.json(t, "/plan/gc", &plan)
+	require.Contains(t, plan, "images")
+	require.Contains(t, plan, "containers")
+	for _, path := range []string{"/plan/gc", "/plan/eviction"} {
+		code, text := a.get(t, path+"?output=text")
+		require.Equal(t, http.StatusOK, code)
+		require.NotContains(t, text, "{")
+	}
+}
