@@ -140,17 +140,17 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Status returns one look at the whole agent.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
-	return s, c.json(ctx, "/status", nil, &s)
+	return s, c.json(ctx, "/status", &s)
 }
 
 // Pods returns the pods as the kubelet's /pods does.
 func (c *Client) Pods(ctx context.Context) (list corev1.PodList, err error) {
-	return list, c.json(ctx, "/pods", nil, &list)
+	return list, c.json(ctx, "/pods", &list)
 }
 
 // Explain returns why a pod is as it is.
 func (c *Client) Explain(ctx context.Context, namespace, pod string) (e Explanation, err error) {
-	return e, c.json(ctx, path("explain", namespace, pod), nil, &e)
+	return e, c.json(ctx, path("explain", namespace, pod), &e)
 }
 
 // EventsQuery says which events are wanted.
@@ -162,22 +162,32 @@ type EventsQuery struct {
 }
 
 // Events yields events, oldest first. An error is the last that it yields; a watch
-// ends without one when ctx does.
+// ends without one when ctx does. A watch whose reader was too slow yields an event
+// [EventsLost] and goes on with what there still is.
 func (c *Client) Events(ctx context.Context, q EventsQuery) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		query := url.Values{}
-		if q.Since > 0 {
-			query.Set("since", strconv.FormatUint(q.Since, 10))
-		}
-		if q.Watch {
-			query.Set("watch", "true")
-		}
-		body, err := c.get(ctx, "/events", query)
-		if err == nil {
-			err = events(body, q.Watch, yield)
-		}
-		if err != nil && !(q.Watch && ctx.Err() != nil) {
-			yield(Event{}, err)
+		for {
+			query := url.Values{}
+			if q.Since > 0 {
+				query.Set("since", strconv.FormatUint(q.Since, 10))
+			}
+			if q.Watch {
+				query.Set("watch", "true")
+			}
+			body, err := c.get(ctx, "/events", query, "")
+			if err == nil {
+				q.Since, err = events(body, q.Watch, yield)
+			}
+			switch {
+			case errors.Is(err, errEnough), q.Watch && ctx.Err() != nil:
+				return
+			case errors.Is(err, errLost):
+			default:
+				if err != nil {
+					yield(Event{}, err)
+				}
+				return
+			}
 		}
 	}
 }
@@ -186,21 +196,30 @@ func (c *Client) Events(ctx context.Context, q EventsQuery) iter.Seq2[Event, err
 // has probably stopped.
 var ErrStreamEnded = errors.New("the agent ended the stream of events")
 
-// events yields what is in body. The error is nil when the caller wants no more.
-func events(body io.ReadCloser, watch bool, yield func(Event, error) bool) error {
+var (
+	errEnough = errors.New("the caller wants no more")
+	errLost   = errors.New("events were lost")
+)
+
+// events yields what is in body, up to where it ends or events were lost, and returns
+// the number to go on from.
+func events(body io.ReadCloser, watch bool, yield func(Event, error) bool) (uint64, error) {
 	defer body.Close()
 	for decoder := json.NewDecoder(body); ; {
 		var e Event
 		switch err := decoder.Decode(&e); {
-		case errors.Is(err, io.EOF) && watch:
-			return ErrStreamEnded
+		case errors.Is(err, io.EOF) && watch, errors.Is(err, io.ErrUnexpectedEOF) && watch:
+			return 0, ErrStreamEnded
 		case errors.Is(err, io.EOF):
-			return nil
+			return 0, nil
 		case err != nil:
-			return fmt.Errorf("events: %w", err)
+			return 0, fmt.Errorf("events: %w", err)
 		}
-		if !yield(e, nil) {
-			return nil
+		switch {
+		case !yield(e, nil):
+			return 0, errEnough
+		case watch && e.Reason == EventsLost:
+			return e.Number, errLost
 		}
 	}
 }
@@ -230,7 +249,26 @@ func (c *Client) Logs(ctx context.Context, q LogsQuery) (io.ReadCloser, error) {
 	if q.Since > 0 {
 		query.Set("sinceSeconds", strconv.FormatInt(int64((q.Since+time.Second-1)/time.Second), 10))
 	}
-	return c.get(ctx, path("logs", q.Namespace, q.Pod, q.Container), query)
+	return c.get(ctx, path("logs", q.Namespace, q.Pod, q.Container), query, "")
+}
+
+// Form is how a plan is told.
+type Form string
+
+// The forms of plans.
+const (
+	FormText Form = "text/plain"
+	FormJSON Form = "application/json"
+)
+
+// EvictionPlan returns what would be evicted now.
+func (c *Client) EvictionPlan(ctx context.Context, form Form) ([]byte, error) {
+	return c.whole(ctx, "/plan/eviction", form)
+}
+
+// GCPlan returns what containers and images would be removed now.
+func (c *Client) GCPlan(ctx context.Context, form Form) ([]byte, error) {
+	return c.whole(ctx, "/plan/gc", form)
 }
 
 // path joins parts that may have anything in them.
@@ -243,20 +281,10 @@ func path(parts ...string) string {
 }
 
 // json reads an answer that is one value.
-func (c *Client) json(ctx context.Context, path string, query url.Values, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	body, err := c.get(ctx, path, query)
+func (c *Client) json(ctx context.Context, path string, into any) error {
+	data, err := c.whole(ctx, path, FormJSON)
 	if err != nil {
 		return err
-	}
-	defer body.Close()
-	data, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
-	switch {
-	case err != nil:
-		return &UnreachableError{c.server.String(), err}
-	case len(data) > maxAnswer:
-		return fmt.Errorf("%s%s: the answer is longer than %d bytes", c.server, path, maxAnswer)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%s%s: that is no answer of this agent: %w", c.server, path, err)
@@ -264,8 +292,27 @@ func (c *Client) json(ctx context.Context, path string, query url.Values, into a
 	return nil
 }
 
+// whole reads an answer to its end.
+func (c *Client) whole(ctx context.Context, path string, form Form) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	body, err := c.get(ctx, path, nil, form)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, &UnreachableError{c.server.String(), err}
+	case len(data) > maxAnswer:
+		return nil, fmt.Errorf("%s%s: the answer is longer than %d bytes", c.server, path, maxAnswer)
+	}
+	return data, nil
+}
+
 // get returns the body of an answer that is OK.
-func (c *Client) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+func (c *Client) get(ctx context.Context, path string, query url.Values, form Form) (io.ReadCloser, error) {
 	address := c.server.String() + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
@@ -273,6 +320,9 @@ func (c *Client) get(ctx context.Context, path string, query url.Values) (io.Rea
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
+	}
+	if form != "" {
+		req.Header.Set("Accept", string(form))
 	}
 	if c.tokenFile != "" {
 		token, err := os.ReadFile(c.tokenFile)

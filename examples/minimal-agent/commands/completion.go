@@ -66,11 +66,6 @@ complete -c NAME -a '(__FUNCTION)'
 	}
 }
 
-// completeWords prints what fits the last of its arguments.
-func (p Program) completeWords() command {
-	return command{name: completeCommand, hidden: true}
-}
-
 // candidates are all that the unfinished word may become.
 func (p Program) candidates(ctx context.Context, words []string) []string {
 	word := ""
@@ -82,9 +77,7 @@ func (p Program) candidates(ctx context.Context, words []string) []string {
 	case len(words) == 0 && !strings.HasPrefix(word, "-"):
 		all = []string{"run", "help"}
 		for _, c := range p.commands() {
-			if !c.hidden {
-				all = append(all, c.name)
-			}
+			all = append(all, c.name)
 		}
 	case len(words) == 0 || words[0] == "run" || strings.HasPrefix(words[0], "-"), words[0] == "config" && slices.Contains(words, "dump"):
 		all = p.RunFlags()

@@ -10,6 +10,7 @@ import (
 func (p Program) config() command {
 	return command{
 		name: "config", args: "validate FILE | dump [FLAGS OF run]", does: "what is wrong with a configuration, or all of it",
+		raw: true,
 		complete: func(_ context.Context, args []string) []string {
 			if len(args) == 0 {
 				return []string{"validate", "dump"}

@@ -45,7 +45,7 @@ const (
 type output string
 
 func (o *output) register(flags *flag.FlagSet, formats ...string) {
-	flags.Func("o", "format of the output: "+strings.Join(formats, ", ")+" (default: a table)", func(text string) error {
+	flags.Func("o", "`format` of the output: "+strings.Join(formats, ", ")+" (default: a table)", func(text string) error {
 		if !slices.Contains(formats, text) {
 			return fmt.Errorf("want %s", strings.Join(formats, " or "))
 		}
@@ -56,6 +56,16 @@ func (o *output) register(flags *flag.FlagSet, formats ...string) {
 
 // data says whether the answer itself is wanted.
 func (o output) data() bool { return o == formatJSON || o == formatYAML }
+
+// printText prints lines that others have written.
+func (p Program) printText(text string) error {
+	for line := range strings.Lines(text) {
+		if _, err := fmt.Fprintln(p.Stdout, strings.TrimRight(clean(line), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // print prints the answer itself.
 func (p Program) print(o output, answer any) error {

@@ -71,13 +71,13 @@ func (p Program) listEvents(ctx context.Context, client *api.Client, q api.Event
 		fmt.Fprintln(p.Stderr, "no events")
 		return nil
 	}
-	eventTable(p.Stdout, p.painter(), p.Clock.Now(), all)
+	eventTable(p.Stdout, p.look(), p.Clock.Now(), all)
 	return nil
 }
 
 // watchEvents prints each event when it comes: as a line, of JSON too.
 func (p Program) watchEvents(ctx context.Context, client *api.Client, q api.EventsQuery, format output, about func(api.Event) bool) error {
-	paint := p.painter()
+	l := p.look()
 	for e, err := range client.Events(ctx, q) {
 		if err != nil {
 			return err
@@ -93,7 +93,7 @@ func (p Program) watchEvents(ctx context.Context, client *api.Client, q api.Even
 			err = p.print(format, e)
 		default:
 			line := fmt.Sprintf("%s  %-7s  %-18s  %s  %s", e.Time.Local().Format(time.TimeOnly), e.Type, e.Reason, object(e), text(e))
-			_, err = fmt.Fprintln(p.Stdout, paint.paint(eventColour(e), clean(line)))
+			_, err = fmt.Fprintln(p.Stdout, l.line(eventColour(e), line))
 		}
 		if err != nil {
 			return err
@@ -102,8 +102,8 @@ func (p Program) watchEvents(ctx context.Context, client *api.Client, q api.Even
 	return nil
 }
 
-func eventTable(out io.Writer, paint painter, now time.Time, all []api.Event) {
-	t := newTable(out, paint)
+func eventTable(out io.Writer, l look, now time.Time, all []api.Event) {
+	t := newTable(out, l)
 	t.row(bold, "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 	for _, e := range all {
 		t.row(eventColour(e), age(now, &e.Time), e.Type, e.Reason, object(e), text(e))

@@ -4,9 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/duration"
+	"strings"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
 )
@@ -41,45 +39,14 @@ func (p Program) explain() command {
 			case format.data():
 				return p.print(format, e)
 			}
-			p.showExplanation(e)
+			for line := range strings.Lines(api.ExplanationText(e)) {
+				c := plain
+				if !strings.HasPrefix(line, " ") && strings.HasSuffix(line, ":\n") {
+					c = bold
+				}
+				fmt.Fprintln(p.Stdout, p.look().line(c, line))
+			}
 			return nil
 		},
-	}
-}
-
-func (p Program) showExplanation(e api.Explanation) {
-	paint := p.painter()
-	head := fmt.Sprintf("%s is %s: %d of %d ready, %d restarts", fullName(e.Pod), e.Pod.State, e.Pod.Ready, containersOf(e.Pod), e.Pod.Restarts)
-	fmt.Fprintln(p.Stdout, paint.paint(podColour(e.Pod), clean(head)))
-	section := func(title string) { fmt.Fprintln(p.Stdout, paint.paint(bold, title)) }
-	if len(e.Why) > 0 {
-		section("Why")
-		for _, why := range e.Why {
-			fmt.Fprintln(p.Stdout, "  "+clean(why))
-		}
-	}
-	if len(e.Next) > 0 {
-		section("Next")
-		t := newTable(p.Stdout, paint)
-		for _, step := range e.Next {
-			t.row(plain, "  "+until(p.Clock.Now(), step.At), step.What)
-		}
-		t.flush()
-	}
-	for _, more := range []struct{ title, text string }{{"Plan", e.Plan}, {"Eviction", e.Stays}} {
-		if more.text != "" {
-			section(more.title)
-			fmt.Fprintln(p.Stdout, "  "+clean(more.text))
-		}
-	}
-}
-
-// until says when something is to happen.
-func until(now time.Time, at *time.Time) string {
-	switch {
-	case at == nil, !at.After(now):
-		return "now"
-	default:
-		return "in " + duration.HumanDuration(at.Sub(now))
 	}
 }

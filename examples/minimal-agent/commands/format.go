@@ -25,16 +25,36 @@ const (
 	dim    colour = "2"
 )
 
-// painter colours, or does not.
-type painter struct{ on bool }
-
-func (p Program) painter() painter {
-	_, _, terminal := p.terminal()
-	return painter{terminal && p.getenv("NO_COLOR") == ""}
+// look is how lines may be.
+type look struct {
+	colours bool
+	width   int // they are cut to; 0: not at all
 }
 
-func (p painter) paint(c colour, text string) string {
-	if !p.on || c == plain || text == "" {
+// look is that of lists: as wide as they are.
+func (p Program) look() look {
+	_, _, terminal := p.terminal()
+	return look{colours: terminal && p.getenv("NO_COLOR") == ""}
+}
+
+// screenLook is that of what is to fit on a screen.
+func (p Program) screenLook() look {
+	l := p.look()
+	l.width, _, _ = p.terminal()
+	return l
+}
+
+// line is text as one.
+func (l look) line(c colour, text string) string {
+	text = strings.TrimRight(clean(text), " ")
+	if runes := []rune(text); l.width > 0 && len(runes) > l.width {
+		text = string(runes[:l.width])
+	}
+	return l.paint(c, text)
+}
+
+func (l look) paint(c colour, text string) string {
+	if !l.colours || c == plain || text == "" {
 		return text
 	}
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
@@ -43,14 +63,14 @@ func (p painter) paint(c colour, text string) string {
 // table aligns columns and colours whole lines, which changes no width.
 type table struct {
 	out     io.Writer
-	painter painter
+	look    look
 	text    bytes.Buffer
 	tabs    *tabwriter.Writer
 	colours []colour
 }
 
-func newTable(out io.Writer, p painter) *table {
-	t := &table{out: out, painter: p}
+func newTable(out io.Writer, l look) *table {
+	t := &table{out: out, look: l}
 	t.tabs = tabwriter.NewWriter(&t.text, 0, 8, 2, ' ', 0)
 	return t
 }
@@ -68,7 +88,7 @@ func (t *table) flush() {
 	_ = t.tabs.Flush() // into memory
 	lines := strings.Split(strings.TrimSuffix(t.text.String(), "\n"), "\n")
 	for i, c := range t.colours {
-		fmt.Fprintln(t.out, t.painter.paint(c, strings.TrimRight(lines[i], " ")))
+		fmt.Fprintln(t.out, t.look.line(c, lines[i]))
 	}
 	t.text.Reset()
 	t.colours = nil
@@ -153,4 +173,12 @@ func pressure(s api.Signal) colour {
 		}
 	}
 	return c
+}
+
+// many is a number of things.
+func many(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -49,7 +49,7 @@ func (p Program) pods() command {
 				fmt.Fprintln(p.Stderr, "no pods")
 				return nil
 			}
-			podTable(p.Stdout, p.painter(), status, shown, format == formatWide)
+			podTable(p.Stdout, p.look(), status, shown, format == formatWide)
 			return nil
 		},
 	}
@@ -81,8 +81,8 @@ func joinPrint(err error, print func() error) error {
 	return print()
 }
 
-func podTable(out io.Writer, paint painter, s api.Status, pods []api.Pod, wide bool) {
-	t := newTable(out, paint)
+func podTable(out io.Writer, l look, s api.Status, pods []api.Pod, wide bool) {
+	t := newTable(out, l)
 	header := []string{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"}
 	if wide {
 		header = append(header, "IP", "CPU", "MEMORY", "MESSAGE")

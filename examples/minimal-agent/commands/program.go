@@ -55,9 +55,6 @@ func Usage(err error) error {
 
 func usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
-// errSilent fails without a word: all has been said.
-var errSilent = errors.New("")
-
 // command is one of the program's.
 type command struct {
 	name string
@@ -68,7 +65,8 @@ type command struct {
 	// complete says what may come next, after these arguments. Nil: nothing known.
 	complete func(ctx context.Context, args []string) []string
 	run      func(ctx context.Context, args []string) error
-	hidden   bool
+	// raw leaves all arguments to run, flags too.
+	raw bool
 }
 
 // Main runs the command of args and returns the process's exit code.
@@ -77,9 +75,7 @@ func (p Program) Main(ctx context.Context, args []string) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return ExitOK
 	}
-	if !errors.Is(err, errSilent) {
-		fmt.Fprintf(p.Stderr, "%s: %v\n", p.Name, err)
-	}
+	fmt.Fprintf(p.Stderr, "%s: %v\n", p.Name, err)
 	if _, ok := errors.AsType[usageError](err); ok {
 		return ExitUsage
 	}
@@ -98,6 +94,11 @@ func (p Program) dispatch(ctx context.Context, args []string) error {
 		return p.Run(ctx, args)
 	case args[0] == "run":
 		return p.Run(ctx, args[1:])
+	case args[0] == completeCommand:
+		for _, word := range p.candidates(ctx, args[1:]) {
+			fmt.Fprintln(p.Stdout, word)
+		}
+		return nil
 	}
 	for _, c := range p.commands() {
 		if c.name == args[0] {
@@ -108,6 +109,10 @@ func (p Program) dispatch(ctx context.Context, args []string) error {
 }
 
 func (p Program) invoke(ctx context.Context, c command, args []string) error {
+	asksHelp := len(args) == 1 && strings.TrimLeft(args[0], "-") == "help"
+	if c.raw && !asksHelp {
+		return c.run(ctx, args)
+	}
 	flags := c.flagSet()
 	rest, err := parseMixed(flags, args)
 	switch {
@@ -151,18 +156,16 @@ func parseMixed(flags *flag.FlagSet, args []string) (rest []string, err error) {
 func (p Program) commands() []command {
 	return []command{
 		p.status(), p.top(), p.pods(), p.logs(), p.events(), p.explain(),
-		p.evict(), p.gc(), p.config(), p.completion(), p.version(), p.completeWords(),
+		p.evict(), p.gc(), p.config(), p.completion(), p.version(),
 	}
 }
 
 func (p Program) help() {
 	fmt.Fprintf(p.Stdout, "%s is a node agent, and asks one that runs.\n\n", p.Name)
-	t := newTable(p.Stdout, painter{})
+	t := newTable(p.Stdout, look{})
 	t.row(plain, "  run", "the agent itself, also without a command (run --help lists its flags)")
 	for _, c := range p.commands() {
-		if !c.hidden {
-			t.row(plain, "  "+strings.TrimSpace(c.name+" "+c.args), c.does)
-		}
+		t.row(plain, "  "+strings.TrimSpace(c.name+" "+c.args), c.does)
 	}
 	t.flush()
 	fmt.Fprintf(p.Stdout, "\n%s COMMAND --help says more. Commands ask the agent at --server, or at %s, or at %s.\n", p.Name, serverVariable, api.DefaultServer)

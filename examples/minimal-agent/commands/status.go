@@ -51,20 +51,20 @@ func (p Program) status() command {
 
 // showStatus prints what fits on a screen; wide shows all pods and managers.
 func (p Program) showStatus(s api.Status, wide bool) {
-	paint := p.painter()
-	head := newTable(p.Stdout, paint)
+	l := p.screenLook()
+	head := newTable(p.Stdout, l)
 	head.row(plain, "NODE", nodeLine(s))
 	head.row(plain, "RUNTIME", s.Runtime.Name+" "+s.Runtime.Version+" at "+s.Runtime.Endpoint)
 	head.row(plain, "AGENT", fmt.Sprintf("%s %s, up %s, %d adopted", s.Agent.Name, s.Agent.Version, age(s.Now, &s.Agent.Started), s.Agent.Adopted))
 	head.row(plain, "PODS", podsLine(s.Pods))
-	head.flush()
-	showManagers(p.Stdout, paint, s.Managers, wide)
-	showSignals(p.Stdout, paint, s)
-	showPods(p.Stdout, paint, s, wide)
-	showWarnings(p.Stdout, paint, s)
+	managers(head, s.Managers)
 	for _, problem := range s.Problems {
-		fmt.Fprintln(p.Stdout, paint.paint(yellow, "manifests: "+clean(problem)))
+		head.row(yellow, "MANIFEST", problem)
 	}
+	head.flush()
+	showSignals(p.Stdout, l, s, wide)
+	showPods(p.Stdout, l, s, wide)
+	showWarnings(p.Stdout, l, s)
 }
 
 func nodeLine(s api.Status) string {
@@ -80,7 +80,7 @@ func nodeLine(s api.Status) string {
 		}
 	}
 	if a := s.Node.Status.Allocatable; len(a) > 0 {
-		parts = append(parts, fmt.Sprintf("%s cpu, %s memory, %s pods for pods", a.Cpu(), size(a.Memory().Value()), a.Pods()))
+		parts = append(parts, fmt.Sprintf("%s cpu, %s memory and %s pods allocatable", a.Cpu(), size(a.Memory().Value()), a.Pods()))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -91,41 +91,50 @@ func podsLine(pods []api.Pod) string {
 		counts[pod.Phase]++
 		restarts += pod.Restarts
 	}
-	parts := []string{fmt.Sprintf("%d", len(pods))}
+	var parts []string
 	for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown} {
 		if n := counts[phase]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ToLower(string(phase))))
 		}
 	}
 	if restarts > 0 {
-		parts = append(parts, fmt.Sprintf("%d restarts", restarts))
+		parts = append(parts, many(int(restarts), "restart"))
 	}
-	return strings.Join(parts, ", ")
+	return strings.TrimSuffix(fmt.Sprintf("%d: %s", len(pods), strings.Join(parts, ", ")), ": ")
 }
 
-// showManagers names those that are well in one line, and the others one by one.
-func showManagers(out io.Writer, paint painter, all []api.Manager, wide bool) {
+// managers are rows: those that are well in one, the others one by one.
+func managers(t *table, all []api.Manager) {
 	var well []string
-	t := newTable(out, paint)
 	for _, m := range all {
 		switch {
 		case !m.OK:
-			t.row(red, "FAILED", m.Name, m.Message)
-		case wide || m.Message != "":
-			t.row(plain, "OK", m.Name, m.Message)
+			t.row(red, "FAILED", m.Name+": "+m.Message)
+		case m.Message != "":
+			well = append(well, m.Name+" ("+m.Message+")")
 		default:
 			well = append(well, m.Name)
 		}
 	}
 	if len(well) > 0 {
-		fmt.Fprintf(out, "OK       %s\n", clean(strings.Join(well, ", ")))
+		t.row(plain, "OK", strings.Join(well, ", "))
 	}
-	t.flush()
 }
 
-func showSignals(out io.Writer, paint painter, s api.Status) {
-	t := newTable(out, paint)
+// showSignals shows what pods may be evicted for. What is not known is named only,
+// unless all is wanted.
+func showSignals(out io.Writer, l look, s api.Status, all bool) {
+	if len(s.Signals) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	t := newTable(out, l)
+	var unknown []string
 	for _, signal := range s.Signals {
+		if signal.Time == nil && !all {
+			unknown = append(unknown, signal.Name)
+			continue
+		}
 		limits := []string{}
 		for _, threshold := range signal.Thresholds {
 			text := threshold.Text
@@ -143,14 +152,14 @@ func showSignals(out io.Writer, paint painter, s api.Status) {
 		}
 		t.row(pressure(signal), signal.Name, bar(signal, barWidth), left, strings.Join(limits, ", "))
 	}
-	if len(s.Signals) > 0 {
-		fmt.Fprintln(out)
-		t.flush()
+	t.flush()
+	if len(unknown) > 0 {
+		fmt.Fprintln(out, l.line(dim, "not known: "+strings.Join(unknown, ", ")))
 	}
 }
 
 // showPods lists those that are not as they should be, or all.
-func showPods(out io.Writer, paint painter, s api.Status, all bool) {
+func showPods(out io.Writer, l look, s api.Status, all bool) {
 	var shown []api.Pod
 	for _, pod := range s.Pods {
 		if all || !settled(pod) {
@@ -161,7 +170,7 @@ func showPods(out io.Writer, paint painter, s api.Status, all bool) {
 		return
 	}
 	fmt.Fprintln(out)
-	podTable(out, paint, s, shown, false)
+	podTable(out, l, s, shown, false)
 }
 
 // settled says whether a pod is ready or has done what it was to do.
@@ -180,7 +189,7 @@ func containersOf(p api.Pod) (n int) {
 }
 
 // showWarnings shows the newest of all pods.
-func showWarnings(out io.Writer, paint painter, s api.Status) {
+func showWarnings(out io.Writer, l look, s api.Status) {
 	var all []api.Event
 	for _, pod := range s.Pods {
 		for _, e := range pod.Events {
@@ -194,5 +203,5 @@ func showWarnings(out io.Writer, paint painter, s api.Status) {
 	}
 	fmt.Fprintln(out)
 	sortNewestFirst(all)
-	eventTable(out, paint, s.Now, all[:min(len(all), shownWarnings)])
+	eventTable(out, l, s.Now, all[:min(len(all), shownWarnings)])
 }

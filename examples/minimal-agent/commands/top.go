@@ -49,24 +49,24 @@ func (p Program) top() command {
 				return err
 			}
 			defer client.Close()
-			look := func() (string, error) {
+			text := func() (string, error) {
 				status, err := client.Status(ctx)
 				return p.topText(status, order), err
 			}
 			if _, _, terminal := p.terminal(); once || !terminal {
-				text, err := look()
+				lines, err := text()
 				if err == nil {
-					_, err = fmt.Fprint(p.Stdout, text)
+					_, err = fmt.Fprint(p.Stdout, lines)
 				}
 				return err
 			}
-			return p.repaint(ctx, every, look)
+			return p.repaint(ctx, every, text)
 		},
 	}
 }
 
-// repaint shows what look sees until ctx is done. An agent that does not answer any
-// more is waited for: it may be restarting.
+// repaint shows what look returns until ctx is done. An agent that does not answer any
+// more is waited for, with what it said last: it may be restarting.
 func (p Program) repaint(ctx context.Context, every time.Duration, look func() (string, error)) error {
 	text, err := look()
 	if err != nil {
@@ -76,23 +76,22 @@ func (p Program) repaint(ctx context.Context, every time.Duration, look func() (
 	defer fmt.Fprint(p.Stdout, oldScreen)
 	ticker := p.Clock.NewTicker(every)
 	defer ticker.Stop()
-	for {
+	for ctx.Err() == nil {
+		shown := text
 		if err != nil {
-			text = p.painter().paint(red, clean(err.Error())) + "\n\n" + text
+			shown = p.screenLook().line(red, err.Error()) + "\n\n" + text
 		}
-		fmt.Fprint(p.Stdout, p.screen(text))
+		fmt.Fprint(p.Stdout, p.screen(shown))
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-ticker.C():
-		}
-		var now string
-		if now, err = look(); err == nil {
-			text = now
-		} else if i := strings.Index(text, "\n\n"); i >= 0 && strings.Contains(text[:i], "no agent") {
-			text = text[i+2:]
+			var now string
+			if now, err = look(); err == nil {
+				text = now
+			}
 		}
 	}
+	return nil
 }
 
 // screen is text as it fits on the terminal, from its upper left corner on.
@@ -108,8 +107,10 @@ func (p Program) screen(text string) string {
 // topText is one look. Lines are no longer than the terminal is wide.
 func (p Program) topText(s api.Status, order func(a, b api.Pod) int) string {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s  %s  up %s  %s\n", s.Now.Format("15:04:05"), clean(s.Node.Name), age(s.Now, &s.Agent.Started), podsLine(s.Pods))
-	short := newTable(&out, p.painter())
+	l := p.screenLook()
+	head := fmt.Sprintf("%s  %s  up %s  pods %s", s.Now.Local().Format(time.TimeOnly), s.Node.Name, age(s.Now, &s.Agent.Started), podsLine(s.Pods))
+	fmt.Fprintln(&out, l.line(bold, head))
+	short := newTable(&out, l)
 	for _, signal := range s.Signals {
 		if signal.Time != nil {
 			short.row(pressure(signal), signal.Name, bar(signal, barWidth), amount(signal.Name, signal.Available)+" of "+amount(signal.Name, signal.Capacity))
@@ -117,7 +118,7 @@ func (p Program) topText(s api.Status, order func(a, b api.Pod) int) string {
 	}
 	short.flush()
 	out.WriteString("\n")
-	t := newTable(&out, p.painter())
+	t := newTable(&out, l)
 	t.row(bold, "POD", "CPU", "MEMORY", "DISK", "RESTARTS", "STATUS")
 	pods := slices.Clone(s.Pods)
 	slices.SortStableFunc(pods, func(a, b api.Pod) int {
