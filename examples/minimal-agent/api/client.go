@@ -28,7 +28,7 @@ const (
 	// no stream.
 	answerTimeout = 15 * time.Second
 	// maxAnswer is the size from which on an answer is not believed.
-	maxAnswer = 64 << 20
+	maxAnswer = 32 << 20
 )
 
 // ClientConfig says which agent to ask, and as whom.

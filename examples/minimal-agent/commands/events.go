@@ -92,7 +92,7 @@ func (p Program) watchEvents(ctx context.Context, client *api.Client, q api.Even
 			fmt.Fprintln(p.Stdout, "---")
 			err = p.print(format, e)
 		default:
-			line := fmt.Sprintf("%s  %-7s  %-18s  %s  %s", e.Time.Local().Format(time.TimeOnly), e.Type, e.Reason, object(e), text(e))
+			line := fmt.Sprintf("%s  %-7s  %-22s  %s  %s", e.Time.Local().Format(time.TimeOnly), e.Type, e.Reason, object(e), text(e))
 			_, err = fmt.Fprintln(p.Stdout, l.line(eventColour(e), line))
 		}
 		if err != nil {

@@ -48,7 +48,7 @@ func (p Program) screenLook() look {
 func (l look) line(c colour, text string) string {
 	text = strings.TrimRight(clean(text), " ")
 	if runes := []rune(text); l.width > 0 && len(runes) > l.width {
-		text = string(runes[:l.width])
+		text = strings.TrimRight(string(runes[:l.width]), " ")
 	}
 	return l.paint(c, text)
 }
