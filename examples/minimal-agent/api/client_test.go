@@ -132,7 +132,9 @@ func TestAnswersThatAreNone(t *testing.T) {
 				}
 			}
 		}, "longer than"},
-		"error": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, strings.Repeat("x", 1<<20), http.StatusTeapot) }, "418 I'm a teapot: xxx"},
+		"error": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, strings.Repeat("x", 1<<20), http.StatusTeapot)
+		}, "418 I'm a teapot: xxx"},
 	} {
 		_, err := client(t, c.handler).Status(t.Context())
 		require.ErrorContains(t, err, c.want, name)
