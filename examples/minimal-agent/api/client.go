@@ -204,7 +204,7 @@ var (
 // events yields what is in body, up to where it ends or events were lost, and returns
 // the number to go on from.
 func events(body io.ReadCloser, watch bool, yield func(Event, error) bool) (uint64, error) {
-	defer body.Close()
+	defer func() { _ = body.Close() }()
 	for decoder := json.NewDecoder(body); ; {
 		var e Event
 		switch err := decoder.Decode(&e); {
@@ -300,7 +300,7 @@ func (c *Client) whole(ctx context.Context, path string, form Form) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close()
+	defer func() { _ = body.Close() }()
 	data, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -339,7 +339,7 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, form Fo
 		return nil, &UnreachableError{c.server.String(), err}
 	}
 	if answer.StatusCode != http.StatusOK {
-		defer answer.Body.Close()
+		defer func() { _ = answer.Body.Close() }()
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
 		return nil, &StatusError{answer.StatusCode, strings.TrimSpace(string(text))}
 	}

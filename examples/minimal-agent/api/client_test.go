@@ -54,8 +54,8 @@ func TestClientAsksForWhatIsWanted(t *testing.T) {
 	log, err = c.Logs(ctx, api.LogsQuery{Namespace: "n", Pod: "p", Container: "c", Follow: true, Previous: true, Timestamps: true})
 	require.NoError(t, err)
 	require.NoError(t, log.Close())
-	for range c.Events(ctx, api.EventsQuery{Since: 7}) {
-	}
+	_, err = numbers(ctx, c, api.EventsQuery{Since: 7}, 0)
+	require.NoError(t, err)
 	require.Equal(t, []string{
 		"GET /status application/json", "GET /pods application/json", "GET /explain/default/a%2F..%2Fb%3Fc application/json",
 		"GET /plan/eviction text/plain", "GET /plan/gc application/json",
@@ -150,7 +150,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 }
 
 // numbers are those of the events, and the error that ended them.
-func numbers(c *api.Client, ctx context.Context, q api.EventsQuery, most int) (all []uint64, err error) {
+func numbers(ctx context.Context, c *api.Client, q api.EventsQuery, most int) (all []uint64, err error) {
 	for e, err := range c.Events(ctx, q) {
 		if err != nil {
 			return all, err
@@ -174,10 +174,10 @@ func TestWatchGoesOnBehindWhatWasLost(t *testing.T) {
 			t.Error(r.URL)
 		}
 	})
-	got, err := numbers(c, t.Context(), api.EventsQuery{Watch: true}, 0)
+	got, err := numbers(t.Context(), c, api.EventsQuery{Watch: true}, 0)
 	require.ErrorIs(t, err, api.ErrStreamEnded)
 	require.Equal(t, []uint64{1, 2, 2, 8}, got)
-	got, err = numbers(c, t.Context(), api.EventsQuery{Watch: true}, 1)
+	got, err = numbers(t.Context(), c, api.EventsQuery{Watch: true}, 1)
 	require.NoError(t, err)
 	require.Equal(t, []uint64{1}, got, "the caller wants no more")
 }
@@ -185,14 +185,14 @@ func TestWatchGoesOnBehindWhatWasLost(t *testing.T) {
 func TestListOfEventsEnds(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{"": "", "{\"number\":1}\n": "", "{\"number\":1}\n{\"num": "unexpected EOF", "<html>": "invalid character"} {
-		_, err := numbers(client(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }), t.Context(), api.EventsQuery{}, 0)
+		_, err := numbers(t.Context(), client(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }), api.EventsQuery{}, 0)
 		if want == "" {
 			require.NoError(t, err, body)
 		} else {
 			require.ErrorContains(t, err, want, body)
 		}
 	}
-	_, err := numbers(client(t, http.NotFound), t.Context(), api.EventsQuery{}, 0)
+	_, err := numbers(t.Context(), client(t, http.NotFound), api.EventsQuery{}, 0)
 	require.ErrorContains(t, err, "404")
 }
 

@@ -97,7 +97,7 @@ func agentEvents() []api.Event {
 }
 
 // serveAgent answers as an agent does until the test ends.
-func serveAgent(t testing.TB, status func() api.Status) string {
+func serveAgent(t *testing.T, status func() api.Status) string {
 	t.Helper()
 	answer := func(value func(*http.Request) any) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {

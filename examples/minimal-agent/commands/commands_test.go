@@ -63,7 +63,9 @@ func program(server string, stdout, stderr io.Writer) commands.Program {
 func TestCommands(t *testing.T) {
 	server := serveAgent(t, agentStatus)
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Helper()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
 			var stdout, stderr bytes.Buffer
 			p := program(server, &stdout, &stderr)
 			if d.Cmd != "main" {

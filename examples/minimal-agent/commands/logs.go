@@ -66,7 +66,7 @@ func (p Program) copyLog(ctx context.Context, client *api.Client, q api.LogsQuer
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	_, err = io.Copy(p.Stdout, log)
 	if q.Follow && ctx.Err() != nil {
 		return nil // somebody has seen enough

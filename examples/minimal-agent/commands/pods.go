@@ -67,7 +67,7 @@ func (p Program) printPods(ctx context.Context, client *api.Client, format outpu
 	}
 	for _, pod := range list.Items {
 		if string(pod.UID) == found.UID {
-			pod.TypeMeta.APIVersion, pod.TypeMeta.Kind = "v1", "Pod"
+			pod.APIVersion, pod.Kind = "v1", "Pod"
 			return p.print(format, pod)
 		}
 	}

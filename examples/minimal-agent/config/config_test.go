@@ -20,7 +20,9 @@ const header = "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Helper()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
 			text := d.Input + "\n"
 			if d.Cmd == "parse" {
 				text = header + text
@@ -62,9 +64,11 @@ func TestEachFieldRefusesWrongTypes(t *testing.T) {
 	t.Parallel()
 	out, err := config.Default().YAML()
 	require.NoError(t, err)
-	names := []string{"staticPodURLHeader", "allowedUnsafeSysctls", "clusterDNS", "systemReserved", "kubeReserved", "singleProcessOOMKill",
+	names := []string{ // and those that are in the default's YAML
+		"staticPodURLHeader", "allowedUnsafeSysctls", "clusterDNS", "systemReserved", "kubeReserved", "singleProcessOOMKill",
 		"maxParallelImagePulls", "preloadedImagesVerificationAllowlist", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim",
-		"shutdownGracePeriodByPodPriority"}
+		"shutdownGracePeriodByPodPriority",
+	}
 	for line := range strings.Lines(string(out)) {
 		if name, _, _ := strings.Cut(line, ":"); name == strings.TrimLeft(name, " -") && name != "apiVersion" && name != "kind" {
 			names = append(names, name)

@@ -18,19 +18,19 @@ func (p *reader) assign(name string, node *yaml.Node, into any) {
 	node = resolved(node)
 	switch into := into.(type) {
 	case *string:
-		scalar(p, name, node, into, "a string", "!!str", asString)
+		scalar[string]{"a string", "!!str", asString}.assign(p, name, node, into)
 	case *bool:
-		scalar(p, name, node, into, "true or false", "!!bool", strconv.ParseBool)
+		scalar[bool]{"true or false", "!!bool", strconv.ParseBool}.assign(p, name, node, into)
 	case **bool:
 		optional(p, name, node, into)
 	case *int32:
-		scalar(p, name, node, into, "a whole number", "!!int", asInt32)
+		scalar[int32]{"a whole number", "!!int", asInt32}.assign(p, name, node, into)
 	case **int32:
 		optional(p, name, node, into)
 	case *int64:
-		scalar(p, name, node, into, "a whole number", "!!int", asInt64)
+		scalar[int64]{"a whole number", "!!int", asInt64}.assign(p, name, node, into)
 	case *metav1.Duration:
-		scalar(p, name, node, into, "a duration such as 1m30s", "!!str", asDuration)
+		scalar[metav1.Duration]{"a duration such as 1m30s", "!!str", asDuration}.assign(p, name, node, into)
 	case **metav1.Duration:
 		optional(p, name, node, into)
 	case *[]string:
@@ -83,18 +83,20 @@ func replaceZero[T comparable](into *T, byDefault any) bool {
 	return true
 }
 
-// scalar reads a value of the given tag.
-func scalar[T any](p *reader, name string, node *yaml.Node, into *T, want, tag string, read func(string) (T, error)) {
-	if node.Kind != yaml.ScalarNode || node.Tag != tag {
-		p.problem(node.Line, name, "want %s, got %s", want, describe(node))
-		return
+// scalar is a kind of value: what it is to people and to YAML, and how it is read.
+type scalar[T any] struct {
+	want, tag string
+	read      func(string) (T, error)
+}
+
+func (s scalar[T]) assign(p *reader, name string, node *yaml.Node, into *T) {
+	if node.Kind == yaml.ScalarNode && node.Tag == s.tag {
+		if v, err := s.read(node.Value); err == nil {
+			*into = v
+			return
+		}
 	}
-	v, err := read(node.Value)
-	if err != nil {
-		p.problem(node.Line, name, "want %s, got %s", want, describe(node))
-		return
-	}
-	*into = v
+	p.problem(node.Line, name, "want %s, got %s", s.want, describe(node))
 }
 
 func optional[T any](p *reader, name string, node *yaml.Node, into **T) {

@@ -107,9 +107,9 @@ func TestTypesAreTheKubelets(t *testing.T) {
 	s := Default()
 	typ := reflect.TypeOf(s)
 	names := map[string]string{}
-	for i := range typ.NumField() {
-		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
-		names[name] = typ.Field(i).Name
+	for f := range typ.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names[name] = f.Name
 	}
 	for _, f := range s.fields()[2:] {
 		got := reflect.TypeOf(f.into).Elem()
@@ -151,12 +151,10 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 			want = kubelet[f.name].documented
 			require.NotEmpty(t, want, "%s: the kubelet does not say", f.name)
 		}
-		require.Equal(t, normal(t, want, f.into), normal(t, string(must(t)(sigsyaml.Marshal(f.into))), f.into), f.name)
+		got, err := sigsyaml.Marshal(f.into)
+		require.NoError(t, err)
+		require.Equal(t, normal(t, want, f.into), normal(t, string(got), f.into), f.name)
 	}
-}
-
-func must(t *testing.T) func([]byte, error) []byte {
-	return func(b []byte, err error) []byte { require.NoError(t, err); return b }
 }
 
 // normal reads text as a value of into's type and writes it; nil and nothing are one.

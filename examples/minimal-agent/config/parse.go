@@ -86,7 +86,7 @@ func readSome(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
 	if err == nil && len(data) > maxBytes {
 		err = fmt.Errorf("%s is longer than %d bytes", file, maxBytes)
