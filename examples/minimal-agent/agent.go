@@ -142,9 +142,9 @@ func (a *agent) run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-working.Done():
 	}
-	if a.opts.takesDown() && working.Err() == nil {
+	if a.opts.stopPods && working.Err() == nil {
 		if err := a.drain(working); err != nil {
-			stop(fmt.Errorf("taking the pods down: %w", err))
+			stop(fmt.Errorf("--stop-pods: %w", err))
 		}
 	}
 	stop(nil)
