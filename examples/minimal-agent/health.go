@@ -29,13 +29,13 @@ func (l *lastError) set(err error) {
 }
 
 func (l *lastError) get() error {
-	err, _ := l.whole()
+	_, err := l.whole()
 	return err
 }
 
-// whole returns the error and since when there is one, or none.
-func (l *lastError) whole() (error, time.Time) {
+// whole returns the error, and since when there is one, or none.
+func (l *lastError) whole() (time.Time, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.err, l.since
+	return l.since, l.err
 }
