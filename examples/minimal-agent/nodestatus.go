@@ -34,14 +34,15 @@ const (
 type nodeState struct {
 	mu         sync.Mutex
 	decision   eviction.Decision // the last one
+	missing    error             // what could not be measured for it
 	conditions []corev1.NodeCondition
 }
 
 // evaluated keeps what the last look at the node has found.
-func (n *nodeState) evaluated(d eviction.Decision, _ error) {
+func (n *nodeState) evaluated(d eviction.Decision, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.decision = d
+	n.decision, n.missing = d, err
 }
 
 func (n *nodeState) last() eviction.Decision {

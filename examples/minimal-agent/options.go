@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
 // Endpoints that are no address.
@@ -41,6 +42,8 @@ type options struct {
 	maxPods       int
 	limits        limits
 
+	shutdown podworker.ShutdownConfig
+
 	access server.Access // who may ask over HTTP
 	pprof  bool
 }
@@ -63,6 +66,8 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.agentName, "agent-name", "minimal-agent", "marks what this agent makes on the runtime; it touches nothing else")
 	flags.StringVar(&o.rootDir, "root-dir", "", "folder of the agent's files and logs (default: /var/lib/minimal-agent, a temporary one with the embedded runtime)")
 	flags.BoolVar(&o.stopPods, "stop-pods", false, "take the pods down when the agent stops, instead of leaving them running")
+	flags.DurationVar(&o.shutdown.ShutdownGracePeriod, "shutdown-grace-period", 0, "end the pods when the agent stops, within this time, as a kubelet does when its node shuts down; the next agent starts them again (default: they run on)")
+	flags.DurationVar(&o.shutdown.ShutdownGracePeriodCriticalPods, "shutdown-grace-period-critical-pods", 0, "the part of it that is kept for critical pods, which end last")
 	flags.BoolVar(&o.takeOver, "take-over", false, "treat every pod on the runtime that carries a kubelet's labels as this agent's, and remove those that no manifest asks for")
 	flags.StringVar(&o.clusterDNS, "cluster-dns", "", "addresses of a cluster's DNS, comma-separated, for pods of policy ClusterFirst (default: the node's resolv.conf for all)")
 	flags.StringVar(&o.clusterDomain, "cluster-domain", "", "the cluster's domain, which pods search")
@@ -133,6 +138,12 @@ func (o *options) validate() error {
 		if net.ParseIP(ip) == nil {
 			errs = append(errs, fmt.Errorf("--cluster-dns %q: %s is no address", o.clusterDNS, ip))
 		}
+	}
+	if err := o.shutdown.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--shutdown-grace-period: %w", err))
+	}
+	if o.stopPods && o.shutdown.Total() > 0 {
+		errs = append(errs, errors.New("--stop-pods and --shutdown-grace-period: want one of them"))
 	}
 	if err := o.access.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err))

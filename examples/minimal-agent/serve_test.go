@@ -181,7 +181,7 @@ func TestLogsOfPodsAreServed(t *testing.T) {
 		"/logs/default/nobody/app":                                                                  {404, `pod "nobody" not found`},
 		"/logs/other/flaky-node1/" + container:                                                      {404, `pod "flaky-node1" not found in namespace "other"`},
 		"/logs/default/flaky-node1/other":                                                           {404, `container "other" not found in pod "flaky-node1", which has ` + container},
-		"/logs/default/web-node1/" + web + "?previous=1":                                                    {400, "previous terminated container"},
+		"/logs/default/web-node1/" + web + "?previous=1":                                            {400, "previous terminated container"},
 		"/logs/default/flaky-node1/..%2F..%2F..%2Fetc%2Fpasswd":                                     {404, "not found in pod"},
 		"/logs/default/..%2F..%2Fetc/passwd":                                                        {404, "not found in namespace"},
 		"/logs/..%2F../x/y":                                                                         {404, "not found in namespace"},
