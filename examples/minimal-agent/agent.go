@@ -60,8 +60,10 @@ type agent struct {
 	sweep     *loop.Loop // housekeeping
 	removals  *removals
 	ask       *loop.Loop // asking the runtime how it is
+	saves     *loop.Loop // saving what delays restarts
 	runtime   *lastError // what it last said
 	state     nodeState
+	passes    passes // how those of the collectors ended
 	server    *server.Server
 	began     time.Time
 	startup   startup
@@ -84,6 +86,7 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		pods:     podmanager.New(),
 		sweep:    loop.New(clock.RealClock{}),
 		ask:      loop.New(clock.RealClock{}),
+		saves:    loop.New(clock.RealClock{}),
 		runtime:  newLastError(),
 		rejected: map[types.UID]bool{},
 		cleared:  map[types.UID]bool{},
@@ -123,6 +126,7 @@ func (a *agent) run(ctx context.Context) error {
 		"publish": a.publish.Run,
 		"sweep":   a.runSweep,
 		"objects": a.runObjects,
+		"backoff": func(ctx context.Context) error { return a.saves.Run(ctx, a.saveBackoff) },
 		"runtime": func(ctx context.Context) error { return a.ask.Run(ctx, a.askRuntime) },
 
 		"statistics": a.runStats,
@@ -142,14 +146,15 @@ func (a *agent) run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-working.Done():
 	}
-	if a.opts.stopPods && working.Err() == nil {
-		if err := a.drain(working); err != nil {
-			stop(fmt.Errorf("--stop-pods: %w", err))
+	if working.Err() == nil {
+		if err := a.farewell(working); err != nil {
+			stop(err)
 		}
 	}
 	stop(nil)
 	parts.Wait()
 	a.flush(working)
+	a.saveBackoff(working)
 	if cause := context.Cause(working); !errors.Is(cause, context.Canceled) {
 		return cause
 	}

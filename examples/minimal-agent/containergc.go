@@ -29,6 +29,7 @@ func (a *agent) newContainerGC() (err error) {
 		Recorder: a.events,
 		Node:     a.reference(),
 		Logger:   a.log,
+		Observer: containergc.Observer{Collected: func(_ containergc.Result, err error) { a.passes.ended("containers", err) }},
 	})
 	return err
 }
@@ -83,6 +84,7 @@ func (a *agent) newLogRotation() (err error) {
 		Workers:      int(a.opts.ContainerLogMaxWorkers),
 		Interval:     a.opts.ContainerLogMonitorInterval.Duration,
 		Logger:       a.log,
+		Observer:     logrotate.Observer{Checked: func(_ logrotate.Result, err error) { a.passes.ended("logs", err) }},
 	})
 	return err
 }

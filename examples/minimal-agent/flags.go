@@ -41,8 +41,8 @@ func (o *options) registerPlaces(flags *flag.FlagSet, named func(name, field str
 
 func (o *options) registerPods(flags *flag.FlagSet, named func(name, field string) string) {
 	flags.BoolVar(&o.stopPods, "stop-pods", false, "take the pods down when the agent stops, instead of leaving them running")
-	flags.DurationVar(&o.ShutdownGracePeriod.Duration, named("shutdown-grace-period", "shutdownGracePeriod"), o.ShutdownGracePeriod.Duration, "take the pods down when the agent stops, within this time; 0: leave them running")
-	flags.DurationVar(&o.ShutdownGracePeriodCriticalPods.Duration, named("shutdown-grace-period-critical-pods", "shutdownGracePeriodCriticalPods"), o.ShutdownGracePeriodCriticalPods.Duration, "the part of it that is for critical pods, which go last")
+	flags.DurationVar(&o.ShutdownGracePeriod.Duration, named("shutdown-grace-period", "shutdownGracePeriod"), o.ShutdownGracePeriod.Duration, "end the pods when the agent stops, within this time, as a kubelet does when its node shuts down; the next agent starts them again; 0: they run on")
+	flags.DurationVar(&o.ShutdownGracePeriodCriticalPods.Duration, named("shutdown-grace-period-critical-pods", "shutdownGracePeriodCriticalPods"), o.ShutdownGracePeriodCriticalPods.Duration, "the part of it that is kept for critical pods, which end last")
 	flags.BoolVar(&o.takeOver, "take-over", false, "treat every pod on the runtime that carries a kubelet's labels as this agent's, and remove those that no manifest asks for")
 	flags.Func(named("cluster-dns", "clusterDNS"), "addresses of a cluster's DNS, comma-separated, for pods of policy ClusterFirst (default: the node's resolv.conf for all)", func(text string) error {
 		o.ClusterDNS = splitList(text)

@@ -28,6 +28,8 @@ func (a *agent) newImageGC() (err error) {
 		Events: a.events,
 		Node:   a.reference(),
 		Logger: a.log,
+
+		Observer: imagegc.Observer{Collected: func(_ imagegc.Result, err error) { a.passes.ended("images", err) }},
 	}
 	if !a.opts.takeOver {
 		cfg.Preference = a.pulls.preference

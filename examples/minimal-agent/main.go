@@ -28,7 +28,7 @@ func main() {
 		<-signals
 		stop()
 		<-signals
-		fmt.Fprintln(os.Stderr, "minimal-agent: stopped at once, with everything left as it is")
+		fmt.Fprintln(os.Stderr, "minimal-agent: stopped at once")
 		os.Exit(1)
 	}()
 	p := cli.Program{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	goruntime "runtime"
@@ -33,14 +34,15 @@ const (
 type nodeState struct {
 	mu         sync.Mutex
 	decision   eviction.Decision // the last one
+	missing    error             // what could not be measured for it
 	conditions []corev1.NodeCondition
 }
 
 // evaluated keeps what the last look at the node has found.
-func (n *nodeState) evaluated(d eviction.Decision, _ error) {
+func (n *nodeState) evaluated(d eviction.Decision, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.decision = d
+	n.decision, n.missing = d, err
 }
 
 func (n *nodeState) last() eviction.Decision {
@@ -55,6 +57,8 @@ func (a *agent) conditionsNow() []corev1.NodeCondition {
 	var problems []string
 	if err := a.runtimeDown(); err != nil {
 		problems = append(problems, err.Error())
+	} else if errors.Is(a.runtime.get(), errNotKnownYet) {
+		problems = append(problems, "container runtime status check may not have completed yet")
 	}
 	if err := a.pleg.Healthy(); err != nil {
 		problems = append(problems, "PLEG is not healthy: "+err.Error())
@@ -65,18 +69,15 @@ func (a *agent) conditionsNow() []corev1.NodeCondition {
 	return slices.Clone(a.state.conditions)
 }
 
-// runtimeDown is the runtime's trouble once it counts. What is not known yet is told
-// as that.
+// runtimeDown is the runtime's trouble once it counts. What is not known yet is none
+// until then either.
 func (a *agent) runtimeDown() error {
-	err, since := a.runtime.whole()
-	switch {
-	case err == nil, err != errNotKnownYet && time.Since(since) < runtimeGrace:
+	since, err := a.runtime.whole()
+	down := time.Since(since)
+	if err == nil || down < runtimeGrace {
 		return nil
-	case err == errNotKnownYet:
-		return fmt.Errorf("container runtime status check may not have completed yet")
-	default:
-		return fmt.Errorf("container runtime is down for %v: %w", time.Since(since).Round(time.Second), err)
 	}
+	return fmt.Errorf("container runtime is down for %v: %w", down.Round(time.Second), err)
 }
 
 // nodeStatus is the node as a kubelet would report it.

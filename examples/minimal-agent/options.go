@@ -21,6 +21,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
 // options are what the configuration file and the command line say: the kubelet's
@@ -44,6 +46,7 @@ type options struct {
 	thresholds []eviction.Threshold
 	logBytes   int64
 	access     server.Access // who may ask over HTTP
+	shutdown   podworker.ShutdownConfig
 }
 
 // parseOptions reads the command line and the file that it names; what is on the
@@ -123,6 +126,15 @@ func (o *options) complete() error {
 	}
 	o.listen = net.JoinHostPort(o.Address, strconv.Itoa(int(o.Port)))
 	o.access = server.Access{CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, TokenFile: o.tokenFile}
+	o.shutdown = podworker.ShutdownConfig{
+		ShutdownGracePeriod:             o.ShutdownGracePeriod.Duration,
+		ShutdownGracePeriodCriticalPods: o.ShutdownGracePeriodCriticalPods.Duration,
+	}
+	for _, p := range o.ShutdownGracePeriodByPodPriority {
+		o.shutdown.ShutdownGracePeriodByPodPriority = append(o.shutdown.ShutdownGracePeriodByPodPriority, podworker.ShutdownGracePeriodByPodPriority{
+			Priority: p.Priority, GracePeriod: time.Duration(p.ShutdownGracePeriodSeconds) * time.Second,
+		})
+	}
 	o.thresholds, _ = o.Thresholds() // validate tells what is wrong with these two
 	o.logBytes, _ = logrotate.ParseMaxSize(o.ContainerLogMaxSize)
 	return nil
@@ -139,6 +151,9 @@ func (o *options) validate(given map[string]string) error {
 	}
 	if o.agentName == "" {
 		errs = append(errs, errors.New("--agent-name is empty"))
+	}
+	if o.stopPods && o.shutdown.Total() > 0 {
+		errs = append(errs, errors.New("--stop-pods and shutdownGracePeriod: want one of them"))
 	}
 	if o.PodLogsDir != "" && !o.takeOver {
 		errs = append(errs, errors.New("podLogsDir: logs of pods that are not this agent's are removed there: it takes --take-over"))
@@ -191,6 +206,14 @@ func (o *options) parallelPulls() int {
 	default:
 		return int(*o.MaxParallelImagePulls)
 	}
+}
+
+// restarts is how restarts of containers are delayed.
+func (o *options) restarts() (cfg lifecycle.BackoffConfig) {
+	if longest := o.CrashLoopBackOff.MaxContainerRestartPeriod; longest != nil {
+		cfg.Initial, cfg.Max = min(lifecycle.DefaultInitialBackoff, longest.Duration), longest.Duration
+	}
+	return cfg
 }
 
 // reserved is what others than pods need of the node. validate has refused what is no

@@ -10,8 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
 // configFile writes a configuration and returns its name.
@@ -127,6 +130,12 @@ func TestWhatSettingsMean(t *testing.T) {
 	o.FileCheckFrequency.Duration = time.Second
 	require.Equal(t, time.Second, o.folderPeriod())
 
+	require.Zero(t, o.restarts(), "the kubelet's")
+	o.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: 3 * time.Second}
+	require.Equal(t, lifecycle.BackoffConfig{Initial: 3 * time.Second, Max: 3 * time.Second}, o.restarts())
+	o.CrashLoopBackOff.MaxContainerRestartPeriod.Duration = time.Minute
+	require.Equal(t, lifecycle.BackoffConfig{Initial: 10 * time.Second, Max: time.Minute}, o.restarts())
+
 	require.Empty(t, o.cgroupParent())
 	o.CgroupsPerQOS = true
 	require.Equal(t, "/", o.cgroupParent())
@@ -137,6 +146,22 @@ func TestWhatSettingsMean(t *testing.T) {
 		{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("100Gi")},
 		{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
 	}, o.reserved())
+}
+
+func TestShutdownIsAsTheSettingsSay(t *testing.T) {
+	t.Parallel()
+	o, err := parseOptions([]string{"--shutdown-grace-period", "30s", "--shutdown-grace-period-critical-pods", "10s"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, podworker.ShutdownConfig{ShutdownGracePeriod: 30 * time.Second, ShutdownGracePeriodCriticalPods: 10 * time.Second}, o.shutdown)
+
+	file := configFile(t, "shutdownGracePeriodByPodPriority: [{priority: 5, shutdownGracePeriodSeconds: 10}]\n")
+	o, err = parseOptions([]string{"--config", file}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, []podworker.ShutdownGracePeriodByPodPriority{{Priority: 5, GracePeriod: 10 * time.Second}}, o.shutdown.ShutdownGracePeriodByPodPriority)
+	require.NoError(t, o.shutdown.Validate())
+
+	_, err = parseOptions([]string{"--config", file, "--stop-pods"}, io.Discard)
+	require.ErrorContains(t, err, "--stop-pods and shutdownGracePeriod: want one of them")
 }
 
 func TestLogsInAFolderOfOthersTakeTakeOver(t *testing.T) {

@@ -66,8 +66,16 @@ func (a *agent) configz() map[string]any {
 func (a *agent) checks() []server.Check {
 	return []server.Check{
 		{Name: "runtime", Run: a.runtime.get, Patient: a.runtimeDown},
-		{Name: "pleg", Run: a.pleg.Healthy},
+		{Name: "pleg", Run: a.pleg.Healthy, Notes: a.plegNotes},
 		{Name: "manifests", Run: a.sourceReady, Notes: a.problems},
+		{Name: "workers", Run: alive, Notes: func() []string { return []string{fmt.Sprintf("%d pods", len(a.pods.GetPods()))} }},
+		{Name: "probes", Run: alive},
+		{Name: "eviction", Run: alive, Notes: a.evictionNotes},
+		{Name: "images", Run: alive, Notes: a.passes.notes("images")},
+		{Name: "containers", Run: alive, Notes: a.passes.notes("containers")},
+		{Name: "logs", Run: alive, Notes: a.passes.notes("logs")},
+		{Name: "oom", Run: alive, Notes: a.oomNotes},
+		{Name: "publish", Run: alive},
 	}
 }
 
@@ -87,6 +95,8 @@ func (a *agent) status(ctx context.Context) api.Status {
 		m := api.Manager{Name: c.Name, OK: true}
 		if err := c.Run(); err != nil {
 			m.OK, m.Message = false, err.Error()
+		} else if c.Notes != nil {
+			m.Message = strings.Join(c.Notes(), "; ")
 		}
 		s.Managers = append(s.Managers, m)
 	}

@@ -4,9 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -156,4 +161,69 @@ func TestPlansChangeNothing(t *testing.T) {
 		require.Equal(t, http.StatusOK, code)
 		require.NotContains(t, text, "{")
 	}
+}
+
+func TestLogsOfPodsAreServed(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	await(t, "the flaky pod has restarted", func() bool { return podOf(a.status(t), "flaky").Restarts > 0 })
+	container := podOf(a.status(t), "flaky").Containers[0].Name
+	code, body := a.get(t, "/logs/default/flaky-node1/"+container+"?previous=true&timestamps=true&tailLines=1")
+	require.Equal(t, http.StatusOK, code, body)
+	require.NotEmpty(t, body)
+	require.Equal(t, 1, strings.Count(body, "\n"))
+
+	web := podOf(a.status(t), "web").Containers[0].Name
+	for path, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"/logs/default/nobody/app":                                                                  {404, `pod "nobody" not found`},
+		"/logs/other/flaky-node1/" + container:                                                      {404, `pod "flaky-node1" not found in namespace "other"`},
+		"/logs/default/flaky-node1/other":                                                           {404, `container "other" not found in pod "flaky-node1", which has ` + container},
+		"/logs/default/web-node1/" + web + "?previous=1":                                            {400, "previous terminated container"},
+		"/logs/default/flaky-node1/..%2F..%2F..%2Fetc%2Fpasswd":                                     {404, "not found in pod"},
+		"/logs/default/..%2F..%2Fetc/passwd":                                                        {404, "not found in namespace"},
+		"/logs/..%2F../x/y":                                                                         {404, "not found in namespace"},
+		"/logs/default/flaky-node1/" + container + "?tailLines=-1":                                  {400, `tailLines="-1": want a number of at least 0`},
+		"/logs/default/flaky-node1/" + container + "?follow=perhaps":                                {400, `follow="perhaps": want true or false`},
+		"/logs/default/flaky-node1/" + container + "?sinceTime=today":                               {400, `sinceTime="today"`},
+		"/logs/default/flaky-node1/" + container + "?limitBytes=0":                                  {400, "at least 1"},
+		"/logs/default/flaky-node1/" + container + "?stream=Both":                                   {400, "want All, Stdout or Stderr"},
+		"/logs/default/flaky-node1/" + container + "?follow=1&follow=0":                             {400, "is there 2 times"},
+		"/logs/default/flaky-node1/" + container + "?sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z": {400, "excludes sinceSeconds"},
+	} {
+		code, body := a.get(t, path)
+		require.Equal(t, want.code, code, path)
+		require.Contains(t, body, want.text, path)
+	}
+}
+
+func TestFollowingALogEndsWithTheAgentAndWithThePod(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	manifest(t, dir, "a.yaml", strings.ReplaceAll(podManifest, "NAME", "a"))
+	manifest(t, dir, "b.yaml", strings.ReplaceAll(podManifest, "NAME", "b"))
+	a := start(t, "--manifests", dir)
+	await(t, "both run", func() bool { return a.phase(t, "a") == corev1.PodRunning && a.phase(t, "b") == corev1.PodRunning })
+	follow := func(name string) (wait func() error) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/logs/default/"+name+"-node1/app?follow=true", nil)
+		require.NoError(t, err)
+		stream, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, stream.StatusCode)
+		done := make(chan error, 1)
+		go func() {
+			_, err := io.Copy(io.Discard, stream.Body)
+			done <- errors.Join(err, stream.Body.Close())
+		}()
+		return func() error { return <-done }
+	}
+	first, second := follow("a"), follow("b")
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	require.NoError(t, first(), "the pod has ended")
+	began := time.Now()
+	require.NoError(t, a.stop())
+	require.Less(t, time.Since(began), 5*time.Second)
+	_ = second() // cut off in the middle
 }

@@ -28,8 +28,9 @@ type supplies struct {
 	userIDs *podrunner.IDRanges
 	hooks   *lifecycle.HookRunner
 	exits   *exits
-	// backoff delays restarts, pullBackoff pulls that failed.
-	backoff, pullBackoff *lifecycle.Backoff
+	backoff *backoffs
+	// pullBackoff delays pulls after those that failed.
+	pullBackoff *lifecycle.Backoff
 }
 
 // supply adds to the runner's config all that pods can ask for.
@@ -38,7 +39,12 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.RestartBackoff = a.backoff
+	cfg.RestartBackoff = a.backoff.Backoff
+	cfg.Observer.Planned = func(_ *corev1.Pod, do podrunner.Actions) {
+		if len(do.Start) > 0 {
+			a.saves.Trigger() // their delays are about to grow
+		}
+	}
 	cfg.Images, cfg.Volumes, cfg.UserIDs, cfg.Hooks = a.images, a.volumes, a.userIDs, a.hooks
 	if a.cgroups != nil {
 		cfg.PodCgroups = a.cgroups
@@ -49,17 +55,6 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 	cfg.Node = a.nodeFacts
 	cfg.Events = a.events
 	return nil
-}
-
-func (a *agent) newBackoffs() error {
-	var errRestarts, errPulls error
-	var restarts lifecycle.BackoffConfig
-	if longest := a.opts.CrashLoopBackOff.MaxContainerRestartPeriod; longest != nil {
-		restarts.Initial, restarts.Max = min(lifecycle.DefaultInitialBackoff, longest.Duration), longest.Duration
-	}
-	a.backoff, errRestarts = lifecycle.NewBackoff(restarts)
-	a.pullBackoff, errPulls = lifecycle.NewBackoff(lifecycle.BackoffConfig{})
-	return errors.Join(errRestarts, errPulls)
 }
 
 func (a *agent) newImages() (err error) {

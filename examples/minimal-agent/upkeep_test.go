@@ -87,8 +87,7 @@ func TestEmbeddedRuntimesDiskIsItsOwn(t *testing.T) {
 		}
 		return false
 	})
-	code, _ := r.get(t, "/healthz")
-	require.Equal(t, http.StatusOK, code)
+	await(t, "healthy", func() bool { code, _ := r.get(t, "/healthz"); return code == http.StatusOK })
 	stats, err := fakeStats{}.Pods(context.Background())
 	require.NoError(t, err)
 	require.Empty(t, stats)
