@@ -43,7 +43,7 @@ func (a *agent) nodeFacts() podrunner.Node {
 
 // allocatable is what the node has for pods.
 func (a *agent) allocatable() corev1.ResourceList {
-	return describe.Allocatable(a.capacity(), nil, a.opts.limits.thresholds)
+	return describe.Allocatable(a.capacity(), []corev1.ResourceList{a.opts.kubeReserved, a.opts.systemReserved}, a.opts.limits.thresholds)
 }
 
 // capacity is what the node has.

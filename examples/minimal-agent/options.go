@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
@@ -36,11 +37,12 @@ type options struct {
 	stopPods  bool
 	takeOver  bool
 
-	clusterDNS    string // addresses, comma-separated
-	clusterDomain string
-	cgroupParent  string // empty: pods have no cgroups of their own
-	maxPods       int
-	limits        limits
+	clusterDNS                   string // addresses, comma-separated
+	clusterDomain                string
+	cgroupParent                 string // empty: pods have no cgroups of their own
+	maxPods                      int
+	kubeReserved, systemReserved corev1.ResourceList
+	limits                       limits
 
 	shutdown podworker.ShutdownConfig
 
@@ -73,6 +75,8 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.clusterDomain, "cluster-domain", "", "the cluster's domain, which pods search")
 	flags.StringVar(&o.cgroupParent, "cgroup-parent", "", "keep a cgroup for each pod, in the tree kubepods below this one; / is the root. The runtime must use the cgroupfs driver (default: no cgroups of pods)")
 	flags.IntVar(&o.maxPods, "max-pods", 500, "how many pods may run here")
+	flags.Func("kube-reserved", "what is kept from pods for the agent and the runtime, such as cpu=200m,memory=500Mi (default: nothing)", reservation(&o.kubeReserved))
+	flags.Func("system-reserved", "what is kept from pods for the rest of the system", reservation(&o.systemReserved))
 	o.limits.register(flags)
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
