@@ -20,7 +20,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// They wait for real time more than they compute.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // running is an agent in this process, on the embedded runtime.
 type running struct {

@@ -25,6 +25,7 @@ func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	for _, p := range pods {
 		before, known := gone[p.UID]
 		delete(gone, p.UID)
+		delete(a.leaving, p.UID)
 		switch {
 		case !known:
 			a.pods.AddPod(p)
@@ -36,6 +37,7 @@ func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	}
 	for _, p := range gone {
 		a.pods.RemovePod(p)
+		a.leaving[p.UID] = p
 		delete(a.rejected, p.UID)
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: p})
 	}

@@ -53,6 +53,12 @@ func (o *options) registerPods(flags *flag.FlagSet, named func(name, field strin
 		o.CgroupRoot, o.CgroupsPerQOS = text, text != ""
 		return nil
 	})
+	for name, into := range map[string]*map[string]string{named("kube-reserved", "kubeReserved"): &o.KubeReserved, named("system-reserved", "systemReserved"): &o.SystemReserved} {
+		flags.Func(name, "what is kept from pods for others, such as cpu=200m,memory=500Mi", func(text string) (err error) {
+			*into, err = eviction.ParseSettingFlag(text)
+			return err
+		})
+	}
 	flags.Var((*number)(&o.MaxPods), named("max-pods", "maxPods"), "how many pods may run here")
 }
 

@@ -150,11 +150,7 @@ func (a *agent) setStatus(pod *corev1.Pod, s corev1.PodStatus) corev1.PodStatus 
 func (a *agent) podsWithStatus() []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, p := range a.pods.GetPods() {
-		shown := *p
-		if s, ok := a.statuses.GetPodStatus(p.UID); ok {
-			shown.Status = s
-		}
-		out = append(out, &shown)
+		out = append(out, a.withStatus(p))
 	}
 	return out
 }

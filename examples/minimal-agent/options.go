@@ -153,7 +153,7 @@ func (o *options) validate(given map[string]string) error {
 		errs = append(errs, errors.New("--agent-name is empty"))
 	}
 	if o.stopPods && o.shutdown.Total() > 0 {
-		errs = append(errs, errors.New("--stop-pods and shutdownGracePeriod: want one of them"))
+		errs = append(errs, errors.New("--stop-pods and --shutdown-grace-period, or shutdownGracePeriod: want one of them"))
 	}
 	if o.PodLogsDir != "" && !o.takeOver {
 		errs = append(errs, errors.New("podLogsDir: logs of pods that are not this agent's are removed there: it takes --take-over"))

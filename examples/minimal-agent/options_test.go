@@ -99,6 +99,8 @@ func TestEachFlagRefusesNonsense(t *testing.T) {
 		"--maximum-dead-containers-per-container": {"", "x"},
 		"--container-log-max-size":                {"", "x", "0"},
 		"--container-log-max-files":               {"", "x", "1", "-1"},
+		"--kube-reserved":                         {"x", "cpu=", "gpu=1", "cpu=-1", "cpu=1,cpu=2", "pid=5"},
+		"--system-reserved":                       {"x", "cpu=x"},
 		"--config":                                {"/not/there", "/"},
 	} {
 		for _, value := range values {
@@ -161,7 +163,21 @@ func TestShutdownIsAsTheSettingsSay(t *testing.T) {
 	require.NoError(t, o.shutdown.Validate())
 
 	_, err = parseOptions([]string{"--config", file, "--stop-pods"}, io.Discard)
-	require.ErrorContains(t, err, "--stop-pods and shutdownGracePeriod: want one of them")
+	require.ErrorContains(t, err, "--stop-pods and --shutdown-grace-period")
+}
+
+func TestBadFlagsOfTheServerAndTheShutdownAreNamed(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"--tls-cert-file":                         {"--tls-cert-file", "x"},
+		"--stop-pods and --shutdown-grace-period": {"--stop-pods", "--shutdown-grace-period", "10s"},
+		"--shutdown-grace-period":                 {"--shutdown-grace-period", "10s", "--shutdown-grace-period-critical-pods", "20s"},
+		"kube-reserved":                           {"--kube-reserved", "cpu"},
+		"that takes a certificate and a token":    {"--listen", "0.0.0.0:0"},
+		"no such file":                            {"--token-file", "/nowhere/token"},
+	} {
+		require.ErrorContains(t, run(t.Context(), append(args, "--node-name", "n"), io.Discard, io.Discard), want, args)
+	}
 }
 
 func TestLogsInAFolderOfOthersTakeTakeOver(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -85,7 +86,7 @@ func (a *agent) status(ctx context.Context) api.Status {
 		Now:      time.Now(),
 		Agent:    api.Agent{Name: a.opts.agentName, Version: version(), Started: a.began, Adopted: a.startup.count()},
 		Runtime:  api.Runtime{Name: a.node.runtimeName, Version: a.node.runtimeVersion, Endpoint: a.node.endpoint},
-		Node:     a.nodeStatus(),
+		Node:     a.nodeStatus(ctx),
 		Managers: []api.Manager{},
 		Signals:  a.signals(),
 		Pods:     []api.Pod{},
@@ -101,7 +102,7 @@ func (a *agent) status(ctx context.Context) api.Status {
 		s.Managers = append(s.Managers, m)
 	}
 	used := a.usage(ctx)
-	for _, p := range a.podsWithStatus() {
+	for _, p := range append(a.podsWithStatus(), a.podsLeaving()...) {
 		s.Pods = append(s.Pods, describe.Pod(a.podFacts(p, used)))
 	}
 	slices.SortFunc(s.Pods, func(a, b api.Pod) int {
@@ -116,7 +117,7 @@ func (a *agent) status(ctx context.Context) api.Status {
 // podFacts is what is known of a pod that has its newest status.
 func (a *agent) podFacts(p *corev1.Pod, used podUsage) describe.Facts {
 	f := describe.Facts{
-		Pod: p, Terminating: a.workers.IsPodTerminationRequested(p.UID) && !a.workers.IsPodKnownTerminated(p.UID),
+		Pod: p, Terminating: a.isLeaving(p.UID) || a.workers.IsPodTerminationRequested(p.UID) && !a.workers.IsPodKnownTerminated(p.UID),
 		Probes: map[string][]describe.Probe{},
 		Events: a.events.ring.About("Pod", p.Namespace, p.Name, lastEvents),
 	}
@@ -136,6 +137,33 @@ func (a *agent) podFacts(p *corev1.Pod, used podUsage) describe.Facts {
 		slices.SortFunc(f.Probes[c.Name], func(a, b describe.Probe) int { return int(a.Kind) - int(b.Kind) })
 	}
 	return f
+}
+
+// podsLeaving are copies of the pods that no manifest asks for any more and that are
+// not gone yet, with their last status.
+func (a *agent) podsLeaving() (pods []*corev1.Pod) {
+	a.mu.Lock()
+	leaving := slices.Collect(maps.Values(a.leaving))
+	a.mu.Unlock()
+	for _, p := range leaving {
+		pods = append(pods, a.withStatus(p))
+	}
+	return pods
+}
+
+func (a *agent) isLeaving(uid types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.leaving[uid] != nil
+}
+
+// withStatus returns a copy of the pod with its newest status.
+func (a *agent) withStatus(p *corev1.Pod) *corev1.Pod {
+	shown := *p
+	if s, ok := a.statuses.GetPodStatus(p.UID); ok {
+		shown.Status = s
+	}
+	return &shown
 }
 
 // containerID is the id of the newest container of that name, empty if there is none.

@@ -51,15 +51,11 @@ func loopbackName(host string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// loopbackAddr returns the address of a listener, and whether only this machine can
-// reach it. Those that are no network's can't be reached otherwise either.
-func loopbackAddr(addr net.Addr) (netip.Addr, bool) {
+// isLoopback says whether only this machine can reach an address. One that is no
+// network's can't be reached otherwise either.
+func isLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}, true
-	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	return ip, ip.IsLoopback()
+	return !ok || tcp.AddrPort().Addr().Unmap().IsLoopback()
 }
 
 // fileToken is the token in a file, as it is now.
