@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/eventlog"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 	"github.com/kubeparts/kubeparts/internal/loop"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
@@ -40,25 +42,32 @@ type agent struct {
 	features features
 	events   recorder
 
-	source   *podsource.Directory
-	url      *podsource.HTTP // nil without --manifest-url
-	merge    *podsource.Merge
-	pods     *podmanager.Manager
-	cache    *podcache.Cache
-	pleg     *pleg.Generator
-	runner   *podrunner.Runner
-	workers  *podworker.Workers
-	probes   *probes
-	statuses *status.Manager
-	saved    *status.Files // what an agent before this one said
-	publish  *status.Publisher
+	manifestDir string
+	source      *podsource.Directory
+	url         *podsource.HTTP // nil without --manifest-url
+	merge       *podsource.Merge
+	pods        *podmanager.Manager
+	cache       *podcache.Cache
+	pleg        *pleg.Generator
+	runner      *podrunner.Runner
+	workers     *podworker.Workers
+	probes      *probes
+	statuses    *status.Manager
+	saved       *status.Files // what an agent before this one said
+	publish     *status.Publisher
 	// admission says whether a pod may start, deadline whether its time is over.
 	admission *lifecycle.Chain
 	deadline  lifecycle.ActiveDeadline
 	sweep     *loop.Loop // housekeeping
 	removals  *removals
 	ask       *loop.Loop // asking the runtime how it is
+	saves     *loop.Loop // saving what delays restarts
 	runtime   *lastError // what it last said
+	state     nodeState
+	passes    passes // how those of the collectors ended
+	server    *server.Server
+	began     time.Time
+	startup   startup
 
 	// mu makes a change of the desired pods and a sweep exclude each other: a pod
 	// that has just come back must not look like an orphan.
@@ -66,7 +75,8 @@ type agent struct {
 	ready    bool // every source has answered
 	draining bool // the agent stops and takes its pods with it
 	rejected map[types.UID]bool
-	cleared  map[types.UID]bool // whose leftovers on disk were removed
+	cleared  map[types.UID]bool        // whose leftovers on disk were removed
+	leaving  map[types.UID]*corev1.Pod // which no manifest asks for any more, and are not gone yet
 }
 
 // newAgent wires the managers. Nothing runs yet.
@@ -78,24 +88,28 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		pods:     podmanager.New(),
 		sweep:    loop.New(clock.RealClock{}),
 		ask:      loop.New(clock.RealClock{}),
+		saves:    loop.New(clock.RealClock{}),
 		runtime:  newLastError(),
 		rejected: map[types.UID]bool{},
 		cleared:  map[types.UID]bool{},
+		leaving:  map[types.UID]*corev1.Pod{},
 		supplies: supplies{objects: podsource.NewStore(), exits: newExits()},
-		events:   recorder{log: log, console: c},
+		events:   recorder{log: log, console: c, ring: eventlog.New(eventlog.Config{})},
+		began:    time.Now(),
 	}
 	a.removals = newRemovals(a.sweep.Trigger)
-	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newUpkeep(), a.newRunner(), a.newWorkers(), a.newStatuses(), a.newAdmission())
+	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newUpkeep(), a.newRunner(), a.newWorkers(), a.newStatuses(), a.newAdmission(), a.newServer())
 }
 
 // run serves until ctx is done or a part of the agent can't go on, and returns
 // when every part has ended.
 func (a *agent) run(ctx context.Context) error {
-	listener, err := net.Listen("tcp", a.opts.listen)
+	listener, err := server.Listen(ctx, a.opts.listen, a.opts.access)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	fmt.Fprintf(a.console.out, "serving http://%s/pods and /healthz\n", listener.Addr())
+	a.console.say("listening on %s", a.opts.access.URL(listener.Addr()))
+	a.lookAround(ctx)
 
 	// The parts go on while the agent takes its pods down.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -107,7 +121,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	for name, part := range map[string]func(context.Context) error{
 		"url":     urlRun,
-		"http":    func(ctx context.Context) error { return serveHTTP(ctx, listener, a.handler()) },
+		"http":    func(ctx context.Context) error { return a.server.Run(ctx, listener) },
 		"source":  a.source.Run,
 		"pleg":    a.pleg.Run,
 		"workers": a.workers.Run,
@@ -115,6 +129,7 @@ func (a *agent) run(ctx context.Context) error {
 		"publish": a.publish.Run,
 		"sweep":   a.runSweep,
 		"objects": a.runObjects,
+		"backoff": func(ctx context.Context) error { return a.saves.Run(ctx, a.saveBackoff) },
 		"runtime": func(ctx context.Context) error { return a.ask.Run(ctx, a.askRuntime) },
 
 		"statistics": a.runStats,
@@ -134,30 +149,17 @@ func (a *agent) run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-working.Done():
 	}
-	if a.opts.stopPods && working.Err() == nil {
-		if err := a.drain(working); err != nil {
-			stop(fmt.Errorf("--stop-pods: %w", err))
+	if working.Err() == nil {
+		if err := a.farewell(working); err != nil {
+			stop(err)
 		}
 	}
 	stop(nil)
 	parts.Wait()
 	a.flush(working)
+	a.saveBackoff(working)
 	if cause := context.Cause(working); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
-}
-
-func (a *agent) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", healthHandler([]check{
-		{name: "runtime", run: a.runtime.get},
-		{name: "pleg", run: a.pleg.Healthy},
-		{name: "manifests", run: a.sourceReady, notes: a.problems},
-	}))
-	mux.Handle("GET /pods", podsHandler(a.podsWithStatus))
-	for path, h := range a.metricsHandlers() {
-		mux.Handle("GET "+path, h)
-	}
-	return mux
 }

@@ -26,6 +26,7 @@ func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	for _, p := range pods {
 		before, known := gone[p.UID]
 		delete(gone, p.UID)
+		delete(a.leaving, p.UID)
 		switch {
 		case !known:
 			a.pods.AddPod(p)
@@ -37,11 +38,14 @@ func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	}
 	for _, p := range gone {
 		a.pods.RemovePod(p)
+		a.leaving[p.UID] = p
 		delete(a.rejected, p.UID)
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: p})
 	}
 	// Until then what runs and is not asked for may be of a source that is silent.
-	a.ready = len(a.merge.Unanswered()) == 0
+	if a.ready = len(a.merge.Unanswered()) == 0; a.ready {
+		a.sourcesRead(pods)
+	}
 	a.syncClasses(ctx, a.wanted())
 	a.sweep.Trigger()
 	a.eviction.Trigger() // which waits for them

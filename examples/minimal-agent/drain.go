@@ -21,6 +21,43 @@ const (
 	drainPeriod = 100 * time.Millisecond
 )
 
+// farewell does with the pods what is asked for when the agent stops.
+func (a *agent) farewell(ctx context.Context) error {
+	switch {
+	case a.opts.stopPods:
+		if err := a.drain(ctx); err != nil {
+			return fmt.Errorf("--stop-pods: %w", err)
+		}
+	case a.opts.shutdown.Total() > 0:
+		if err := a.shutDown(ctx); err != nil {
+			return fmt.Errorf("--shutdown-grace-period: %w", err)
+		}
+	}
+	return nil
+}
+
+// shutDown ends the pods as the kubelet does when its node shuts down: critical ones
+// last, and none gets more time than there is. The next agent starts them again.
+func (a *agent) shutDown(ctx context.Context) error {
+	a.mu.Lock()
+	a.draining = true
+	var pods []*corev1.Pod
+	for _, p := range a.wanted() {
+		if !a.workers.IsPodKnownTerminated(p.UID) {
+			pods = append(pods, p)
+		}
+	}
+	a.mu.Unlock()
+	cfg := a.opts.shutdown
+	a.console.say("ending the pods within %v; another signal leaves them as they are", cfg.Total())
+	return podworker.Shutdown(ctx, a.workers, podworker.PlanShutdown(pods, cfg.GracePeriods(), cfg.Total()), podworker.ShutdownOptions{
+		Flush: a.publish.Flush, Events: a.events, Node: a.reference(),
+		StageEnd: func(s podworker.Stage, took time.Duration, _ error) {
+			a.console.say("ended %d pods from priority %d on in %v", len(s.Pods), s.Priority, took.Round(time.Millisecond))
+		},
+	})
+}
+
 // drain kills every pod of this agent and returns when nothing is left of any, or
 // with an error when that takes too long.
 func (a *agent) drain(ctx context.Context) error {

@@ -12,18 +12,20 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
 // node is what the agent runs on: a runtime, and a folder of its own.
 type node struct {
-	cri         *criClient
-	runtimeName string
-	rootDir     string
-	closers     []func() error // in the order of opening
-	fake        *fakecri.Node  // nil with a real runtime
-	metrics     *metrics.Metrics
+	cri                         *criClient
+	rootDir                     string
+	endpoint                    string
+	runtimeName, runtimeVersion string
+	closers                     []func() error // in the order of opening
+	fake                        *fakecri.Node  // nil with a real runtime
+	metrics                     *metrics.Metrics
 }
 
 // close gives everything back, last opened first.
@@ -48,13 +50,13 @@ func openNode(ctx context.Context, o options, stdout io.Writer, m *metrics.Metri
 	if err := n.openRoot(); err != nil {
 		return nil, err
 	}
-	endpoint := o.endpoint
+	endpoint := o.ContainerRuntimeEndpoint
 	switch endpoint {
-	case embeddedEndpoint:
+	case config.EmbeddedEndpoint:
 		if endpoint, err = n.serveEmbedded(ctx); err != nil {
 			return nil, err
 		}
-	case autoEndpoint:
+	case config.AutoEndpoint:
 		if endpoint, err = firstLive(ctx, wellKnownEndpoints); err != nil {
 			return nil, err
 		}
@@ -63,9 +65,10 @@ func openNode(ctx context.Context, o options, stdout io.Writer, m *metrics.Metri
 	if err != nil {
 		return nil, err
 	}
-	n.cri, n.runtimeName = client, version.GetRuntimeName()
+	n.cri, n.endpoint = client, endpoint
+	n.runtimeName, n.runtimeVersion = version.GetRuntimeName(), version.GetRuntimeVersion()
 	n.closers = append(n.closers, client.close)
-	if o.endpoint != embeddedEndpoint {
+	if o.ContainerRuntimeEndpoint != config.EmbeddedEndpoint {
 		if err := kubeletOn("/proc", strings.TrimPrefix(endpoint, "unix://")); err != nil {
 			return nil, err
 		}

@@ -83,6 +83,7 @@ func (a *agent) askRuntime(ctx context.Context) time.Duration {
 		a.features.set(answer)
 		a.runtimeIs(notReady(answer.GetStatus()))
 	}
+	a.conditionsNow() // so that the times of the node's conditions are right
 	if a.runtime.get() != nil {
 		return troublePeriod
 	}
@@ -135,10 +136,10 @@ func (a *agent) generate(pod *corev1.Pod, observed *podcache.Status, terminal bo
 }
 
 // saidBefore returns what an agent before this one said of a pod. That it refused one
-// does not count: this one may know better.
+// does not count, as this one may know better, nor that it ended one with the node.
 func (a *agent) saidBefore(uid types.UID) (corev1.PodStatus, bool) {
 	s, ok := a.saved.Status(uid)
-	if s.Phase == corev1.PodFailed && len(s.ContainerStatuses) == 0 {
+	if s.Phase == corev1.PodFailed && (len(s.ContainerStatuses) == 0 || s.Reason == podworker.ReasonTerminated) {
 		return corev1.PodStatus{}, false
 	}
 	return s, ok
@@ -162,11 +163,7 @@ func (a *agent) setStatus(pod *corev1.Pod, s corev1.PodStatus) corev1.PodStatus 
 func (a *agent) podsWithStatus() []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, p := range a.pods.GetPods() {
-		shown := *p
-		if s, ok := a.statuses.GetPodStatus(p.UID); ok {
-			shown.Status = s
-		}
-		out = append(out, &shown)
+		out = append(out, a.withStatus(p))
 	}
 	return out
 }

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -123,11 +120,7 @@ func (a *agent) runOOM(ctx context.Context) error {
 }
 
 func (o *oomWatch) load() {
-	data, err := os.ReadFile(o.file)
-	if err == nil {
-		err = json.Unmarshal(data, &o.saved)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := loadCheckpoint(o.file, &o.saved); err != nil {
 		o.log.Warn("kills from before this start are not told: where the kernel's log was left is not known", "err", err)
 	}
 }
@@ -137,7 +130,7 @@ func (o *oomWatch) save() {
 	if at == o.saved || at == (oomwatch.Position{}) {
 		return
 	}
-	if err := writeJSON(o.file, at); err != nil {
+	if err := saveCheckpoint(o.file, at); err != nil {
 		o.log.Warn("noting how far the kernel's log was read failed", "err", err)
 		return
 	}

@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"sync"
 
@@ -28,11 +24,8 @@ type puller struct {
 
 func newPuller(cri *criClient, file string, log *slog.Logger) *puller {
 	p := &puller{criClient: cri, file: file, log: log, ours: map[string]bool{}, absent: map[string]bool{}}
-	data, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(data, &p.ours)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := loadCheckpoint(file, &p.ours); err != nil {
+		p.ours = map[string]bool{}
 		log.Warn("which images are this agent's is not known any more: none of those that are here will be removed", "err", err)
 	}
 	return p
@@ -90,7 +83,7 @@ func (p *puller) remember(ref string) {
 		return
 	}
 	p.ours[ref] = true
-	if err := writeJSON(p.file, p.ours); err != nil {
+	if err := saveCheckpoint(p.file, p.ours); err != nil {
 		p.log.Warn("remembering a pulled image failed", "image", ref, "err", err)
 	}
 }
@@ -103,17 +96,4 @@ func (p *puller) preference(i imagegc.Image) imagegc.Preference {
 		return imagegc.Default
 	}
 	return imagegc.Keep
-}
-
-// writeJSON replaces a file whole.
-func writeJSON(file string, value any) error {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	beside := file + ".new"
-	if err := os.WriteFile(beside, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(beside, file)
 }

@@ -9,14 +9,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/eventlog"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
 // recorder shows events about pods and the node where others send them to an API
-// server: warnings on the console, and all in the log for who asks for details.
+// server: warnings on the console, all in the ring that /events shows, and in the log
+// for who asks for details.
 type recorder struct {
 	log     *slog.Logger
 	console *console
+	ring    *eventlog.Log
 }
 
 // Eventf shows an event. That no cluster has a DNS here is no warning: none is needed.
@@ -26,6 +30,10 @@ func (r recorder) Eventf(object runtime.Object, kind, reason, format string, arg
 		return
 	}
 	message := fmt.Sprintf(format, args...)
+	r.ring.Add(api.Event{
+		Type: kind, Reason: reason, Message: message,
+		Kind: about.Kind, Namespace: about.Namespace, Name: about.Name, FieldPath: about.FieldPath,
+	})
 	if kind == corev1.EventTypeWarning && reason != podrunner.MissingClusterDNS {
 		r.console.event(about, reason, message)
 	}

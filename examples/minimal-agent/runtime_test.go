@@ -98,7 +98,7 @@ func TestHungRuntimeTurnsHealthRedAndBack(t *testing.T) {
 	health := func(want int) func() bool {
 		return func() bool {
 			asked := time.Now()
-			code, body := a.get(t, "/healthz")
+			code, body := a.get(t, "/readyz")
 			require.Less(t, time.Since(asked), time.Second, "health must not wait for the runtime")
 			return code == want && (want == http.StatusOK || strings.Contains(body, "runtime failed: no answer within 3s"))
 		}

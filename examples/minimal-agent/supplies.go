@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
@@ -26,13 +28,22 @@ type supplies struct {
 	userIDs *podrunner.IDRanges
 	hooks   *lifecycle.HookRunner
 	exits   *exits
+	backoff *backoffs
+	// pullBackoff delays pulls after those that failed.
+	pullBackoff *lifecycle.Backoff
 }
 
 // supply adds to the runner's config all that pods can ask for.
 func (a *agent) supply(cfg *podrunner.Config) error {
-	err := errors.Join(a.newImages(), a.newVolumes(), a.newCgroups(), a.newUserIDs(), a.newHooks())
+	err := errors.Join(a.newBackoffs(), a.newImages(), a.newVolumes(), a.newCgroups(), a.newUserIDs(), a.newHooks())
 	if err != nil {
 		return err
+	}
+	cfg.RestartBackoff = a.backoff.Backoff
+	cfg.Observer.Planned = func(_ *corev1.Pod, do podrunner.Actions) {
+		if len(do.Start) > 0 {
+			a.saves.Trigger() // their delays are about to grow
+		}
 	}
 	cfg.Images, cfg.Volumes, cfg.UserIDs, cfg.Hooks = a.images, a.volumes, a.userIDs, a.hooks
 	if a.cgroups != nil {
@@ -48,8 +59,12 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 
 func (a *agent) newImages() (err error) {
 	a.images, err = images.New(images.Config{
-		Images: a.pulls, Leases: a.imageGC, Secrets: a.objects, MaxParallelPulls: 5,
-		RecordsDir: filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
+		Images: a.pulls, Leases: a.imageGC, Secrets: a.objects,
+		MaxParallelPulls: a.opts.parallelPulls(), QPS: float64(a.opts.RegistryPullQPS), Burst: int(a.opts.RegistryBurst),
+		Verify:          images.Verification(a.opts.ImagePullCredentialsVerificationPolicy),
+		VerifyAllowlist: a.opts.PreloadedImagesVerificationAllowlist,
+		Backoff:         a.pullBackoff,
+		RecordsDir:      filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
 		Observer: a.node.metrics.Images(images.Observer{}),
 	})
 	return err
@@ -57,7 +72,7 @@ func (a *agent) newImages() (err error) {
 
 func (a *agent) newVolumes() (err error) {
 	cfg := volumes.Config{Root: a.node.rootDir, Objects: a.objects, Allocatable: a.allocatable()}
-	if a.opts.endpoint == embeddedEndpoint {
+	if a.embedded() {
 		cfg.Mounter = noMounts{} // nothing real runs, and whoever tries it may not be root
 	}
 	a.volumes, err = volumes.New(cfg)
@@ -72,10 +87,20 @@ func (noMounts) Unmount(string) error                  { return nil }
 func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }
 
 func (a *agent) newCgroups() (err error) {
-	if a.opts.cgroupParent == "" {
+	if a.opts.cgroupParent() == "" {
 		return nil
 	}
-	a.cgroups, err = podcgroup.New(podcgroup.Config{Parent: a.opts.cgroupParent, Allocatable: a.allocatable()})
+	cfg := podcgroup.Config{
+		Parent:     a.opts.cgroupParent(),
+		PidsPerPod: max(0, a.opts.PodPidsLimit),
+		CPUPeriod:  a.opts.CPUCFSQuotaPeriod.Duration,
+		NoCPUQuota: !a.opts.CPUCFSQuota,
+	}
+	if slices.Contains(a.opts.EnforceNodeAllocatable, "pods") {
+		// Below it eviction has to act first.
+		cfg.Allocatable = describe.Allocatable(a.capacity(), a.opts.reserved(), nil)
+	}
+	a.cgroups, err = podcgroup.New(cfg)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/eventlog"
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
@@ -137,7 +138,7 @@ func TestExitsTellOnce(t *testing.T) {
 func TestWarningsAreShown(t *testing.T) {
 	t.Parallel()
 	var log, out strings.Builder
-	r := recorder{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), console: &console{out: &out}}
+	r := recorder{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), console: &console{out: &out}, ring: eventlog.New(eventlog.Config{})}
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace = "p", "ns"
 	r.Eventf(pod, corev1.EventTypeNormal, "Started", "Container started")

@@ -23,6 +23,8 @@ import (
 //	eviction     pods, when all that is not enough, with their containers and logs
 type upkeep struct {
 	stats       *statistics // nil with the embedded runtime
+	measures    eviction.Stats
+	policy      eviction.Policy
 	eviction    *eviction.Manager
 	removedAt   map[types.UID]time.Time // when nothing of an evicted pod was seen any more
 	imageGC     *imagegc.Manager

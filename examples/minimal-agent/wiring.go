@@ -14,15 +14,16 @@ import (
 )
 
 func (a *agent) newSource() (err error) {
-	dir := a.opts.manifests
+	dir := a.opts.StaticPodPath
 	if dir == "" {
 		dir = filepath.Join(a.node.rootDir, "samples")
 		if err := writeSamples(dir); err != nil {
 			return err
 		}
 	}
+	a.manifestDir = dir
 	sources := []string{podsource.SourceFile}
-	if a.opts.url != "" {
+	if a.opts.StaticPodURL != "" {
 		sources = append(sources, podsource.SourceHTTP)
 	}
 	a.merge, err = podsource.NewMerge(podsource.MergeConfig{
@@ -39,13 +40,16 @@ func (a *agent) newSource() (err error) {
 		Owner:    a.opts.agentName,
 		Store:    a.objects,
 		Handler:  a.merge.Source(podsource.SourceFile),
+		Period:   a.opts.folderPeriod(),
 		Logger:   a.log,
 	})
-	if err != nil || a.opts.url == "" {
+	if err != nil || a.opts.StaticPodURL == "" {
 		return err
 	}
 	a.url, err = podsource.NewHTTP(podsource.HTTPConfig{
-		URL:      a.opts.url,
+		URL:      a.opts.StaticPodURL,
+		Header:   a.opts.StaticPodURLHeader,
+		Period:   a.opts.HTTPCheckFrequency.Duration,
 		NodeName: a.opts.nodeName,
 		Owner:    a.opts.agentName,
 		Handler:  a.merge.Source(podsource.SourceHTTP),
@@ -95,11 +99,12 @@ func (a *agent) newRunner() (err error) {
 
 func (a *agent) newWorkers() (err error) {
 	a.workers, err = podworker.New(podworker.Config{
-		Syncer:    syncer{a},
-		Cache:     a.cache,
-		AfterSync: a.pleg.RequestRelist,
-		Observer:  a.node.metrics.Workers(podworker.Observer{}),
-		Logger:    a.log,
+		Syncer:       syncer{a},
+		Cache:        a.cache,
+		AfterSync:    a.pleg.RequestRelist,
+		ResyncPeriod: a.opts.SyncFrequency.Duration,
+		Observer:     a.node.metrics.Workers(podworker.Observer{}),
+		Logger:       a.log,
 	})
 	return err
 }

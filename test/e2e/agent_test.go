@@ -126,10 +126,10 @@ func (a *agent) get(path string) (code int, body string, err error) {
 	return httpGet("http://" + a.addr + path)
 }
 
-// health returns a condition that looks at /healthz.
+// health returns a condition that looks at /readyz: /healthz is patient with a runtime.
 func (a *agent) health(accept func(code int, body string) bool) condition {
 	return func() (string, bool) {
-		code, body, err := a.get("/healthz")
+		code, body, err := a.get("/readyz")
 		if err != nil {
 			return err.Error(), false
 		}

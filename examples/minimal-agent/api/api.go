@@ -156,3 +156,7 @@ type Step struct {
 	At   *time.Time `json:"at,omitempty"`
 	What string     `json:"what"`
 }
+
+// EventsLost is the reason of the last line of a stream of events that ends because
+// its reader was too slow. Its Number is that of the last event that the reader got.
+const EventsLost = "EventsLost"

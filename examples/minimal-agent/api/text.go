@@ -1,0 +1,68 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ExplanationText is an explanation to read: the same words everywhere, whether the
+// agent is asked for text or a command prints what it has got.
+func ExplanationText(e Explanation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s/%s is %s", e.Pod.Namespace, e.Pod.Name, e.Pod.State)
+	if s := string(e.Pod.Phase); s != "" && s != e.Pod.State {
+		fmt.Fprintf(&b, " (%s)", s)
+	}
+	fmt.Fprintf(&b, ", %d of %d containers ready, %d restarts\n", e.Pod.Ready, mainContainers(e.Pod), e.Pod.Restarts)
+	section(&b, "Why", e.Why)
+	var next []string
+	for _, s := range e.Next {
+		text := s.What
+		if s.At != nil {
+			text = s.At.Local().Format(time.TimeOnly) + " " + text
+		}
+		next = append(next, text)
+	}
+	section(&b, "Next", next)
+	section(&b, "Plan", lines(e.Plan))
+	section(&b, "Eviction", lines(e.Stays))
+	var events []string
+	for _, ev := range e.Pod.Events {
+		text := fmt.Sprintf("%s %s %s: %s", ev.Time.Local().Format(time.TimeOnly), ev.Type, ev.Reason, ev.Message)
+		if ev.Count > 1 {
+			text += fmt.Sprintf(" (%d times)", ev.Count)
+		}
+		events = append(events, text)
+	}
+	section(&b, "Events", events)
+	return b.String()
+}
+
+func mainContainers(p Pod) (n int) {
+	for _, c := range p.Containers {
+		if c.Kind == "main" || c.Kind == "sidecar" {
+			n++
+		}
+	}
+	return n
+}
+
+func section(b *strings.Builder, title string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%s:\n", title)
+	for _, item := range items {
+		fmt.Fprintf(b, "  - %s\n", strings.ReplaceAll(strings.TrimSpace(item), "\n", "\n    "))
+	}
+}
+
+func lines(text string) (out []string) {
+	for l := range strings.Lines(text) {
+		if l = strings.TrimSpace(l); l != "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}

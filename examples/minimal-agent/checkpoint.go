@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+)
+
+// checkpointVersion is that of all files here that outlive the agent. The statuses and
+// the ages of images have versions of their own.
+const checkpointVersion = 1
+
+// checkpoint is a file that outlives the agent.
+type checkpoint struct {
+	Version int             `json:"version"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// saveCheckpoint replaces a file whole: after a crash it is the old one or the new one.
+func saveCheckpoint(file string, value any) (err error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	whole, err := json.Marshal(checkpoint{checkpointVersion, data})
+	if err != nil {
+		return err
+	}
+	beside, err := os.OpenFile(file+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = beside.Write(whole)
+	if err == nil {
+		err = beside.Sync() // or a crash could leave the new name with nothing in it
+	}
+	if err = errors.Join(err, beside.Close()); err != nil {
+		return err
+	}
+	return os.Rename(beside.Name(), file)
+}
+
+// loadCheckpoint reads a file. That there is none is no error: nothing is known then.
+func loadCheckpoint(file string, into any) error {
+	whole, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var c checkpoint
+	if err == nil {
+		err = json.Unmarshal(whole, &c)
+	}
+	if err == nil && c.Version != checkpointVersion {
+		err = fmt.Errorf("version %d is not %d", c.Version, checkpointVersion)
+	}
+	if err == nil {
+		err = json.Unmarshal(c.Data, into)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(file), err)
+	}
+	return nil
+}
+
+// backoffs are the delays of restarts, over restarts of the agent: a container that
+// crashes all the time is not to crash faster because of them.
+type backoffs struct {
+	*lifecycle.Backoff
+	file  string
+	saved []lifecycle.BackoffState
+	quiet bool // there was nothing new the last time
+}
+
+const (
+	// settlePeriod is how soon after a container starts its delay is known.
+	settlePeriod = 2 * time.Second
+	// backoffPeriod is how often is looked at the delays when nothing starts.
+	backoffPeriod = time.Hour
+)
+
+func (a *agent) newBackoffs() (err error) {
+	b, errRestarts := lifecycle.NewBackoff(a.opts.restarts())
+	pulls, errPulls := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	if err := errors.Join(errRestarts, errPulls); err != nil {
+		return err
+	}
+	a.pullBackoff = pulls
+	a.backoff = &backoffs{Backoff: b, file: filepath.Join(a.node.rootDir, "backoff.json")}
+	if err := loadCheckpoint(a.backoff.file, &a.backoff.saved); err != nil {
+		a.log.Warn("delays of restarts begin anew", "err", err)
+	}
+	b.Restore(a.backoff.saved)
+	return nil
+}
+
+// saveBackoff saves the delays if they have changed, and returns when to look again.
+func (a *agent) saveBackoff(ctx context.Context) time.Duration {
+	b := a.backoff
+	now := b.Snapshot()
+	if reflect.DeepEqual(now, b.saved) {
+		if b.quiet = !b.quiet; b.quiet {
+			return settlePeriod
+		}
+		return backoffPeriod
+	}
+	if err := saveCheckpoint(b.file, now); err != nil {
+		a.log.WarnContext(ctx, "saving the delays of restarts failed", "err", err)
+	}
+	b.saved, b.quiet = now, false
+	return settlePeriod
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+)
+
+func TestCheckpointsAreVersionedAndWhole(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "state.json")
+	var got map[string]int
+	require.NoError(t, loadCheckpoint(file, &got), "there is none yet")
+	require.Nil(t, got)
+	require.NoError(t, saveCheckpoint(file, map[string]int{"a": 1}))
+	require.NoError(t, saveCheckpoint(file, map[string]int{"b": 2}))
+	require.NoError(t, loadCheckpoint(file, &got))
+	require.Equal(t, map[string]int{"b": 2}, got)
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"version":1,"data":{"b":2}}`, string(data))
+	for text, want := range map[string]string{
+		"":                        "unexpected end",
+		"{":                       "state.json",
+		`{"b":2}`:                 "version 0 is not 1",
+		`{"version":2,"data":{}}`: "version 2 is not 1",
+		`{"version":1}`:           "unexpected end",
+		`{"version":1,"data":7}`:  "cannot unmarshal",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		require.ErrorContains(t, loadCheckpoint(file, &got), want, text)
+	}
+	require.Error(t, saveCheckpoint(filepath.Join(t.TempDir(), "no", "folder"), 1))
+	require.Error(t, saveCheckpoint(file, func() {}))
+}
+
+func TestBackoffOutlivesTheAgent(t *testing.T) {
+	t.Parallel()
+	_, endpoint := serveRuntime(t)
+	dir, root := t.TempDir(), t.TempDir()
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/flaky:1"))
+	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root}
+	next := func(a *running) (at time.Time) {
+		await(t, "a waits for its next start", func() bool {
+			var e api.Explanation
+			code, _ := a.get(t, "/explain/default/a")
+			if code != 200 {
+				return false
+			}
+			a.json(t, "/explain/default/a", &e)
+			for _, s := range e.Next {
+				if s.At != nil && s.What == "container app starts again" {
+					at = *s.At
+				}
+			}
+			return !at.IsZero()
+		})
+		return at
+	}
+	first := start(t, args...)
+	await(t, "a crashed", func() bool { return podOf(first.status(t), "a").State == "CrashLoopBackOff" })
+	before := next(first)
+	require.NoError(t, first.stop())
+	require.FileExists(t, filepath.Join(root, "backoff.json"))
+	second := start(t, args...)
+	require.WithinDuration(t, before, next(second), time.Second)
+	require.NoError(t, second.stop())
+}
+
+func TestShutdownEndsPodsAndTheNextAgentStartsThemAgain(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	dir, root := t.TempDir(), t.TempDir()
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	manifest(t, dir, "b.yaml", podYAML("b", "demo/web:1")+"  priority: 2000000000\n")
+	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root}
+	first := start(t, append(args, "--shutdown-grace-period", "20s", "--shutdown-grace-period-critical-pods", "10s")...)
+	await(t, "both run", func() bool {
+		return first.phase(t, "a") == corev1.PodRunning && first.phase(t, "b") == corev1.PodRunning
+	})
+	require.NoError(t, first.stop())
+	running, err := node.ListContainers(t.Context(), &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	})
+	require.NoError(t, err)
+	require.Empty(t, running)
+	stdout, _ := first.printed()
+	require.Contains(t, stdout, "ending the pods within 20s; another signal leaves them as they are")
+
+	second := start(t, args...)
+	await(t, "both run again", func() bool {
+		return second.phase(t, "a") == corev1.PodRunning && second.phase(t, "b") == corev1.PodRunning
+	})
+	require.NoError(t, second.stop())
+}
+
+func TestStartTellsWhatItFindsAndAdopts(t *testing.T) {
+	t.Parallel()
+	_, endpoint := serveRuntime(t)
+	dir, root := t.TempDir(), t.TempDir()
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	manifest(t, dir, "b.yaml", podYAML("b", "demo/web:1"))
+	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root}
+	first := start(t, args...)
+	await(t, "both run", func() bool {
+		return first.phase(t, "a") == corev1.PodRunning && first.phase(t, "b") == corev1.PodRunning
+	})
+	require.NoError(t, first.stop())
+	require.NoError(t, os.Remove(filepath.Join(dir, "b.yaml")))
+	second := start(t, args...)
+	await(t, "one is adopted", func() bool { return second.status(t).Agent.Adopted == 1 })
+	await(t, "the other goes", func() bool { return second.removed("b") == 1 })
+	require.NoError(t, second.stop())
+	stdout, _ := second.printed()
+	require.Contains(t, stdout[0], "runtime fakecri")
+	require.Equal(t, []string{"listening on " + second.url, "found 2 pods of this agent that run"}, stdout[1:3])
+	require.Contains(t, stdout, "adopted 1 of them")
+	require.Contains(t, stdout, "1 pods are asked for by "+dir)
+}

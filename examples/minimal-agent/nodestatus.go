@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	goruntime "runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
+)
+
+const (
+	// runtimeGrace is for how long the runtime may be down before the node counts as
+	// not ready, as with the kubelet: one that is restarted is back by then.
+	runtimeGrace = 30 * time.Second
+	// usagePatience is how long a look at the node waits for a runtime that is slow.
+	usagePatience = 2 * time.Second
+)
+
+// nodeState is what is remembered of the node between two looks.
+type nodeState struct {
+	mu         sync.Mutex
+	decision   eviction.Decision // the last one
+	missing    error             // what could not be measured for it
+	conditions []corev1.NodeCondition
+}
+
+// evaluated keeps what the last look at the node has found.
+func (n *nodeState) evaluated(d eviction.Decision, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.decision, n.missing = d, err
+}
+
+func (n *nodeState) last() eviction.Decision {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.decision
+}
+
+// conditionsNow are the node's conditions. They are looked at whenever the runtime was
+// asked, so that their times are right whoever looks when.
+func (a *agent) conditionsNow() []corev1.NodeCondition {
+	var problems []string
+	if err := a.runtimeDown(); err != nil {
+		problems = append(problems, err.Error())
+	} else if errors.Is(a.runtime.get(), errNotKnownYet) {
+		problems = append(problems, "container runtime status check may not have completed yet")
+	}
+	if err := a.pleg.Healthy(); err != nil {
+		problems = append(problems, "PLEG is not healthy: "+err.Error())
+	}
+	a.state.mu.Lock()
+	defer a.state.mu.Unlock()
+	a.state.conditions = describe.Conditions(a.state.conditions, a.state.decision.Conditions, problems, time.Now())
+	return slices.Clone(a.state.conditions)
+}
+
+// runtimeDown is the runtime's trouble once it counts. What is not known yet is none
+// until then either.
+func (a *agent) runtimeDown() error {
+	since, err := a.runtime.whole()
+	down := time.Since(since)
+	if err == nil || down < runtimeGrace {
+		return nil
+	}
+	return fmt.Errorf("container runtime is down for %v: %w", down.Round(time.Second), err)
+}
+
+// nodeStatus is the node as a kubelet would report it.
+func (a *agent) nodeStatus(ctx context.Context) corev1.Node {
+	self, _ := a.self(ctx) // never fails
+	return describe.Node(describe.NodeFacts{
+		Name: a.opts.nodeName, Labels: self.Labels, IPs: a.hostIPs, Created: a.began, Now: time.Now(),
+		Info: a.nodeInfo(), Capacity: a.capacity(), Allocate: a.allocatable(), Images: a.imageGC.Images(),
+		Features: self.Status.Features, Handlers: a.features.handlers(), Condition: a.conditionsNow(),
+	})
+}
+
+// nodeInfo is what this machine is. Where there are no such files it is unknown.
+func (a *agent) nodeInfo() corev1.NodeSystemInfo {
+	return corev1.NodeSystemInfo{
+		MachineID:               strings.TrimSpace(fileText("/etc/machine-id")),
+		SystemUUID:              strings.TrimSpace(fileText("/sys/class/dmi/id/product_uuid")),
+		BootID:                  strings.TrimSpace(fileText("/proc/sys/kernel/random/boot_id")),
+		KernelVersion:           strings.TrimSpace(fileText("/proc/sys/kernel/osrelease")),
+		OSImage:                 osImage(fileText("/etc/os-release")),
+		ContainerRuntimeVersion: a.node.runtimeName + "://" + a.node.runtimeVersion,
+		KubeletVersion:          version(),
+		OperatingSystem:         goruntime.GOOS,
+		Architecture:            goruntime.GOARCH,
+	}
+}
+
+// osImage is the name of a system in its os-release file.
+func osImage(release string) string {
+	for line := range strings.Lines(release) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
+			return strings.Trim(name, `"'`)
+		}
+	}
+	return "Unknown"
+}
+
+// version is this program's, as the Go tool has stamped it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "unknown"
+	}
+	return info.Main.Version
+}
+
+// signals are what the last look at the node has found.
+func (a *agent) signals() []api.Signal {
+	bySignal := map[eviction.Signal]*api.Signal{}
+	last := a.state.last()
+	for _, r := range last.Thresholds {
+		s := bySignal[r.Threshold.Signal]
+		if s == nil {
+			s = &api.Signal{Name: string(r.Threshold.Signal), Available: r.Observation.Available, Capacity: r.Observation.Capacity}
+			switch at := r.Observation.Time; {
+			case r.State == eviction.Unknown:
+			case at.IsZero():
+				s.Time = &last.At
+			default:
+				s.Time = &at
+			}
+			bySignal[r.Threshold.Signal] = s
+		}
+		t := api.Threshold{
+			Text: string(r.Threshold.Signal) + "<" + r.Threshold.Value.String(), Value: r.Quantity,
+			GraceSeconds: r.Threshold.GracePeriod.Seconds(),
+		}
+		if !r.Since.IsZero() {
+			t.Since = &r.Since
+		}
+		s.Thresholds = append(s.Thresholds, t)
+	}
+	out := []api.Signal{}
+	for _, name := range slices.Sorted(maps.Keys(bySignal)) {
+		out = append(out, *bySignal[name])
+	}
+	return out
+}
+
+// planEviction looks at the node as eviction does, and does nothing about it.
+func (a *agent) planEviction(ctx context.Context) (server.Plan, error) {
+	d, _, err := a.evaluate(ctx)
+	return d, err
+}
+
+// evaluate decides what eviction would do now, and returns the facts.
+func (a *agent) evaluate(ctx context.Context) (eviction.Decision, eviction.Observations, error) {
+	node, err := a.measures.Node(ctx)
+	if err != nil {
+		a.log.DebugContext(ctx, "some figures of the node are missing", "err", err)
+	}
+	obs := eviction.Observations{Node: node, Pods: a.evictable(), PodStats: map[types.UID]*eviction.PodStats{}, CheckLimits: true}
+	pods, err := a.measures.Pods(ctx)
+	for i := range pods {
+		obs.PodStats[pods[i].UID] = &pods[i]
+	}
+	return eviction.Evaluate(a.state.last().Next, obs, a.policy, time.Now()), obs, err
+}
+
+// podUsage is what pods and their containers use.
+type podUsage struct {
+	pods       map[types.UID]*api.Usage
+	containers map[types.UID]map[string]api.Usage
+}
+
+// usage asks what pods use. A runtime that does not answer keeps nobody from looking.
+func (a *agent) usage(ctx context.Context) podUsage {
+	ctx, cancel := context.WithTimeout(ctx, usagePatience)
+	defer cancel()
+	out := podUsage{map[types.UID]*api.Usage{}, map[types.UID]map[string]api.Usage{}}
+	summary, _ := a.summary(ctx) // what can't be measured is not shown
+	if summary == nil {
+		return out
+	}
+	for _, p := range summary.Pods {
+		uid := types.UID(p.PodRef.UID)
+		if u := usageOf(p.CPU, p.Memory); u != nil {
+			if p.EphemeralStorage != nil {
+				u.EphemeralBytes, u.EphemeralInodes = deref(p.EphemeralStorage.UsedBytes), deref(p.EphemeralStorage.InodesUsed)
+			}
+			out.pods[uid] = u
+		}
+		out.containers[uid] = map[string]api.Usage{}
+		for _, c := range p.Containers {
+			if u := usageOf(c.CPU, c.Memory); u != nil {
+				if c.Rootfs != nil {
+					u.EphemeralBytes, u.EphemeralInodes = deref(c.Rootfs.UsedBytes), deref(c.Rootfs.InodesUsed)
+				}
+				out.containers[uid][c.Name] = *u
+			}
+		}
+	}
+	return out
+}
+
+func usageOf(cpu *statsapi.CPUStats, memory *statsapi.MemoryStats) *api.Usage {
+	var u api.Usage
+	if cpu != nil && cpu.UsageNanoCores != nil {
+		u.Time, u.CPUCores = cpu.Time.Time, float64(*cpu.UsageNanoCores)/1e9
+	}
+	if memory != nil && memory.WorkingSetBytes != nil {
+		u.Time, u.MemoryBytes = memory.Time.Time, *memory.WorkingSetBytes
+	}
+	if u.Time.IsZero() {
+		return nil
+	}
+	return &u
+}
+
+func deref(n *uint64) uint64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/fakecri"
+)
+
+func (r *running) json(t *testing.T, path string, into any) {
+	t.Helper()
+	code, body := r.get(t, path)
+	require.Equal(t, http.StatusOK, code, "%s: %s", path, body)
+	require.NoError(t, json.Unmarshal([]byte(body), into), path)
+}
+
+func (r *running) status(t *testing.T) (s api.Status) {
+	t.Helper()
+	r.json(t, "/status", &s)
+	return s
+}
+
+func podOf(s api.Status, name string) api.Pod {
+	for _, p := range s.Pods {
+		if p.Name == name+"-node1" {
+			return p
+		}
+	}
+	return api.Pod{}
+}
+
+func TestStatusIsOneLookAtTheWholeAgent(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	await(t, "the flaky pod backs off", func() bool { return podOf(a.status(t), "flaky").State == "CrashLoopBackOff" })
+	await(t, "the node was looked at", func() bool { return len(a.status(t).Signals) > 0 })
+	s := a.status(t)
+	require.Equal(t, "minimal-agent", s.Agent.Name)
+	require.Equal(t, "fakecri", s.Runtime.Name)
+	require.Contains(t, s.Runtime.Endpoint, "unix://")
+	require.Equal(t, "node1", s.Node.Name)
+	conditions := map[corev1.NodeConditionType]corev1.ConditionStatus{}
+	for _, c := range s.Node.Status.Conditions {
+		conditions[c.Type] = c.Status
+		require.NotEmpty(t, c.Reason)
+		require.False(t, c.LastTransitionTime.IsZero())
+	}
+	require.Equal(t, map[corev1.NodeConditionType]corev1.ConditionStatus{
+		"MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False", "Ready": "True",
+	}, conditions)
+	web := podOf(s, "web")
+	require.Equal(t, "Running", web.State)
+	require.Equal(t, 1, web.Ready)
+	require.NotNil(t, web.Usage)
+	flaky := podOf(s, "flaky")
+	require.NotEmpty(t, flaky.Events)
+	require.Equal(t, "CrashLoopBackOff", flaky.Containers[0].State)
+	require.NotNil(t, flaky.Containers[0].ExitCode)
+}
+
+func TestSummaryAndRunningPodsAreInTheKubeletsForm(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	await(t, "web runs", func() bool { return a.phase(t, "web") == corev1.PodRunning })
+	var summary statsapi.Summary
+	a.json(t, "/stats/summary", &summary)
+	require.Equal(t, "node1", summary.Node.NodeName)
+	require.NotEmpty(t, summary.Pods)
+	require.NotNil(t, summary.Pods[0].CPU)
+	require.NotNil(t, summary.Pods[0].Containers[0].Rootfs)
+	summary = statsapi.Summary{}
+	a.json(t, "/stats/summary?only_cpu_and_memory=true", &summary)
+	require.Nil(t, summary.Pods[0].Containers[0].Rootfs)
+	require.Nil(t, summary.Node.Fs)
+	for _, path := range []string{"/runningpods", "/runningpods/"} {
+		var list corev1.PodList
+		a.json(t, path, &list)
+		require.Equal(t, "PodList", list.Kind)
+		found := false
+		for _, p := range list.Items {
+			if p.Name == "web-node1" {
+				found = true
+				require.Equal(t, "demo/web:1", p.Spec.Containers[0].Image)
+				require.NotEmpty(t, p.UID)
+			}
+		}
+		require.True(t, found, path)
+	}
+}
+
+func TestEventsCanBeReadAndFollowed(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/events?watch", nil)
+	require.NoError(t, err)
+	stream, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer stream.Body.Close()
+	lines, last := bufio.NewScanner(stream.Body), uint64(0)
+	for lines.Scan() {
+		var e api.Event
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &e), lines.Text())
+		require.Greater(t, e.Number, last)
+		last = e.Number
+		if e.Reason == "BackOff" && strings.HasPrefix(e.Name, "flaky") {
+			require.Equal(t, "Warning", e.Type)
+			break
+		}
+	}
+	require.NoError(t, lines.Err())
+	_, body := a.get(t, "/events")
+	require.Contains(t, body, `"reason":"Started"`, "normal events, too")
+	require.NoError(t, a.stop(), "a stream holds up nobody")
+}
+
+func TestExplainSaysWhyAndWhatComesNext(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	await(t, "the flaky pod backs off", func() bool { return podOf(a.status(t), "flaky").State == "CrashLoopBackOff" })
+	var e api.Explanation
+	a.json(t, "/explain/default/flaky-node1", &e)
+	require.Contains(t, strings.Join(e.Why, "\n"), "CrashLoopBackOff: back-off")
+	require.NotEmpty(t, e.Next)
+	require.NotNil(t, e.Next[0].At)
+	require.Contains(t, e.Next[0].What, "starts again")
+	require.Contains(t, e.Plan, "wait with container")
+	require.Contains(t, e.Stays, "to be evicted when")
+	_, text := a.get(t, "/explain/default/flaky?output=text")
+	require.Contains(t, text, "default/flaky-node1 is CrashLoopBackOff")
+	code, _ := a.get(t, "/explain/default/nobody")
+	require.Equal(t, http.StatusNotFound, code)
+}
+
+func TestPlansChangeNothing(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	await(t, "web runs", func() bool { return a.phase(t, "web") == corev1.PodRunning })
+	var plan map[string]json.RawMessage
+	a.json(t, "/plan/eviction", &plan)
+	require.Contains(t, plan, "thresholds")
+	a.json(t, "/plan/gc", &plan)
+	require.Contains(t, plan, "images")
+	require.Contains(t, plan, "containers")
+	for _, path := range []string{"/plan/gc", "/plan/eviction"} {
+		code, text := a.get(t, path+"?output=text")
+		require.Equal(t, http.StatusOK, code)
+		require.NotContains(t, text, "{")
+	}
+}
+
+func TestLogsOfPodsAreServed(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	await(t, "the flaky pod has restarted", func() bool { return podOf(a.status(t), "flaky").Restarts > 0 })
+	container := podOf(a.status(t), "flaky").Containers[0].Name
+	code, body := a.get(t, "/logs/default/flaky-node1/"+container+"?previous=true&timestamps=true&tailLines=1")
+	require.Equal(t, http.StatusOK, code, body)
+	require.NotEmpty(t, body)
+	require.Equal(t, 1, strings.Count(body, "\n"))
+
+	web := podOf(a.status(t), "web").Containers[0].Name
+	for path, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"/logs/default/nobody/app":                                                                  {404, `pod "nobody" not found`},
+		"/logs/other/flaky-node1/" + container:                                                      {404, `pod "flaky-node1" not found in namespace "other"`},
+		"/logs/default/flaky-node1/other":                                                           {404, `container "other" not found in pod "flaky-node1", which has ` + container},
+		"/logs/default/web-node1/" + web + "?previous=1":                                            {400, "previous terminated container"},
+		"/logs/default/flaky-node1/..%2F..%2F..%2Fetc%2Fpasswd":                                     {404, "not found in pod"},
+		"/logs/default/..%2F..%2Fetc/passwd":                                                        {404, "not found in namespace"},
+		"/logs/..%2F../x/y":                                                                         {404, "not found in namespace"},
+		"/logs/default/flaky-node1/" + container + "?tailLines=-1":                                  {400, `tailLines="-1": want a number of at least 0`},
+		"/logs/default/flaky-node1/" + container + "?follow=perhaps":                                {400, `follow="perhaps": want true or false`},
+		"/logs/default/flaky-node1/" + container + "?sinceTime=today":                               {400, `sinceTime="today"`},
+		"/logs/default/flaky-node1/" + container + "?limitBytes=0":                                  {400, "at least 1"},
+		"/logs/default/flaky-node1/" + container + "?stream=Both":                                   {400, "want All, Stdout or Stderr"},
+		"/logs/default/flaky-node1/" + container + "?follow=1&follow=0":                             {400, "is there 2 times"},
+		"/logs/default/flaky-node1/" + container + "?sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z": {400, "excludes sinceSeconds"},
+	} {
+		code, body := a.get(t, path)
+		require.Equal(t, want.code, code, path)
+		require.Contains(t, body, want.text, path)
+	}
+}
+
+func TestFollowingALogEndsWithTheAgentAndWithThePod(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	manifest(t, dir, "a.yaml", strings.ReplaceAll(podManifest, "NAME", "a"))
+	manifest(t, dir, "b.yaml", strings.ReplaceAll(podManifest, "NAME", "b"))
+	a := start(t, "--manifests", dir)
+	await(t, "both run", func() bool { return a.phase(t, "a") == corev1.PodRunning && a.phase(t, "b") == corev1.PodRunning })
+	follow := func(name string) (wait func() error) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/logs/default/"+name+"-node1/app?follow=true", nil)
+		require.NoError(t, err)
+		stream, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, stream.StatusCode)
+		done := make(chan error, 1)
+		go func() {
+			_, err := io.Copy(io.Discard, stream.Body)
+			done <- errors.Join(err, stream.Body.Close())
+		}()
+		return func() error { return <-done }
+	}
+	first, second := follow("a"), follow("b")
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	require.NoError(t, first(), "the pod has ended")
+	began := time.Now()
+	require.NoError(t, a.stop())
+	require.Less(t, time.Since(began), 5*time.Second)
+	_ = second() // cut off in the middle
+}
+
+func TestPodThatEndsIsShownUntilItIsGone(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	dir := t.TempDir()
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	a := start(t, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir())
+	await(t, "a runs", func() bool { return a.phase(t, "a") == corev1.PodRunning })
+	require.NoError(t, node.Fail("StopContainer", fakecri.Fault{Hang: true}))
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	await(t, "a ends", func() bool { return podOf(a.status(t), "a").State == "Terminating" })
+	var e api.Explanation
+	await(t, "it is told until when", func() bool {
+		a.json(t, "/explain/default/a", &e)
+		return len(e.Next) == 2
+	})
+	require.Contains(t, e.Why[0], "no manifest asks for it")
+	require.NotNil(t, e.Next[1].At)
+	require.Empty(t, e.Plan)
+	node.Heal("")
+	await(t, "a is gone", func() bool { return podOf(a.status(t), "a").Name == "" })
+	code, _ := a.get(t, "/explain/default/a")
+	require.Equal(t, http.StatusNotFound, code)
+}
+
+func TestExplainNamesAManifestThatIsNoGood(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	manifest(t, dir, "bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [], colour: red}\n")
+	manifest(t, dir, "big.yaml", podYAML("big", "demo/web:1")+"    resources: {requests: {cpu: 1000}}\n")
+	a := start(t, "--manifests", dir)
+	var e api.Explanation
+	await(t, "the problem is known", func() bool { code, _ := a.get(t, "/explain/default/bad"); return code == http.StatusOK })
+	a.json(t, "/explain/default/bad", &e)
+	require.Contains(t, e.Why[0], "colour")
+	await(t, "the other is refused", func() bool { return podOf(a.status(t), "big").State == "OutOfcpu" })
+	a.json(t, "/explain/default/big", &e)
+	require.Contains(t, e.Why[0], "it was not admitted: OutOfcpu")
+	require.NotEmpty(t, a.status(t).Problems)
+}

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+)
+
+const (
+	eventStream = "text/event-stream"
+	jsonLines   = "application/x-ndjson"
+	// heartbeat is how often a quiet stream says that it is there: a client that has
+	// gone without a word is noticed, and others don't take it for dead.
+	heartbeat = 15 * time.Second
+)
+
+// events answers with what is remembered, and with ?watch with what comes, as lines
+// of JSON or as server-sent events. ?since and Last-Event-ID are the number of the last
+// event that is known already.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	sse := prefers(r, eventStream, jsonLines)
+	since, err := sinceOf(query.Get("since"), r.Header.Get("Last-Event-ID"))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	watch := sse || query.Has("watch") && query.Get("watch") != "false" && query.Get("watch") != "0"
+	if watch {
+		s.stream(func(w http.ResponseWriter, r *http.Request) { s.watchEvents(w, r, since, sse) })(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", jsonLines)
+	events, _, _ := s.cfg.Events.After(since)
+	_, _ = w.Write(eventLines(events, false))
+}
+
+// sinceOf reads a number of an event. Of a client that comes back the header counts.
+func sinceOf(query, header string) (uint64, error) {
+	text := query
+	if header != "" {
+		text = header
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, &StatusError{Code: http.StatusBadRequest, Message: fmt.Sprintf("since=%q: want the number of an event", text)}
+	}
+	return n, nil
+}
+
+// watchEvents writes events as they come until the client goes, the agent stops, or
+// the client is too slow for what happens.
+func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, since uint64, sse bool) {
+	kind := jsonLines
+	if sse {
+		kind = eventStream
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy is to pass on what it gets
+	tick := s.cfg.Clock.NewTicker(heartbeat)
+	defer tick.Stop()
+	events, next, _ := s.cfg.Events.After(since) // what is lost of the past is no news
+	for {
+		if _, err := w.Write(eventLines(events, sse)); err != nil {
+			return
+		}
+		flush(w)
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.cfg.Events.Changed(next):
+		case <-tick.C():
+			events = nil
+			if sse {
+				fmt.Fprint(w, ":\n\n")
+			}
+			continue
+		}
+		before, complete := next, false
+		if events, next, complete = s.cfg.Events.After(next); !complete {
+			_, _ = w.Write(eventLines([]api.Event{{
+				Number: before, Time: s.cfg.Clock.Now(), Type: "Warning", Reason: api.EventsLost, Kind: "Agent", Count: 1,
+				Message: fmt.Sprintf("too slow: events after number %d are lost to this reader; what is left comes with ?since=%d", before, before),
+			}}, sse))
+			flush(w)
+			return
+		}
+	}
+}
+
+// eventLines are events in the form of a stream.
+func eventLines(events []api.Event, sse bool) []byte {
+	var b bytes.Buffer
+	for i := range events {
+		data, err := json.Marshal(&events[i])
+		if err != nil {
+			continue // times before the year 0 alone don't marshal
+		}
+		if sse {
+			fmt.Fprintf(&b, "id: %d\ndata: %s\n\n", events[i].Number, data)
+			continue
+		}
+		b.Write(append(data, '\n'))
+	}
+	return b.Bytes()
+}
+
+func flush(w http.ResponseWriter) {
+	if f, ok := w.(http.Flusher); ok {
+		f.Flush()
+	}
+}

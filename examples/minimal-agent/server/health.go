@@ -1,0 +1,80 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Check is one thing that health depends on.
+type Check struct {
+	// Name is told in ?verbose, and left out with ?exclude=Name.
+	Name string
+	// Run returns why it is not as it should be, nil if it is. It must not wait.
+	Run func() error
+	// Notes are lines for ?verbose that make nobody unhealthy. Optional.
+	Notes func() []string
+	// ReadyOnly keeps it out of /healthz: no restart of the agent would help.
+	ReadyOnly bool
+	// Patient, if there, is what /healthz asks instead of Run: something that may be
+	// wrong for a while before it counts.
+	Patient func() error
+}
+
+// Alive is the check of /livez.
+func Alive() Check { return Check{Name: "ping", Run: func() error { return nil }} }
+
+// healthzChecks are those of /healthz.
+func healthzChecks(checks []Check) (out []Check) {
+	for _, c := range checks {
+		if c.Patient != nil {
+			c.Run = c.Patient
+		}
+		if !c.ReadyOnly {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// healthHandler answers "ok" when every check passes, else 503 and the failing ones.
+// With ?verbose it names every check.
+func healthHandler(endpoint string, checks []Check) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		var all, failed strings.Builder
+		for _, c := range checks {
+			if slices.Contains(query["exclude"], c.Name) {
+				fmt.Fprintf(&all, "[+]%s excluded: ok\n", c.Name)
+				continue
+			}
+			line := fmt.Sprintf("[+]%s ok\n", c.Name)
+			if err := c.Run(); err != nil {
+				line = fmt.Sprintf("[-]%s failed: %v\n", c.Name, err)
+				failed.WriteString(line)
+			}
+			all.WriteString(line)
+			if c.Notes == nil {
+				continue
+			}
+			for _, note := range c.Notes() {
+				fmt.Fprintf(&all, "  %s\n", strings.ReplaceAll(note, "\n", "\n  "))
+			}
+		}
+		w.Header().Set("Content-Type", plainText)
+		verdict := "passed"
+		if failed.Len() > 0 {
+			verdict = "failed"
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		switch {
+		case query.Has("verbose"):
+			fmt.Fprintf(w, "%s%s check %s\n", all.String(), endpoint, verdict)
+		case failed.Len() > 0:
+			fmt.Fprint(w, failed.String())
+		default:
+			fmt.Fprint(w, "ok")
+		}
+	}
+}

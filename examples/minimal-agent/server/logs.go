@@ -1,0 +1,137 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server/podlogs"
+)
+
+// logs writes the log of a container: the queries are those of the kubelet's
+// containerLogs. The names in the path are looked up among pods, and never become
+// part of a path.
+func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
+	options, previous, err := parseLogQuery(r.URL.Query(), s.cfg.Clock.Now())
+	if err != nil {
+		refuse(w, &StatusError{Code: http.StatusBadRequest, Message: err.Error()})
+		return
+	}
+	source, err := s.cfg.Logs(r.Context(), r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container"), previous)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", plainText)
+	out := &counted{ResponseWriter: w}
+	switch err := podlogs.Copy(r.Context(), out, source, options); {
+	case err == nil || r.Context().Err() != nil:
+	case out.written:
+		// The status is out already. A line says that this is not the end of the log.
+		fmt.Fprintf(w, "\nreading the log failed: %v\n", err)
+	case errors.Is(err, podlogs.ErrNoLog):
+		refuse(w, &StatusError{Code: http.StatusNotFound, Message: fmt.Sprintf("container %q in pod %q: %v", r.PathValue("container"), r.PathValue("pod"), err)})
+	default:
+		refuse(w, err)
+	}
+}
+
+// counted remembers whether an answer has begun.
+type counted struct {
+	http.ResponseWriter
+	written bool
+}
+
+func (c *counted) Write(data []byte) (int, error) {
+	c.written = true
+	return c.ResponseWriter.Write(data)
+}
+
+// Flush sends what was written, and at least that there is an answer.
+func (c *counted) Flush() {
+	c.written = true
+	flush(c.ResponseWriter)
+}
+
+// Unwrap is for [http.ResponseController].
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// parseLogQuery reads what of a log is wanted, and names every problem with that.
+func parseLogQuery(query url.Values, now time.Time) (o podlogs.Options, previous bool, err error) {
+	var errs []error
+	one := func(name string, parse func(text string) error) {
+		switch values := query[name]; {
+		case len(values) > 1:
+			errs = append(errs, fmt.Errorf("%s: is there %d times", name, len(values)))
+		case len(values) == 1 && values[0] != "":
+			if err := parse(values[0]); err != nil {
+				errs = append(errs, fmt.Errorf("%s=%q: %w", name, values[0], err))
+			}
+		case len(values) == 1 && (name == "follow" || name == "previous" || name == "timestamps"):
+			_ = parse("true") // as in ?follow; it is valid
+		}
+	}
+	flag := func(into *bool) func(string) error {
+		return func(text string) (err error) {
+			if *into, err = strconv.ParseBool(text); err != nil {
+				return errors.New("want true or false")
+			}
+			return nil
+		}
+	}
+	one("follow", flag(&o.Follow))
+	one("previous", flag(&previous))
+	one("timestamps", flag(&o.Timestamps))
+	one("tailLines", func(text string) error {
+		if text == "all" {
+			return nil
+		}
+		n, err := atLeast(0, text)
+		o.TailLines = &n
+		return err
+	})
+	one("limitBytes", func(text string) (err error) {
+		o.LimitBytes, err = atLeast(1, text)
+		return err
+	})
+	one("sinceSeconds", func(text string) error {
+		n, err := atLeast(1, text)
+		o.Since = now.Add(-time.Duration(min(n, int64(maxSince/time.Second))) * time.Second)
+		return err
+	})
+	one("sinceTime", func(text string) (err error) {
+		if query.Get("sinceSeconds") != "" {
+			return errors.New("it excludes sinceSeconds")
+		}
+		if o.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return errors.New("want a time such as 2006-01-02T15:04:05Z")
+		}
+		return nil
+	})
+	one("stream", func(text string) error {
+		switch text {
+		case "All":
+		case "Stdout", "Stderr":
+			o.Stream = podlogs.Stream(strings.ToLower(text))
+		default:
+			return errors.New("want All, Stdout or Stderr")
+		}
+		return nil
+	})
+	return o, previous, errors.Join(errs...)
+}
+
+// maxSince keeps times of long ago from overflowing.
+const maxSince = 100 * 365 * 24 * time.Hour
+
+func atLeast(least int64, text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least {
+		return least, fmt.Errorf("want a number of at least %d", least)
+	}
+	return n, nil
+}

@@ -1,0 +1,20 @@
+package podlogs
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// CopyFast is Copy with a follower that is in a hurry.
+func CopyFast(ctx context.Context, w io.Writer, src Source, o Options) error {
+	return copyLog(ctx, w, src, o, timing{settle: 20 * time.Millisecond, poll: 50 * time.Millisecond})
+}
+
+// SortNames returns the names of a log's files in their order.
+func SortNames(files []string) (out []string) {
+	for _, n := range sortNames(files) {
+		out = append(out, n.file)
+	}
+	return out
+}

@@ -1,0 +1,242 @@
+package podlogs
+
+import (
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	stampFormat = "20060102-150405"
+	compressed  = ".gz"
+	// present is the stamp of the file that is written to: behind all others.
+	present = "~"
+)
+
+// key is the place of a file in the log of a container.
+type key struct {
+	attempt uint32
+	stamp   string // when it was rotated, or present
+}
+
+func (k key) compare(other key) int {
+	return cmp.Or(cmp.Compare(k.attempt, other.attempt), strings.Compare(k.stamp, other.stamp))
+}
+
+// name is a file of a log.
+type name struct {
+	key
+	file string
+	gzip bool
+}
+
+// parseName reads the name of a file in a container's folder.
+func parseName(file string) (name, bool) {
+	number, rest, ok := strings.Cut(file, ".log")
+	attempt, err := strconv.ParseUint(number, 10, 32)
+	if !ok || err != nil || number != strconv.FormatUint(attempt, 10) {
+		return name{}, false
+	}
+	n := name{key: key{attempt: uint32(attempt), stamp: present}, file: file}
+	if rest == "" {
+		return n, true
+	}
+	rest, n.gzip = strings.CutSuffix(rest, compressed)
+	stamp, ok := strings.CutPrefix(rest, ".")
+	if _, err := time.Parse(stampFormat, stamp); !ok || err != nil || len(stamp) != len(stampFormat) {
+		return name{}, false // what is being compressed, or somebody else's
+	}
+	n.stamp = stamp
+	return n, true
+}
+
+// sortNames returns the files of a log among the names, in their order. One that is
+// there both compressed and not counts once, as it was: the other may be half written,
+// or it may be about to go. It is removed last.
+func sortNames(files []string) []name {
+	byKey := map[key]name{}
+	for _, f := range files {
+		n, ok := parseName(f)
+		if before, there := byKey[n.key]; ok && (!there || before.gzip) {
+			byKey[n.key] = n
+		}
+	}
+	names := make([]name, 0, len(byKey))
+	for _, n := range byKey {
+		names = append(names, n)
+	}
+	slices.SortFunc(names, func(a, b name) int { return a.compare(b.key) })
+	return names
+}
+
+// folder is the folder of a container's logs, of which nothing leads out.
+type folder struct{ root *os.Root }
+
+func openFolder(src Source) (folder, error) {
+	all, err := os.OpenRoot(src.Root)
+	if err != nil {
+		return folder{}, noLog(err)
+	}
+	defer func() { _ = all.Close() }() // nothing was written
+	root, err := all.OpenRoot(src.Dir)
+	if err != nil {
+		return folder{}, noLog(err)
+	}
+	return folder{root}, nil
+}
+
+func noLog(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrNoLog
+	}
+	return err
+}
+
+// close gives the folder back, through which nothing was written.
+func (f folder) close() { _ = f.root.Close() }
+
+// list returns the files of the attempts from the given one on.
+func (f folder) list(attempt uint32) ([]name, error) {
+	dir, err := f.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }() // it was only read
+	files, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(sortNames(files), func(n name) bool { return n.attempt < attempt }), nil
+}
+
+// open opens a file of the log.
+func (f folder) open(n name) (*logFile, error) {
+	info, err := f.root.Lstat(n.file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", n.file)
+	}
+	// It must not wait if a pipe has taken the file's place.
+	file, err := f.root.OpenFile(n.file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	l := &logFile{name: n, file: file}
+	if l.info, err = file.Stat(); err == nil && !l.info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", n.file)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return l, nil
+}
+
+// openAll opens the files of the log, whatever is renamed meanwhile: those of one moment.
+func (f folder) openAll(attempt uint32, later bool) ([]*logFile, error) {
+	for try := 1; ; try++ {
+		files, err := f.openListed(attempt, later)
+		if err == nil || try == tries || !isMoved(err) {
+			return files, err
+		}
+	}
+}
+
+// tries is how often files are opened anew that are renamed meanwhile.
+const tries = 10
+
+// errMoved says that a rotation came in between.
+var errMoved = errors.New("the log is rotated all the time")
+
+// isMoved says whether it did, which shows in a missing file, too.
+func isMoved(err error) bool { return errors.Is(err, errMoved) || errors.Is(err, fs.ErrNotExist) }
+
+func (f folder) openListed(attempt uint32, later bool) (files []*logFile, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(files)
+			files = nil
+		}
+	}()
+	wanted := func() ([]name, error) {
+		names, err := f.list(attempt)
+		return slices.DeleteFunc(names, func(n name) bool { return n.attempt > attempt && !later }), err
+	}
+	names, err := wanted()
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range names {
+		l, err := f.open(n)
+		if err != nil {
+			return files, err
+		}
+		if i > 0 {
+			l.before = names[i-1].key
+		}
+		files = append(files, l)
+	}
+	// A file that got another name between the list and its opening is missing, or
+	// there twice; the next list shows it.
+	again, err := wanted()
+	if err == nil && !slices.Equal(names, again) {
+		err = errMoved
+	}
+	return files, err
+}
+
+func closeAll(files []*logFile) {
+	for _, l := range files {
+		_ = l.close() // it was only read
+	}
+}
+
+// logFile is an open file of a log.
+type logFile struct {
+	name
+	file *os.File
+	info os.FileInfo // as it was opened
+	// before is the file that came before it then.
+	before key
+}
+
+func (l *logFile) close() error { return l.file.Close() }
+
+// reader returns what the file says, uncompressed, from its begin.
+func (l *logFile) reader() (io.Reader, error) {
+	if _, err := l.file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	if !l.gzip {
+		return l.file, nil
+	}
+	z, err := gzip.NewReader(l.file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", l.name.file, err)
+	}
+	return z, nil
+}
+
+// is says whether a name is that of this open file now.
+func (l *logFile) is(f folder, n name) bool {
+	info, err := f.root.Lstat(n.file)
+	if err != nil {
+		return false
+	}
+	if !n.gzip || l.gzip {
+		return os.SameFile(info, l.info)
+	}
+	// It was compressed meanwhile, which keeps its age.
+	now, err := l.file.Stat()
+	return err == nil && info.ModTime().Equal(now.ModTime())
+}

@@ -1,0 +1,61 @@
+package podlogs
+
+import (
+	"bytes"
+	"errors"
+	"time"
+)
+
+// errNoLine says that something is not a line of a log.
+var errNoLine = errors.New("not a line of a container's log")
+
+// Line is a line of a log, or a part of one.
+type Line struct {
+	// Time is when it was written.
+	Time time.Time
+	// Stream is Stdout or Stderr.
+	Stream Stream
+	// Partial says that the line goes on in the next one of the stream.
+	Partial bool
+	// Text is the rest, without the newline. It is the caller's of ParseLine.
+	Text []byte
+}
+
+// ParseLine reads a line such as
+//
+//	2006-01-02T15:04:05.000000000Z stdout F text
+//
+// with or without a newline. Tags after the first are ignored, as the kubelet does it.
+// Text is a part of line.
+func ParseLine(line []byte) (Line, error) {
+	stamp, rest, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
+	if !ok {
+		return Line{}, errNoLine
+	}
+	var l Line
+	if err := l.Time.UnmarshalText(stamp); err != nil { // which allocates nothing
+		return Line{}, errNoLine
+	}
+	stream, rest, ok := bytes.Cut(rest, []byte(" "))
+	switch {
+	case ok && string(stream) == string(Stdout):
+		l.Stream = Stdout
+	case ok && string(stream) == string(Stderr):
+		l.Stream = Stderr
+	default:
+		return Line{}, errNoLine
+	}
+	tags, text, ok := bytes.Cut(rest, []byte(" "))
+	if !ok { // containerd ends an empty line without a space
+		text = nil
+	}
+	switch tag, _, _ := bytes.Cut(tags, []byte(":")); string(tag) {
+	case "F":
+	case "P":
+		l.Partial = true
+	default:
+		return Line{}, errNoLine
+	}
+	l.Text = text
+	return l, nil
+}

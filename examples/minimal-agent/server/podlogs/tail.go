@@ -1,0 +1,140 @@
+package podlogs
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"slices"
+)
+
+// firstWindow is how much of the end of a file is looked at first for its last lines.
+const firstWindow = 64 << 10
+
+// start is where reading begins.
+type start struct {
+	file int   // of the files
+	at   int64 // in it, uncompressed
+	// from is where the first line that counts ends: those that end before it are of
+	// others.
+	from int64
+}
+
+// findTail returns where the last n of the wanted lines begin.
+func findTail(files []*logFile, n int64, wanted func(Line) bool) (start, error) {
+	for i, file := range slices.Backward(files) {
+		found, err := tailOf(file, n, wanted)
+		switch {
+		case err != nil:
+			return start{}, err
+		case int64(len(found.lines)) == n:
+			return found.start(i), nil
+		}
+		n -= int64(len(found.lines))
+	}
+	return start{}, nil
+}
+
+// tail is the end of a file.
+type tail struct {
+	lines []span // the last ones, oldest first
+	end   int64  // of the last whole line
+}
+
+// span is where a line is in a file, from its first part to its last one.
+type span struct{ begin, end int64 }
+
+func (t tail) start(file int) start {
+	if len(t.lines) == 0 {
+		return start{file: file, at: t.end, from: t.end}
+	}
+	s := start{file: file, at: t.lines[0].begin, from: t.lines[0].end}
+	for _, l := range t.lines {
+		s.at = min(s.at, l.begin)
+	}
+	return s
+}
+
+// tailOf finds the last lines of a file, at most n. It looks at more and more of its
+// end, so that a large file costs what its end does. A compressed one is read whole.
+func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
+	r, err := l.reader()
+	if err != nil {
+		return tail{}, err
+	}
+	if l.gzip {
+		return scan(r, 0, n, wanted)
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return tail{}, err
+	}
+	for window := int64(firstWindow); ; window *= 2 {
+		from := max(info.Size()-window, 0)
+		t, err := scan(io.NewSectionReader(l.file, from, info.Size()-from), from, n, wanted)
+		if err != nil || from == 0 || int64(len(t.lines)) == n && (n > 0 || t.end > from) {
+			return t, err
+		}
+	}
+}
+
+// scan finds the last lines of what is from an offset on. If that is not the begin of
+// the file, the first line of each stream does not count: it may have begun before.
+func scan(r io.Reader, from, n int64, wanted func(Line) bool) (tail, error) {
+	t := tail{end: from}
+	buffered := bufio.NewReader(r)
+	if from > 0 {
+		skipped, err := skipLine(buffered)
+		if err != nil {
+			return t, ignoreEOF(err) // a part of one line
+		}
+		from += skipped
+		t.end = from
+	}
+	split, join, whole := newSplitter(buffered, from), newJoiner(), map[Stream]bool{}
+	ring, next := []span(nil), 0
+	for {
+		p, err := split.next()
+		if err != nil {
+			t.lines = append(append(t.lines, ring[next:]...), ring[:next]...)
+			return t, ignoreEOF(err)
+		}
+		t.end = p.end
+		line, ok := join.add(p)
+		switch {
+		case !ok || !wanted(line.Line):
+		case from > 0 && !whole[line.Stream]:
+			whole[line.Stream] = true
+		case int64(len(ring)) < n:
+			ring = append(ring, span{line.begin, line.end})
+		case n > 0:
+			ring[next] = span{line.begin, line.end}
+			next = (next + 1) % len(ring)
+		}
+	}
+}
+
+// skipLine reads to the end of a line and returns how much that was.
+func skipLine(r *bufio.Reader) (n int64, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		n += int64(len(part))
+		if err == nil || !errors.Is(err, bufio.ErrBufferFull) {
+			return n, err
+		}
+	}
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// lineText appends a line as it is written out.
+func lineText(to []byte, l *Line, timestamps bool) []byte {
+	if timestamps {
+		to = append(l.Time.AppendFormat(to, "2006-01-02T15:04:05.000000000Z07:00"), ' ')
+	}
+	return append(append(to, l.Text...), '\n')
+}

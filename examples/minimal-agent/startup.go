@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+)
+
+// startup is what the agent tells of its beginning.
+type startup struct {
+	mu      sync.Mutex
+	found   map[types.UID]bool // the pods that ran
+	told    bool
+	adopted int
+}
+
+// lookAround tells which of this agent's pods run already.
+func (a *agent) lookAround(ctx context.Context) {
+	boxes, err := a.node.cri.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{
+		LabelSelector: a.ownLabels(),
+		State:         &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+	})
+	if err != nil {
+		a.log.WarnContext(ctx, "which pods run already is not known", "err", err)
+		return
+	}
+	a.startup.mu.Lock()
+	defer a.startup.mu.Unlock()
+	a.startup.found = map[types.UID]bool{}
+	for _, b := range boxes {
+		if uid := crilabels.UID(b.GetLabels()); uid != "" {
+			a.startup.found[uid] = true
+		}
+	}
+	a.console.say("found %d pods of this agent that run", len(a.startup.found))
+}
+
+// sourcesRead tells, once, what the manifests ask for and how much of it runs already.
+// What else was found is taken down.
+func (a *agent) sourcesRead(pods []*corev1.Pod) {
+	s := &a.startup
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told {
+		return
+	}
+	s.told = true
+	for _, p := range pods {
+		if s.found[p.UID] {
+			s.adopted++
+		}
+	}
+	sources := []string{a.manifestDir}
+	if a.opts.StaticPodURL != "" {
+		sources = append(sources, a.opts.StaticPodURL)
+	}
+	a.console.say("adopted %d of them", s.adopted)
+	a.console.say("%d pods are asked for by %s", len(pods), strings.Join(sources, " and "))
+}
+
+// count returns how many pods were adopted.
+func (s *startup) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.adopted
+}
+
+// say prints a line about the agent itself.
+func (c *console) say(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.out, format+"\n", args...)
+}
