@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// They wait for real time more than they compute.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "5"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)

@@ -50,7 +50,8 @@ func (c *copier) await(poll <-chan time.Time, events <-chan fsnotify.Event, lost
 	case <-c.ctx.Done():
 		return false, c.ctx.Err()
 	case <-poll:
-	case <-lost:
+	case err := <-lost:
+		return err != nil, nil
 	case e := <-events:
 		return e.Op != fsnotify.Write, nil
 	}
