@@ -29,6 +29,7 @@ const lastEvents = 5
 
 // newServer wires what the agent says over HTTP.
 func (a *agent) newServer() (err error) {
+	pages := a.metricsPages()
 	cfg := server.Config{
 		Checks:       a.checks(),
 		Status:       a.status,
@@ -40,9 +41,12 @@ func (a *agent) newServer() (err error) {
 		Configz:      a.configz,
 		EvictionPlan: a.planEviction,
 		GCPlan:       a.planGC,
-		Pprof:        a.opts.EnableProfilingHandler && a.opts.EnableDebuggingHandlers,
-		Access:       a.opts.access,
-		Logger:       a.log,
+
+		Metrics: pages.Metrics, ProbeMetrics: pages.Probes, ResourceMetrics: pages.Resource,
+
+		Pprof:  a.opts.EnableProfilingHandler && a.opts.EnableDebuggingHandlers,
+		Access: a.opts.access,
+		Logger: a.log,
 	}
 	if a.opts.EnableDebuggingHandlers {
 		cfg.Logs = a.findLog

@@ -40,11 +40,6 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 		return err
 	}
 	cfg.RestartBackoff = a.backoff.Backoff
-	cfg.Observer.Planned = func(_ *corev1.Pod, do podrunner.Actions) {
-		if len(do.Start) > 0 {
-			a.saves.Trigger() // their delays are about to grow
-		}
-	}
 	cfg.Images, cfg.Volumes, cfg.UserIDs, cfg.Hooks = a.images, a.volumes, a.userIDs, a.hooks
 	if a.cgroups != nil {
 		cfg.PodCgroups = a.cgroups
@@ -55,6 +50,13 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 	cfg.Node = a.nodeFacts
 	cfg.Events = a.events
 	return nil
+}
+
+// planned is told what is about to be done to a pod.
+func (a *agent) planned(_ *corev1.Pod, do podrunner.Actions) {
+	if len(do.Start) > 0 {
+		a.saves.Trigger() // their delays are about to grow
+	}
 }
 
 func (a *agent) newImages() (err error) {

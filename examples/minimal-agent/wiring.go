@@ -87,7 +87,7 @@ func (a *agent) newRunner() (err error) {
 		LogRoot:    a.logRoot(),
 		Agent:      a.opts.agentName,
 		Probes:     a.probes.results,
-		Observer:   a.node.metrics.Runner(podrunner.Observer{}),
+		Observer:   a.node.metrics.Runner(podrunner.Observer{Planned: a.planned}),
 		Logger:     a.log,
 	}
 	if err := a.supply(&cfg); err != nil {

@@ -352,7 +352,7 @@ func (d *day) killContainerd() {
 	require.NoError(d.t, err)
 	require.NoError(d.t, syscall.Kill(pid, syscall.SIGKILL))
 	waitFor(d.t, 15*time.Second, "the agent to say so", func() (string, bool) {
-		code, body, err := d.agent.get("/healthz?verbose")
+		code, body, err := d.agent.get("/readyz?verbose")
 		return fmt.Sprint(code, body, err), strings.Contains(body, "[-]")
 	})
 	require.NoError(d.t, bedUp(bed.dir))
@@ -445,7 +445,7 @@ func (d *day) requireTold() {
 		"what the kernel killed":     "hungry0-" + d.hostname + " OOMKilled: Container main reached its memory limit",
 		"the runtime that was gone":  "the runtime is not ready: ",
 		"the runtime that came back": "the runtime is ready again",
-		"what was found after death": " adopted",
+		"what was found after death": "adopted 60 of them",
 	} {
 		require.Contains(d.t, told, line, what)
 	}

@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// byHand finds the running containers that startByHand has made, each with its
+// byHand finds the running containers that [byHand] has made, each with its
 // sandbox.
 func (b *testbed) byHand(t *testing.T, agent string) (boxes []string, containers map[string]string) {
 	t.Helper()
@@ -43,7 +43,7 @@ func (b *testbed) stopByHand(ctx context.Context, box, container string) error {
 	return err
 }
 
-// stopManyByHand stops all that startByHand has made, at once, and returns how long
+// stopManyByHand stops all that [byHand] has made, at once, and returns how long
 // that takes.
 func stopManyByHand(t *testing.T, agent string, many int) time.Duration {
 	t.Helper()
@@ -80,9 +80,7 @@ func (b *testbed) readySandboxes(labels map[string]string, accept func(ready int
 // more than at another: what is asserted is 2 ×; what was measured is printed.
 func TestHundredPodsStopAlmostAsFastAsTheRuntimeStopsThem(t *testing.T) {
 	const many, patience = 100, 5 * time.Minute
-	n := newNode(t)
-	byHand := n.name + "-by-hand"
-	t.Cleanup(func() { require.NoError(t, bed.removeSandboxes(map[string]string{labelAgent: byHand})) })
+	n, byHand := newNode(t), newByHand(t)
 	n.start()
 	for i := range many {
 		name := fmt.Sprintf("stop%d", i)
@@ -98,9 +96,9 @@ func TestHundredPodsStopAlmostAsFastAsTheRuntimeStopsThem(t *testing.T) {
 		}
 		return fmt.Sprint(up, err), up == many
 	})
-	manyByHand(t, byHand, "stop", many)
+	byHand.many("stop", many)
 
-	hand := stopManyByHand(t, byHand, many)
+	hand := stopManyByHand(t, byHand.agent, many)
 	begin := time.Now()
 	for i := range many {
 		n.remove(fmt.Sprintf("stop%d.yaml", i))
