@@ -55,7 +55,7 @@ cover: ## statement coverage per package; below MIN_COVER (85) percent fails, ex
 		END { exit bad }'
 
 e2e: ## real pods on a real containerd that it starts, and packages on this kernel: root on Debian
-	$(GO) test -tags e2e -count=1 -timeout 30m -parallel 4 -v ./test/e2e
+	$(GO) test -tags e2e -count=1 -timeout 45m -parallel 4 -v ./test/e2e
 	@grep -rlE --include='*_test.go' '^//go:build.*\be2e\b' . | xargs -r -n1 dirname | grep -vx ./test/e2e | sort -u | \
 	xargs -r $(GO) test -p 1 -tags e2e -count=1 -v -run '^TestE2E'
 
