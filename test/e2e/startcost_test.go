@@ -207,6 +207,7 @@ func TestPodStartTakesHardlyLongerThanTheRuntime(t *testing.T) {
 	one, started := alone[samples/2], agent[samples/2]
 	t.Logf("one pod, median of %d: by hand %v, by the agent %v (%.2f ×); the fastest %v and %v", samples, one.Round(time.Millisecond),
 		started.Round(time.Millisecond), float64(started)/float64(one), alone[0].Round(time.Millisecond), agent[0].Round(time.Millisecond))
+	figure(t, "one-pod", started.Seconds(), "s", 0)
 	require.Less(t, started, 2*one+100*time.Millisecond)
 
 	const many = 50
@@ -220,5 +221,6 @@ func TestPodStartTakesHardlyLongerThanTheRuntime(t *testing.T) {
 	// after are the measure together.
 	mean := (first + hand.many("second", many)) / 2
 	t.Logf("%d pods at once: by hand %v, by the agent %v (%.2f ×)", many, mean.Round(time.Millisecond), together.Round(time.Millisecond), float64(together)/float64(mean))
+	figure(t, "fifty-pods", float64(together)/float64(mean), "x", 0)
 	require.Less(t, together, 2*mean+2*time.Second)
 }
