@@ -65,6 +65,8 @@
 // Settings that can only be mistakes are refused, all at once;
 // [ThresholdSettings.Lenient] accepts them as the kubelet does.
 //
+// An amount with an endless exponent is refused, not calculated with.
+//
 // Hard thresholds go before soft ones, and the rest has a fixed order. Only the
 // threshold acted upon decides whether a disk was reclaimed enough. Messages name
 // that threshold, not another one of the same resource.

@@ -95,6 +95,8 @@
 //   - The evented PLEG writes events into the cache and gives up for good after five
 //     failures within a moment; since 1.37 it is but a hint as well, on top of a list
 //     each second. Here the hints save the lists.
+//   - Hints of what begins wait for up to 250 ms, unless a relist is asked for: the
+//     runtime has better to do during a start than to list.
 //   - A pod's own relist notices that the pod is gone.
 //   - IPs also stay when the network of a sandbox goes before the sandbox does.
 //   - [Config].LabelSelector restricts the view, for runtimes shared with others.

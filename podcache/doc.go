@@ -51,6 +51,8 @@
 //     only after every pod was inspected, so that one that hangs holds up all.
 //   - The writer can learn that somebody waits, so it need not look all the time.
 //   - A stale status is kept beside the error of the last inspection, and flagged.
+//   - [BrokenOff] tells a container that never began, because its agent was killed in
+//     the middle of starting it, from one that failed. The kubelet takes it for failed.
 //   - Sandboxes and containers are sorted by attempt and restart count first, and by
 //     time only then: clocks step back (kubernetes#130551, kubernetes#134153).
 //

@@ -102,6 +102,8 @@
 //     what it should be able to do. Resources of the pod as a whole are the spec's.
 //     Stop signals (KEP-4960), alpha and off by default, are not shown. The health of
 //     devices (KEP-4680) is shown if whoever manages them says it.
+//   - A container whose start was broken off with its agent (podcache.BrokenOff) is shown
+//     as created and waiting, not as failed with 128.
 //   - A startup result decides Initialized at once, not with the next sync.
 //   - Resize conditions are the Manager's alone: a status made from an older view
 //     neither brings one back nor loses one.

@@ -98,6 +98,8 @@
 //   - A filesystem without a limit on inodes has no inode signals.
 //   - Volumes and logs are measured when the filesystem grows, and within a budget, not
 //     every one to two minutes without one; logs of containers that have ended count.
+//   - A project of ext4 or XFS is found by looking at the folder, whoever assigned it, and
+//     no feature gate has to be on. The kubelet assigns projects; nothing here does.
 //   - hostPath volumes are not measured: evicting their pod frees none of it.
 //   - Pressure totals are in nanoseconds, as their type says.
 //   - There are wake-ups on cgroup v2, and by pressure on both.

@@ -103,6 +103,11 @@
 //     container gets, 2 s. It is not forced to disk: the machine's end is the pod's.
 //   - A preStop hook runs for no container that completes or crashes, as in the
 //     kubelet (kubernetes#55807); PostExit tells of those too.
+//   - A container that never began because the agent was killed in the middle of
+//     starting it has not failed (podcache.BrokenOff): the same attempt is made again,
+//     whatever the policy says. In the kubelet it is an exit of 128.
+//   - The file of an instance's last words goes when a later one is made and the runtime
+//     has the instance no more, not with the pod only (kubernetes#106735).
 //   - A container whose volumes can't be mounted says so in its status, not only in
 //     an event; nothing of its pod is pulled or made until they can.
 //   - Volumes are brought up to date in each turn in which nothing starts.

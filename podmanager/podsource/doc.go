@@ -99,6 +99,10 @@
 //   - the UID depends on the file's path, so that renaming a file restarts its pod, and
 //     the hash annotation of a manifest with a UID of its own does not follow its
 //     content;
+//   - an amount such as 92E7000000000000000 occupies a core for minutes; here it is a
+//     problem of its file;
+//   - a change of a file is acted upon at once or at the next pass, without waiting for
+//     the rest of a save;
 //   - every file is read at every pass, whatever its name and size, and a URL is
 //     fetched whole every 20 s, however often it fails;
 //   - no removed pod is ended before every source has answered, so that one server
