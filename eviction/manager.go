@@ -197,7 +197,7 @@ func (m *Manager) publish(d *Decision) {
 func (m *Manager) interval(d *Decision) time.Duration {
 	m.step.Lock()
 	defer m.step.Unlock()
-	next := m.pace.next(d, m.cfg.MinInterval, m.cfg.MaxInterval)
+	next := m.pace.next(d, m.cfg.Clock.Since(d.At), m.cfg.MinInterval, m.cfg.MaxInterval)
 	if m.cfg.Mode != Act { // nothing will change so soon, and each look measures all pods
 		next = max(next, min(settled, m.cfg.MaxInterval))
 	}

@@ -17,7 +17,9 @@ const (
 	alert    = 50 * time.Millisecond
 	alertFor = 3 * time.Second
 	// rush is by how much the least interval is shorter while a figure falls towards
-	// a hard threshold.
+	// a hard threshold, and how much of the time looks leave to others then: where
+	// free memory goes up and down by little near a threshold, that is for ever, and
+	// the kernel of a node with many cgroups may need milliseconds for its figures.
 	rush = 10
 	// forget is how long it takes for the worst rate to count half, and calm the same
 	// for that of a fall.
@@ -71,15 +73,16 @@ func halved(d, half time.Duration) float64 { return float64(half) / float64(half
 
 // next returns how soon to look again: in a quarter of the time that the nearest
 // threshold is away. That is not less than least, or a tenth of it while something
-// is seen to fall so fast that it would pass a hard threshold between two looks.
-func (p *pace) next(d *Decision, least, most time.Duration) time.Duration {
+// is seen to fall so fast that it would pass a hard threshold between two looks, of
+// which the last took so long.
+func (p *pace) next(d *Decision, took, least, most time.Duration) time.Duration {
 	next, fall := most, most
 	for i := range d.Thresholds {
 		r := &d.Thresholds[i]
 		next = min(next, p.until(r, d.At, least, most))
 		fall = min(fall, p.fall(r, d.At, most))
 	}
-	return min(max(next, least), max(fall, least/rush))
+	return min(max(next, least), max(fall, least/rush, (rush-1)*took))
 }
 
 // fall is until for what the figure has done in the last moments alone, of which

@@ -89,10 +89,13 @@ func TestRunLooksMostOftenWhileAFigureFalls(t *testing.T) {
 		falls     int64         // per second
 		most      time.Duration // between two looks, when half a second is left
 		last      time.Duration // and at the end
+		look      time.Duration // what one takes
 	}{
-		{"a hog", hard(eviction.MemoryAvailable, mi), gi, 100 * time.Millisecond, 10 * time.Millisecond},
-		{"a slow one", hard(eviction.MemoryAvailable, mi), 10 * mi, 100 * time.Millisecond, 10 * time.Millisecond},
-		{"a soft threshold", soft(eviction.MemoryAvailable, mi, time.Hour), gi, 100 * time.Millisecond, 100 * time.Millisecond},
+		{"a hog", hard(eviction.MemoryAvailable, mi), gi, 100 * time.Millisecond, 10 * time.Millisecond, 0},
+		{"a slow one", hard(eviction.MemoryAvailable, mi), 10 * mi, 100 * time.Millisecond, 10 * time.Millisecond, 0},
+		{"a soft threshold", soft(eviction.MemoryAvailable, mi, time.Hour), gi, 100 * time.Millisecond, 100 * time.Millisecond, 0},
+		{"looks that cost, a tenth of the time", hard(eviction.MemoryAvailable, mi), gi, 105 * time.Millisecond, 50 * time.Millisecond, 5 * time.Millisecond},
+		{"looks that cost more than they help", hard(eviction.MemoryAvailable, mi), gi, 120 * time.Millisecond, 120 * time.Millisecond, 20 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,6 +104,7 @@ func TestRunLooksMostOftenWhileAFigureFalls(t *testing.T) {
 				free := mi + 2*tt.falls
 				n.saw(eviction.MemoryAvailable, free, 1<<50)
 				cfg := n.config(tt.threshold)
+				cfg.Stats = slowStats{cfg.Stats, tt.look}
 				last := time.Now()
 				cfg.Observer.Evaluated = func(eviction.Decision, error) {
 					between.Store(int64(time.Since(last)))
@@ -117,11 +121,22 @@ func TestRunLooksMostOftenWhileAFigureFalls(t *testing.T) {
 				}
 				require.InDelta(t, tt.last, gap(), float64(time.Millisecond))
 				time.Sleep(time.Hour) // it stays where it is
-				require.InDelta(t, 100*time.Millisecond, gap(), float64(time.Millisecond))
+				require.InDelta(t, 100*time.Millisecond+tt.look, gap(), float64(time.Millisecond))
 				stop()
 			})
 		})
 	}
+}
+
+// slowStats takes its time to measure the node.
+type slowStats struct {
+	eviction.Stats
+	took time.Duration
+}
+
+func (s slowStats) Node(ctx context.Context) (eviction.NodeStats, error) {
+	time.Sleep(s.took) // the bubble's time
+	return s.Stats.Node(ctx)
 }
 
 func TestASoftThresholdIsActedUponWhenItsGracePeriodEnds(t *testing.T) {

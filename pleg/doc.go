@@ -53,10 +53,12 @@
 //     ListTimeout. If it fails because it is too large, single pods are still looked
 //     at: see [ErrTooLarge].
 //  6. Nothing is kept of a pod that is gone and told.
-//  7. However many events and requests come, those of one pod are one, those of many
-//     are one global relist, and serving them takes a quarter of the time at most. What
-//     has ended is looked at within milliseconds. What has begun may wait for a quarter
-//     of a second: an agent that began it asks by RequestRelist when it is done.
+//  7. However many events and requests come, those of one pod are one, and those of many
+//     are one global relist. After serving some it rests three times as long as that
+//     took, which leaves a quarter of the time to them at most, but never longer than
+//     100 ms: beside looks under way a request waits for no more than that. What has
+//     ended is looked at within milliseconds. What has begun may wait for a quarter of
+//     a second: an agent that began it asks by RequestRelist when it is done.
 //
 // # Goroutines and locking
 //

@@ -36,7 +36,8 @@ const (
 	resyncDelay = 100 * time.Millisecond
 	// restFactor is how long no single pod is relisted after some were, in multiples
 	// of the time that took: a flood of hints or requests takes a quarter of one core
-	// at most, and becomes one relist of all. maxRest is the longest.
+	// at most, and becomes one relist of all. maxRest is the longest, so that who asks
+	// a slow runtime does not wait for several of its answers.
 	restFactor = 3
 	maxRest    = 100 * time.Millisecond
 	// A broken stream is opened again after this, doubled with each failure up to

@@ -226,6 +226,45 @@ func TestAFloodOfRequestsLeavesTheRuntimeTime(t *testing.T) {
 	})
 }
 
+// Whoever asks in a flood of requests and hints of others waits for the looks of two
+// rounds and the rest between them, however long the flood goes on.
+func TestARequestIsNotStarvedByOthers(t *testing.T) {
+	const longest = maxRest + 16*look
+	for _, pods := range []int{1, 7, 40} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			r := newRig(t, clock.RealClock{}, hinted(w), func(c *pleg.Config) { c.Lister = c.Runtime; c.Runtime = slow{c.Runtime} })
+			for i := range pods {
+				r.node.container(types.UID(fmt.Sprint(i)), fmt.Sprint(i), runs)
+			}
+			r.node.container("z", "z", runs)
+			defer start(t, r)()
+			time.Sleep(stretch)
+			ctx, cancel := context.WithCancel(t.Context())
+			var flood sync.WaitGroup
+			flood.Go(func() {
+				for i := 0; ctx.Err() == nil; i++ {
+					r.RequestRelist(types.UID(fmt.Sprint(i % pods)))
+					w.tell(types.UID(fmt.Sprint((i + 1) % pods)))
+					time.Sleep(time.Millisecond)
+				}
+			})
+			state := map[bool]runtimeapi.ContainerState{true: exited, false: runs}
+			for i := range 100 {
+				time.Sleep(time.Duration(100+7*i) * time.Millisecond) // at any moment of a round
+				r.take()
+				r.node.container("z", "z", state[i%2 == 0])
+				r.RequestRelist("z")
+				time.Sleep(longest)
+				synctest.Wait()
+				require.Len(t, r.take(), 1, "%d others, change %d", pods, i)
+			}
+			cancel()
+			flood.Wait()
+		})
+	}
+}
+
 func TestAFloodOfHintsLeavesTheRuntimeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -246,8 +285,13 @@ func TestAFloodOfHintsLeavesTheRuntimeTime(t *testing.T) {
 // slow is a runtime whose list of sandboxes takes 10 ms.
 type slow struct{ pleg.Runtime }
 
+const (
+	look    = 10 * time.Millisecond  // at one pod of a slow runtime
+	maxRest = 100 * time.Millisecond // after some
+)
+
 func (s slow) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
-	time.Sleep(10 * time.Millisecond) // the bubble's time
+	time.Sleep(look) // the bubble's time
 	return s.Runtime.ListPodSandbox(ctx, f)
 }
 

@@ -93,7 +93,8 @@ func RestartCount(c *runtimeapi.ContainerStatus) int {
 // BrokenOff says whether c ended before it began because whoever had it started went
 // away in the middle of it: an agent that was killed, say. Containerd makes a dead
 // container of that, exit code 128, which looks like one that failed; but nothing of
-// it ran, and it says nothing about the next attempt.
+// it ran, and it says nothing about the next attempt. A timeout of one's own that is
+// shorter than the start takes does the same each time: retries are to back off.
 func BrokenOff(c *runtimeapi.ContainerStatus) bool {
 	return c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && c.GetStartedAt() == 0 && c.GetReason() == startError &&
 		(strings.HasSuffix(c.GetMessage(), context.Canceled.Error()) || strings.Contains(c.GetMessage(), runcKilled))

@@ -10,11 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// maxExponent is beyond everything that a quantity can hold, either way.
-const maxExponent = 99
+// maxExponent and maxDigits are beyond everything that a quantity can hold.
+const (
+	maxExponent = 99 // either way
+	maxDigits   = 200
+)
 
 // Parse is [resource.ParseQuantity] for text that nobody has checked: with an
-// exponent such as that of 1e-1000000000 the latter computes for minutes.
+// exponent such as that of 1e-1000000000, or millions of digits, the latter computes
+// for minutes.
 func Parse(text string) (resource.Quantity, error) {
 	if err := Check(text); err != nil {
 		return resource.Quantity{}, err
@@ -25,11 +29,15 @@ func Parse(text string) (resource.Quantity, error) {
 // Check returns why the text can't be given to [resource.ParseQuantity], which may
 // refuse it for other reasons.
 func Check(text string) error {
+	text = strings.TrimSpace(text)
+	if digits := len(text) - len(strings.TrimLeft(text, "+-.0123456789")); digits > maxDigits {
+		return fmt.Errorf("%.40q has %d digits, too many for an amount", text, digits)
+	}
 	i := strings.LastIndexAny(text, "eE")
 	if i < 0 {
 		return nil
 	}
-	exponent, err := strconv.Atoi(strings.TrimSpace(text[i+1:])) // 0 of 1E, 1Ei and nonsense
+	exponent, err := strconv.Atoi(text[i+1:]) // 0 of 1E, 1Ei and nonsense
 	if errors.Is(err, strconv.ErrRange) || exponent > maxExponent || exponent < -maxExponent {
 		return fmt.Errorf("the exponent of %.40q is out of range", text)
 	}

@@ -28,8 +28,9 @@ type Exit struct {
 	Status *runtimeapi.ContainerStatus
 	// PreStopped says that its preStop hook has run, to its end or the deadline.
 	PreStopped bool
-	// Earlier says that the instance had ended when this Runner first saw its pod:
-	// an agent before may have told of it.
+	// Earlier says that the instance had ended when this Runner first saw its pod, or
+	// saw it again after [Runner.SyncTerminatedPod] had forgotten it: that, or an agent
+	// before, may have told of it.
 	Earlier bool
 }
 
@@ -63,7 +64,7 @@ func (r *Runner) exits(status *podcache.Status) (exits []Exit) {
 	}
 	for _, s := range slices.Backward(status.Containers) {
 		was := seen[s.GetId()]
-		now := instance{name: podcache.ContainerName(s), ran: was.ran || mayRun(s), exited: exited(s)}
+		now := instance{name: podcache.ContainerName(s), ran: was.ran || mayRun(s), exited: was.exited || exited(s)}
 		if now.exited && !was.exited {
 			exits = append(exits, Exit{Container: now.name, ID: s.GetId(), Status: s, Earlier: !known})
 		}

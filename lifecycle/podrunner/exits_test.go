@@ -167,6 +167,25 @@ func TestPostExitOfWhatNeverRanIsNone(t *testing.T) {
 	require.Empty(t, j.take())
 }
 
+// TestPostExitIsToldOnce though the runtime does not know for a while, as after its
+// restart.
+func TestPostExitIsToldOnce(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	b, pod := newBed(t, told(j)), podOf(nil, "job")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	require.NoError(t, b.sync(pod))
+	b.clock.Step(time.Second)
+	ended := b.look(pod.UID)
+	for _, state := range []runtimeapi.ContainerState{
+		runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_UNKNOWN, runtimeapi.ContainerState_CONTAINER_EXITED,
+	} {
+		ended.Containers[0].State = state
+		require.NoError(t, b.runner.SyncTerminatingPod(t.Context(), podworker.Turn{Pod: pod, Status: ended, Grace: time.Second}))
+	}
+	require.Len(t, j.take(), 1)
+}
+
 func TestALookThatShowsNothingNewTellsNobody(t *testing.T) {
 	t.Parallel()
 	j := &journal{}

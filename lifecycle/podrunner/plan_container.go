@@ -37,6 +37,7 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 			start.Reason = "it has run before, but is gone"
 		}
 	}
+	var instead []Remove
 	switch {
 	case s == nil:
 	case running(s):
@@ -44,7 +45,7 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 			return
 		}
 	case unstarted(s):
-		p.again(&start, s, changed(c, s))
+		instead = again(&start, s, changed(c, s))
 	case exited(s):
 		if !podspec.ShouldRestart(p.Pod, c, s.GetExitCode()) {
 			return
@@ -54,24 +55,32 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 		start.Reason = "its state is unknown"
 		p.Kill = append(p.Kill, Kill{ID: s.GetId(), Name: c.Name, Cause: CauseUnknownState, Reason: unknownReason(kind)})
 	}
+	p.start(c, start, instead)
+}
+
+// start plans the start of c, and before it the removals, unless it backs off.
+func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 	if start.After.IsZero() || !p.backsOff(c, start.After) {
+		p.Remove = append(p.Remove, instead...)
 		p.Start = append(p.Start, start)
 	}
 }
 
-// again plans the start of s, which was made but never ran: as the same attempt, in its
-// place if it can't be used any more.
-func (p *planner) again(start *Start, s *runtimeapi.ContainerStatus, changed bool) {
+// again completes the start of s, which was made but never ran: as the same attempt, in
+// its place if it can't be used any more. One that was broken off backs off like one
+// that ended: not the first time, but its agent may never have the time that it takes.
+func again(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead []Remove) {
 	start.Attempt = uint32(podcache.RestartCount(s))
 	start.Reason = "it was created but not started"
 	switch {
 	case podcache.BrokenOff(s):
-		start.Reason = "its start was broken off"
-		p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: start.Name, Reason: start.Reason})
+		start.Reason, start.After = "its start was broken off", time.Unix(0, s.GetFinishedAt())
+		return []Remove{{ID: s.GetId(), Name: start.Name, Reason: start.Reason}}
 	case changed:
-		p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: start.Name, Reason: "it was never started and its definition changed"})
+		return []Remove{{ID: s.GetId(), Name: start.Name, Reason: "it was never started and its definition changed"}}
 	default:
 		start.ID = s.GetId()
+		return nil
 	}
 }
 

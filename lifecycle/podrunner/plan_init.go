@@ -70,15 +70,16 @@ func (p *planner) ephemeralContainers() {
 	for i := range p.Pod.Spec.EphemeralContainers {
 		c := podspec.Ephemeral(&p.Pod.Spec.EphemeralContainers[i])
 		start := Start{Name: c.Name, Kind: Ephemeral, Reason: "it has not run yet"}
+		var instead []Remove
 		switch s := p.Status.Container(c.Name); {
 		case p.ran(c.Name):
 			continue
 		case s != nil && s != p.here(c.Name):
 			continue // it was made for a sandbox that is gone
 		case s != nil:
-			p.again(&start, s, false)
+			instead = again(&start, s, false)
 		}
-		p.Start = append(p.Start, start)
+		p.start(c, start, instead)
 	}
 }
 

@@ -271,6 +271,56 @@ func TestCrashLoopBacksOffAndCountsRestarts(t *testing.T) {
 	require.LessOrEqual(t, len(b.look(pod.UID).Containers), 2, "the dead are removed")
 }
 
+// cutting starts nothing: it stands for a client whose timeout is shorter than a start
+// takes. What containerd makes of that is in dead.
+type cutting struct {
+	podrunner.Containers
+	clock clock.Clock
+	dead  map[string]time.Time // when, by id
+}
+
+func (c *cutting) StartContainer(_ context.Context, id string) error {
+	c.dead[id] = c.clock.Now()
+	return context.DeadlineExceeded
+}
+
+func (c *cutting) show(s *podcache.Status) *podcache.Status {
+	for _, container := range s.Containers {
+		if at, dead := c.dead[container.GetId()]; dead {
+			container.State, container.FinishedAt = runtimeapi.ContainerState_CONTAINER_EXITED, at.UnixNano()
+			container.ExitCode, container.Reason, container.Message = 128, "StartError", "failed to create containerd task: context canceled"
+		}
+	}
+	return s
+}
+
+// TestStartsThatAreBrokenOffBackOff though their dead containers count for nothing else:
+// each wakes the pod's worker, which would make the next one at once, for ever.
+func TestStartsThatAreBrokenOffBackOff(t *testing.T) {
+	t.Parallel()
+	cut := &cutting{dead: map[string]time.Time{}}
+	b := newBed(t, func(c *podrunner.Config) {
+		cut.Containers, cut.clock = c.Containers, c.Clock
+		c.Containers = cut
+	})
+	pod := podOf(nil, "app")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	began := b.clock.Now()
+	var starts []int
+	for before := 0; b.clock.Since(began) < 100*time.Second; b.clock.Step(time.Second) {
+		_, err := b.runner.SyncPod(t.Context(), podworker.Turn{Pod: pod, Status: cut.show(b.look(pod.UID))})
+		require.Error(t, err)
+		if len(cut.dead) > before {
+			before, starts = len(cut.dead), append(starts, int(b.clock.Since(began).Seconds()))
+		}
+		found := b.look(pod.UID).Containers
+		require.Len(t, found, 1, "it is replaced")
+		require.Zero(t, podcache.RestartCount(found[0]), "nothing has run")
+	}
+	require.Equal(t, []int{0, 1, 11, 31, 71}, starts, "the first time it waits for nothing")
+	require.Equal(t, "CrashLoopBackOff", b.runner.Waiting(pod.UID)["app"].Reason)
+}
+
 func TestOneContainerThatCannotStartHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -70,9 +70,10 @@
 // # Watching
 //
 // A pass begins when the folder has been quiet for 5 ms after a change, for 20 ms if
-// the file is empty, for 50 ms if something was removed, and after 75 ms in any case: a
-// save is several steps, and between two of them a file may be away. What is read cut
-// short all the same is a Problem as a rule, and the pods from before stay.
+// the file is empty or ends within a line, for 50 ms if something was removed, and after
+// 75 ms in any case: a save is several steps, and between two of them a file may be cut
+// short, or away. What is read cut short all the same is a Problem as a rule, and the
+// pods from before stay. Who writes slowly writes to another name, and renames.
 //
 // The folder is watched anew when it is replaced, and the one above while there is
 // none. If watches are used up, or the file system has none, the folder is polled each

@@ -148,7 +148,7 @@ func checkInfo(info os.FileInfo) error {
 // not be any more what it was when somebody looked: a pipe must not block, nor may a
 // file that grows fill the memory.
 func read(path string) ([]byte, os.FileInfo, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -165,6 +165,11 @@ func read(path string) ([]byte, os.FileInfo, error) {
 		err = fmt.Errorf("the file grows beyond %d bytes", MaxManifestBytes)
 	}
 	return data, info, err
+}
+
+// openFile opens what may be a pipe by now, for which it does not wait.
+func openFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // withoutPath removes the path from an error of package os: a Problem has it.

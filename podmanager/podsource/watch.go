@@ -22,7 +22,7 @@ import (
 // quiet is looked at anyway.
 const (
 	quietAfterWrite  = 5 * time.Millisecond
-	quietWhileEmpty  = 20 * time.Millisecond // a file that is about to be written
+	quietWhileCut    = 20 * time.Millisecond // a file that is being written, by its end
 	quietAfterRemove = 50 * time.Millisecond
 	mostDelay        = 75 * time.Millisecond
 )
@@ -177,14 +177,26 @@ func quietAfter(event fsnotify.Event, folder string) time.Duration {
 	switch {
 	case event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename):
 		return quietAfterRemove
-	case isEmpty(event.Name):
-		return quietWhileEmpty
+	case isCut(event.Name):
+		return quietWhileCut
 	default:
 		return quietAfterWrite
 	}
 }
 
-func isEmpty(path string) bool {
+// isCut says whether a file looks as if more of it were to come: there is nothing in it
+// yet, or it ends within a line.
+func isCut(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Size() == 0
+	if err != nil || checkInfo(info) != nil {
+		return false // there is nothing to wait for
+	}
+	f, err := openFile(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // read-only
+	var end [1]byte
+	_, err = f.ReadAt(end[:], max(0, info.Size()-1))
+	return err != nil || end[0] != '\n' && end[0] != '}' // JSON, where less than all of it is nothing
 }

@@ -166,6 +166,7 @@ func TestASaveByAnEditorIsOneChange(t *testing.T) {
 	w.write("a.yaml", yamlOf("a", "i:0"))
 	w.requireNext("a-n i:0")
 	for i := range 5 {
+		begin := time.Now()
 		w.write(".a.yaml.swp", "swap")
 		w.write("4913", "")
 		require.NoError(t, os.Remove(w.file("4913")))
@@ -174,7 +175,12 @@ func TestASaveByAnEditorIsOneChange(t *testing.T) {
 		w.write("a.yaml", yamlOf("a", fmt.Sprintf("i:%d", i+1)))
 		require.NoError(t, os.Remove(w.file("a.yaml~")))
 		require.NoError(t, os.Remove(w.file(".a.yaml.swp")))
-		w.requireNext(fmt.Sprintf("a-n i:%d", i+1))
+		slow, want := time.Since(begin) > 25*time.Millisecond, fmt.Sprintf("a-n i:%d", i+1)
+		told, _ := w.next()
+		for slow && told != want { // an editor without a processor, for which nobody waits
+			told, _ = w.next()
+		}
+		require.Equal(t, want, told)
 	}
 	w.requireQuiet()
 }
@@ -183,7 +189,7 @@ func TestManyFilesAtOnceAreFewPasses(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, t.TempDir())
 	w.requireNext("")
-	before := w.passes.Load()
+	before, begin := w.passes.Load(), time.Now()
 	for i := range 200 {
 		w.write(fmt.Sprintf("f%d.yaml", i), yamlOf(fmt.Sprintf("p%d", i), "i:1"))
 	}
@@ -191,7 +197,8 @@ func TestManyFilesAtOnceAreFewPasses(t *testing.T) {
 	for strings.Count(told, "i:1") < 200 {
 		told, _ = w.next()
 	}
-	require.Less(t, w.passes.Load()-before, int32(100))
+	// Between two passes it was quiet for 5 ms: on a busy machine after every file.
+	require.Less(t, w.passes.Load()-before, max(100, int32(time.Since(begin)/(5*time.Millisecond))+2))
 }
 
 func TestAtRestThereAreNoPasses(t *testing.T) {

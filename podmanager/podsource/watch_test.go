@@ -47,18 +47,27 @@ func TestWhichEventsMatterAndHowLongToWait(t *testing.T) {
 	}
 }
 
-// Who makes a file writes it next, and who has cut one off does.
-func TestAnEmptyFileIsGivenTimeToBeWritten(t *testing.T) {
+// Who makes a file writes it next, and who has cut one off, or written it up to the
+// middle of a line, goes on.
+func TestAFileThatIsCutIsGivenTimeToBeWritten(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a.yaml")
-	for _, op := range []fsnotify.Op{fsnotify.Create, fsnotify.Write} {
-		require.NoError(t, os.WriteFile(path, nil, 0o600))
-		require.Equal(t, quietWhileEmpty, quietAfter(fsnotify.Event{Name: path, Op: op}, folder))
-		require.NoError(t, os.WriteFile(path, []byte("kind: Pod"), 0o600))
-		require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: path, Op: op}, folder))
+	for text, want := range map[string]time.Duration{
+		"":                                 quietWhileCut,
+		"kind: Po":                         quietWhileCut,
+		"kind: Pod\nspec:\n  image: regis": quietWhileCut,
+		"kind: Pod\n":                      quietAfterWrite,
+		`{"kind": "Pod"}`:                  quietAfterWrite,
+	} {
+		for _, op := range []fsnotify.Op{fsnotify.Create, fsnotify.Write} {
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+			require.Equal(t, want, quietAfter(fsnotify.Event{Name: path, Op: op}, folder), text)
+		}
 	}
 	require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: folder, Op: fsnotify.Create}, folder), "a folder is no file")
+	require.NoError(t, os.Remove(path))
+	require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: path, Op: fsnotify.Write}, folder), "it is gone already")
 }
 
 // A machine has few watches, and they are everybody's.

@@ -13,6 +13,7 @@ import (
 type call struct {
 	id     uint32
 	window int64 // what may still be sent
+	frames int   // how many have been read since it began
 
 	// begun says that the head of an answer has come, encoding is how its messages
 	// may be compressed, body is what of them has come.

@@ -21,6 +21,10 @@ const (
 	maxFrame = 16 << 10
 	// maxHead bounds the headers of an answer.
 	maxHead = 16 << 10
+	// maxFrames bounds the frames that are read for an answer, of which a few are
+	// needed: each costs time, and pings cost an answer. It is what the largest takes
+	// byte by byte, twice.
+	maxFrames = 2 * maxMessage
 	// window is what may be sent at first, on a connection or a stream.
 	window = 64<<10 - 1
 	// table is the size of the table by which headers are compressed.
@@ -135,6 +139,9 @@ func (k *conn) read() error {
 	}
 	if err != nil {
 		return err
+	}
+	if k.call.frames++; k.call.frames > maxFrames {
+		return fmt.Errorf("more than %d frames and no answer", maxFrames)
 	}
 	switch f := frame.(type) {
 	case *http2.SettingsFrame:

@@ -28,7 +28,8 @@
 //     request, are not: there is one try more, on a new connection.
 //  3. Connections that were not asked for within IdleTimeout are closed, at the
 //     latest when it has passed once more.
-//  4. Of an answer no more than 16 KiB are held, and as much of its headers.
+//  4. Of an answer no more than 16 KiB are held, and as much of its headers; and no
+//     more frames are read for it than that could take.
 //
 // # Goroutines and locking
 //

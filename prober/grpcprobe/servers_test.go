@@ -136,6 +136,11 @@ func TestServersThatMisbehave(t *testing.T) {
 			for w.WriteContinuation(id, false, make([]byte, 0x2000)) == nil {
 			}
 		}, "code = "},
+		"frames, no end": {func(w *wire, _ uint32) {
+			go hang(w.Conn) // what it is answered
+			for w.WritePing(false, [8]byte{}) == nil {
+			}
+		}, "code = Unavailable desc = error reading from server: more than 32768 frames and no answer"},
 		"data, no head": {func(w *wire, id uint32) { w.data(id, serving); w.end(id) }, "code = Internal desc = malformed header: missing HTTP status"},
 		"a bad name":    {func(w *wire, id uint32) { w.begin(id, "Bad", "x") }, "code = Internal desc = invalid header field name"},
 		"a late pseudo": {func(w *wire, id uint32) { w.begin(id, ":status", "200") }, "code = Internal desc = "},
