@@ -229,6 +229,35 @@ func TestHungRemovalEnds(t *testing.T) {
 	require.NotContains(t, b.left(), "good/app#0")
 }
 
+// A removal that ended because its pass did says nothing about the container.
+func TestCancelledRemovalBacksOffNothing(t *testing.T) {
+	b := newBed(t)
+	b.dead("web", "app", 0)
+	b.set("web", "gone")
+	require.NoError(t, b.Fail("RemoveContainer", fakecri.Fault{Err: errors.New("cut off")}))
+	ctx, cancel := context.WithCancel(t.Context())
+	b.cfg.Remover = lateCancel{b.Node, cancel}
+	m := b.manager()
+	_, err := m.Collect(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, m.Failures())
+	b.Heal("")
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"web#0"}, b.left(), "the next pass tries it at once")
+}
+
+// lateCancel ends the context once a removal has begun.
+type lateCancel struct {
+	*fakecri.Node
+	cancel context.CancelFunc
+}
+
+func (l lateCancel) RemoveContainer(ctx context.Context, id string) error {
+	l.cancel()
+	return l.Node.RemoveContainer(ctx, id)
+}
+
 func TestSandboxThatWillNotStop(t *testing.T) {
 	b := newBed(t)
 	require.NoError(t, b.KillSandbox(b.box("web")))

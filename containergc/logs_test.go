@@ -1,6 +1,7 @@
 package containergc_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/fakecri"
 )
 
 // TestPodThatComesBackKeepsItsLogs: a static pod has the UID that it had.
@@ -49,6 +51,26 @@ func TestLogsGoWithTheirContainerRotatedOnesToo(t *testing.T) {
 	_, err = m.Collect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"notes"}, files(t, root))
+}
+
+// Whoever asks why a container will not go needs its log.
+func TestLogsOfWhatWillNotGoStay(t *testing.T) {
+	root := logs(t, "ns_web_web/app/0.log", "ns_web_web/app/0.log.20260102-030405", "ns_web_web/app/1.log", "ns_web_web/app/2.log")
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs = root })
+	stuck := b.dead("web", "app", 0)
+	b.dead("web", "app", 1)
+	b.dead("web", "app", 2)
+	require.NoError(t, b.Fail("RemoveContainer", fakecri.Fault{Object: stuck, Err: errors.New("busy")}))
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.ErrorContains(t, err, "busy")
+	require.Equal(t, []string{"web#0", "web/app#0", "web/app#2"}, b.left())
+	require.Equal(t, []string{"ns_web_web/app/0.log", "ns_web_web/app/0.log.20260102-030405", "ns_web_web/app/2.log"}, files(t, root))
+	b.Heal("")
+	b.clock.Step(hour)
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"ns_web_web/app/2.log"}, files(t, root))
 }
 
 func TestLogsOutliveTheirPodByKeepFor(t *testing.T) {

@@ -147,3 +147,39 @@ func TestRequestsOutliveWhatCannotBeServed(t *testing.T) {
 		})
 	}
 }
+
+// A request for one pod knows nothing of others: what would not go there keeps its
+// back-off, and a full pass forgets what is gone.
+func TestRequestsForgetNoBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(c *containergc.Config) { c.Clock = clock.RealClock{} })
+		bad := b.dead("bad", "app", 0)
+		b.set("bad", "gone")
+		require.NoError(t, b.Fail("RemoveContainer", fakecri.Fault{Object: "ns/bad/app", Err: errors.New("device is busy")}))
+		m := b.manager()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+		synctest.Wait()
+		require.Len(t, b.calls("RemoveContainer"), 1)
+		require.Equal(t, 1, m.Failures())
+
+		b.dead("web", "app", 0)
+		b.dead("web", "app", 1)
+		m.RequestPod("web")
+		synctest.Wait()
+		require.NotContains(t, b.left(), "web/app#0")
+		m.RequestPod("bad")
+		synctest.Wait()
+		require.Len(t, b.calls("RemoveContainer"), 2, "of the other pod")
+		require.Equal(t, 1, m.Failures())
+
+		b.Heal("")
+		require.NoError(t, b.RemoveContainer(t.Context(), bad)) // by somebody else
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Zero(t, m.Failures(), "what is gone is not remembered")
+		require.NoError(t, <-done)
+	})
+}

@@ -420,6 +420,20 @@ func TestHardThresholdEscalatesSoftEvictions(t *testing.T) {
 	require.Equal(t, []string{"next"}, victims(d), "they are not, and take nobody's place")
 }
 
+// One that has overrun its slow end is no longer counted on, until it is told to end at
+// once.
+func TestEscalationBeginsTheWaitAnew(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
+	h.add(newPod("next"), memoryStats(newPod("next"), gi))
+	h.state.InFlight = []eviction.InFlight{{
+		UID: "slow", Deadline: h.now.Add(-time.Second), Frees: map[eviction.Signal]int64{eviction.MemoryAvailable: 2 * gi},
+	}}
+	d := h.look(0, memoryIs(0))
+	require.Equal(t, []types.UID{"slow"}, d.Escalate)
+	require.Empty(t, d.Victims, "it is enough")
+}
+
 // Row 7 of the defects: -1 is the pod's own grace period.
 func TestGracePeriodsOfSoftEvictions(t *testing.T) {
 	t.Parallel()

@@ -199,6 +199,10 @@ func TestMemoryOfContainersStandsForThatOfThePod(t *testing.T) {
 		UID: pod.UID, Containers: []eviction.ContainerStats{{Memory: used(3)}, {}, {Memory: used(4)}},
 	})
 	require.EqualValues(t, 7, got[0].Usage.Value)
+	got = ranked(eviction.MemoryAvailable, "", eviction.Policy{}, []*corev1.Pod{pod}, eviction.PodStats{
+		UID: pod.UID, Memory: used(9), Containers: []eviction.ContainerStats{{Memory: used(7)}},
+	})
+	require.EqualValues(t, 9, got[0].Usage.Value, "the sandbox, files in memory and all")
 }
 
 func TestQoSFirst(t *testing.T) {

@@ -383,6 +383,28 @@ func TestFreeAndMakeRoomFor(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// At the high mark a collection would begin: what is pulled must stay below it, and no
+// image goes for a byte less.
+func TestRoomEndsBelowTheHighMark(t *testing.T) {
+	r := newRig(t, []string{"a:1 4GiB", "b:1 4GiB"})
+	r.old()
+	r.fill(50)
+	u := r.node.DiskUsage()
+	percent := func(bytes uint64) int {
+		return imagegc.Usage{CapacityBytes: u.CapacityBytes, AvailableBytes: u.AvailableBytes - bytes}.Percent()
+	}
+	most := uint64(34 * gib)
+	require.Equal(t, 84, percent(most))
+	require.Equal(t, 85, percent(most+1))
+	_, err := r.MakeRoomFor(t.Context(), most)
+	require.NoError(t, err)
+	require.Equal(t, "a:1 b:1", r.there())
+	res, err := r.MakeRoomFor(t.Context(), most+1)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a:1 space"}, removed(res))
+	require.Equal(t, uint64(1), res.WantBytes)
+}
+
 func TestHookGetsWhatTrulyRemains(t *testing.T) { // the kubelet's leaves out images in use, pinned and not visited
 	r := newRig(t, []string{"a:1 6GiB", "used:1 1GiB", "pinned:1 1GiB pinned", "spare:1 1GiB", "gone:1 1GiB"})
 	r.create("used:1")

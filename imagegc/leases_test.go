@@ -150,6 +150,23 @@ func TestHungDeletionIsGivenUpAndBacksOff(t *testing.T) {
 	})
 }
 
+// A deletion that ended because its pass did says nothing about the image.
+func TestCancelledDeletionBacksOffNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{script: &script{images: []*runtimeapi.Image{web()}}, entered: make(chan string, 9), gate: make(chan struct{}, 1)}
+		m := s.manager(t, func(c *imagegc.Config) { c.Images = s })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.DeleteUnusedImages(ctx) }()
+		<-s.entered
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+		s.gate <- struct{}{}
+		require.NoError(t, m.DeleteUnusedImages(t.Context()))
+		require.Len(t, s.entered, 1, "the next pass tries it at once")
+	})
+}
+
 func TestDeletionsAreParallelUpToALimitAndNoMoreThanSizesAskFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		images := []*runtimeapi.Image{{Id: "1", Size: 20}, {Id: "2", Size: 20}, {Id: "3", Size: 20}, {Id: "4", Size: 20}, {Id: "5", Size: 20}}

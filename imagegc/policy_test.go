@@ -20,6 +20,7 @@ func TestPolicyIsValidatedInTheKubeletsWords(t *testing.T) {
 	}{
 		{"the zero policy is the kubelet's default", imagegc.Policy{}, ""},
 		{"both at their ends", imagegc.Policy{HighThresholdPercent: new(100), LowThresholdPercent: new(0)}, ""},
+		{"both at the upper one", imagegc.Policy{HighThresholdPercent: new(100), LowThresholdPercent: new(100)}, ""},
 		{"both the same", imagegc.Policy{HighThresholdPercent: new(0), LowThresholdPercent: new(0)}, ""},
 		{
 			"too high a high",

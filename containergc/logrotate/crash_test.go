@@ -80,8 +80,11 @@ func (w *writer) ContainerStatus(context.Context, string, bool) (*runtimeapi.Con
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{LogPath: w.path}}, nil
 }
 
-func (w *writer) ReopenContainerLog(context.Context, string) error {
+func (w *writer) ReopenContainerLog(ctx context.Context, _ string) error {
 	w.calls++
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	switch w.refuse {
 	case "at once":
 		return errors.New("refused")
@@ -418,5 +421,76 @@ func TestTwoNamesOfOneFileAreOne(t *testing.T) {
 	require.NoError(t, os.Link(w.path, w.path+".20260102-030400"))
 	_, err := w.rotator(clock, nil).Rotate(t.Context())
 	require.NoError(t, err)
+	w.requireAll()
+}
+
+// noted are files that tell what is done, in order.
+type noted struct {
+	files
+	note func(string)
+}
+
+func (n noted) rename(from, to string) error {
+	n.note("rename " + filepath.Ext(from) + " " + filepath.Ext(to))
+	return n.files.rename(from, to)
+}
+
+func (n noted) remove(name string) error {
+	n.note("remove " + filepath.Ext(name))
+	return n.files.remove(name)
+}
+
+func (n noted) create(name string, perm fs.FileMode) (newFile, error) {
+	out, err := n.files.create(name, perm)
+	return notedFile{out, n.note}, err
+}
+
+func (n noted) syncDir(dir string) error {
+	n.note("sync the folder")
+	return n.files.syncDir(dir)
+}
+
+type notedFile struct {
+	newFile
+	note func(string)
+}
+
+func (n notedFile) Sync() error {
+	n.note("sync the file")
+	return n.newFile.Sync()
+}
+
+// TestACompressedFileIsOnTheDiskBeforeTheOldOneGoes: a machine may lose power, too.
+func TestACompressedFileIsOnTheDiskBeforeTheOldOneGoes(t *testing.T) {
+	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	var done []string
+	r := w.rotator(clock, func(f files) files { return noted{f, func(what string) { done = append(done, what) }} })
+	w.write(10)
+	_, err := r.Rotate(t.Context())
+	require.NoError(t, err)
+	w.write(10)
+	clock.Step(time.Hour)
+	done = nil
+	_, err = r.Rotate(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"sync the file", "rename .tmp .gz", "sync the folder", "remove .20260102-030405", "rename .log .20260102-040405",
+	}, done)
+	w.requireAll()
+}
+
+// TestARotationThatHasBegunIsNotCutOff between the new name and the new file.
+func TestARotationThatHasBegunIsNotCutOff(t *testing.T) {
+	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	ctx, cancel := context.WithCancel(t.Context())
+	r := w.rotator(clock, func(f files) files { return noted{f, func(string) { cancel() }} })
+	w.write(10)
+	res, err := r.Rotate(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1, res.Rotated)
+	w.write(10)
+	info, err := os.Stat(w.path)
+	require.NoError(t, err)
+	require.NotZero(t, info.Size(), "the container writes to the new file")
 	w.requireAll()
 }

@@ -22,6 +22,7 @@ type Provider struct {
 	cfg   Config
 	loop  *loop.Loop
 	since time.Time
+	rearm time.Duration // of Watch
 
 	refreshing chan struct{} // capacity 1: the right to refresh, with which go queue, level and quotas
 	queue      []*podWalk
@@ -47,7 +48,7 @@ func New(cfg Config) (*Provider, error) {
 	}
 	cfg = cfg.withDefaults()
 	p := &Provider{
-		cfg: cfg, loop: loop.New(cfg.Clock), since: cfg.Clock.Now(), refreshing: make(chan struct{}, 1),
+		cfg: cfg, loop: loop.New(cfg.Clock), since: cfg.Clock.Now(), rearm: rearm, refreshing: make(chan struct{}, 1),
 		quotas: quotas{kernel: kernelQuotas{}, owners: map[project]map[string]types.UID{}},
 		disk:   map[types.UID]podDisk{}, cpu: map[string]cpuSample{},
 	}

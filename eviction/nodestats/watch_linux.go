@@ -191,7 +191,7 @@ func (w *watch) wait() (reason string, err error) {
 	for _, s := range w.sources {
 		w.polls = append(w.polls, unix.PollFd{Fd: int32(s.fd), Events: s.events})
 	}
-	n, err := unix.Poll(w.polls, int(rearm/time.Millisecond))
+	n, err := unix.Poll(w.polls, int(w.p.rearm/time.Millisecond))
 	switch {
 	case errors.Is(err, unix.EINTR):
 		return "", nil

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,13 +27,20 @@ type watched struct {
 
 func startWatch(t *testing.T, cfg nodestats.Config, levels ...eviction.Level) *watched {
 	t.Helper()
+	return startWatchEvery(t, nodestats.Rearm, cfg, func() []eviction.Level { return levels })
+}
+
+// startWatchEvery looks for something new to watch as often as that.
+func startWatchEvery(t *testing.T, every time.Duration, cfg nodestats.Config, levels func() []eviction.Level) *watched {
+	t.Helper()
 	w := &watched{T: t, sources: make(chan []string, 10), reasons: make(chan string, 10_000), ended: make(chan error, 1)}
 	cfg.Observer.Watching = func(sources []string) { w.sources <- sources }
 	p := newProvider(t, cfg)
+	p.SetRearm(every)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.cancel = cancel
 	go func() {
-		w.ended <- p.Watch(ctx, func() []eviction.Level { return levels }, func(reason string) { w.reasons <- reason })
+		w.ended <- p.Watch(ctx, levels, func(reason string) { w.reasons <- reason })
 	}()
 	t.Cleanup(cancel)
 	return w
@@ -145,5 +153,79 @@ func TestWatchArmsUsageOnVersion1(t *testing.T) {
 	const mebi = 1 << 20
 	require.EqualValues(t, 10002*mebi+6000*mebi-100*mebi, level(), "used + available - threshold")
 	require.EqualValues(t, 8000*mebi-1*mebi+400*mebi, level("kubepods"), "limit - threshold + what can be reclaimed")
+	w.stop()
+}
+
+// armed reads the level that a cgroup of version 1 was asked for.
+func armed(t *testing.T, dir string) (level int64) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.event_control"))
+	require.NoError(t, err)
+	fields := strings.Fields(string(b))
+	if len(fields) != 3 { // it is being written
+		return 0
+	}
+	level, err = strconv.ParseInt(fields[2], 10, 64)
+	require.NoError(t, err)
+	return level
+}
+
+// descriptors is how many files this process has open.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
+}
+
+// The level moves with the threshold and with what can be reclaimed: it is asked for anew,
+// and the one before is let go of.
+func TestWatchSetsUsageLevelsAnew(t *testing.T) {
+	t.Parallel()
+	const mebi = 1 << 20
+	cfg := live(t, "v1-cgroupfs")
+	cfg.UsageEvents = true
+	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
+	memory := filepath.Join(cfg.CgroupRoot, "memory")
+	pods := filepath.Join(memory, "kubepods")
+	write(t, "", pods, "cgroup.event_control")
+	var threshold atomic.Int64
+	threshold.Store(1 * mebi)
+	rounds := make(chan struct{}, 1)
+	w := startWatchEvery(t, 2*time.Millisecond, cfg, func() []eviction.Level {
+		select {
+		case rounds <- struct{}{}:
+		default:
+		}
+		return []eviction.Level{{Signal: eviction.AllocatableMemoryAvailable, Available: threshold.Load()}}
+	})
+	require.Len(t, <-w.sources, 1)
+	becomes := func(want int64) {
+		var level int64
+		for range 200 {
+			if level = armed(t, pods); level == want {
+				return
+			}
+			<-rounds
+		}
+		require.Equal(t, want, level)
+	}
+	becomes(8000*mebi - 1*mebi + 400*mebi)
+	threshold.Store(100 * mebi)
+	becomes(8000*mebi - 100*mebi + 400*mebi)
+	open := descriptors(t)
+	for range 200 {
+		<-rounds
+	}
+	require.Less(t, descriptors(t), open+100, "those of other tests come and go")
+
+	// What is not there to be watched yet is watched later, and told of.
+	write(t, "", cfg.ProcRoot, "pressure", "memory")
+	require.Len(t, <-w.sources, 2)
+
+	// Below the threshold already: whoever polls knows.
+	threshold.Store(1 << 50)
+	require.Len(t, <-w.sources, 1)
+	require.Empty(t, w.reasons)
 	w.stop()
 }
