@@ -62,6 +62,12 @@ func healthHandler(endpoint string, checks []Check) http.HandlerFunc {
 				fmt.Fprintf(&all, "  %s\n", strings.ReplaceAll(note, "\n", "\n  "))
 			}
 		}
+		for _, name := range query["exclude"] {
+			// No error: who asks may ask agents of several versions, and would restart this one.
+			if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == name }) {
+				fmt.Fprintf(&all, "[?]%q is not there to be excluded\n", name)
+			}
+		}
 		w.Header().Set("Content-Type", plainText)
 		verdict := "passed"
 		if failed.Len() > 0 {
