@@ -309,3 +309,25 @@ func TestNodeIsAsAKubeletWouldReportIt(t *testing.T) {
 		require.Equal(t, now, c.LastHeartbeatTime.Time)
 	}
 }
+
+func TestExplainSaysWhatBecomesOfAContainerThatCouldNotStart(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string][]api.Step{
+		"ErrImageNeverPull":          {{What: "container a starts when its image is there: it is looked for again within a minute, and never pulled"}},
+		"InvalidImageName":           {{What: "container a starts when its manifest names an image that can be"}},
+		"ErrImagePull":               {{What: "container a is tried again within a minute"}},
+		"CreateContainerConfigError": {{What: "container a is tried again within a minute"}},
+		"CreateContainerError":       {{What: "container a is tried again within a minute"}},
+		"RunContainerError":          {{What: "container a is tried again within a minute"}},
+		"PodInitializing":            {},
+	} {
+		q := describe.Question{
+			Now: now, Facts: describe.Facts{Pod: pod(corev1.PodPending, nil, list(waiting("a", reason)))},
+			Waiting: map[string]corev1.ContainerStateWaiting{"a": {Reason: reason}},
+		}
+		require.Equal(t, want, describe.Explain(q).Next, reason)
+		later := now.Add(time.Minute)
+		q.Pulls = map[string]time.Time{"a": later}
+		require.Equal(t, []api.Step{{What: "the image of container a is pulled again", At: &later}}, describe.Explain(q).Next, "when it is known")
+	}
+}

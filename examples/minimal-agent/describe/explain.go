@@ -11,6 +11,9 @@ import (
 
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/prober"
 )
@@ -239,6 +242,13 @@ func (q Question) next() (steps []api.Step) {
 	for _, name := range sorted(q.Pulls) {
 		at(q.Pulls[name], "the image of container %s is pulled again", name)
 	}
+	for _, name := range sorted(q.Waiting) {
+		_, restarts := q.Restarts[name]
+		_, pulls := q.Pulls[name]
+		if text := retry(name, q.Waiting[name].Reason); text != "" && !restarts && !pulls {
+			at(time.Time{}, "%s", text)
+		}
+	}
 	for _, c := range Pod(q.Facts).Containers {
 		for _, p := range q.Probes[c.Name] {
 			if c.State == "running" && len(p.Runs) > 0 {
@@ -247,6 +257,22 @@ func (q Question) next() (steps []api.Step) {
 		}
 	}
 	return steps
+}
+
+// retry says what becomes of a container that could not be started, empty if there is
+// nothing to say of that reason.
+func retry(container, reason string) string {
+	switch reason {
+	case images.ErrImageNeverPull:
+		return fmt.Sprintf("container %s starts when its image is there: it is looked for again within a minute, and never pulled", container)
+	case images.InvalidImageName:
+		return fmt.Sprintf("container %s starts when its manifest names an image that can be", container)
+	case images.ErrImagePull, images.ImagePullBackOff, images.ImageInspectError,
+		podrunner.CreateContainerConfigError, podrunner.CreateContainerError, podrunner.RunContainerError, lifecycle.PostStartHookError:
+		return fmt.Sprintf("container %s is tried again within a minute", container)
+	default:
+		return ""
+	}
 }
 
 // probeNext says what the next run of a probe may lead to.
