@@ -236,8 +236,8 @@ func TestExplainTellsThePlaceInTheOrderOfEviction(t *testing.T) {
 			disk:   {{Pod: p}, {Pod: other}},
 		},
 	}
-	require.Equal(t, "number 2 of 2 to be evicted when memory.available runs short (memory.available<100Mi; there is 1GiB): "+
-		"priority 0, class Burstable, uses 3MiB and asks for 1MiB", explain(q).Stays)
+	require.Equal(t, "number 2 of 2 to be evicted when memory.available runs short (memory.available<100Mi; there is 1Gi): "+
+		"priority 0, class Burstable, uses 3Mi and asks for 1Mi", explain(q).Stays)
 	q.Ranks[memory][1].Kept = eviction.KeptCritical
 	require.Contains(t, explain(q).Stays, "it is never evicted: critical; it would be number 2 of 2")
 	q.Ranks[memory] = q.Ranks[memory][:1]

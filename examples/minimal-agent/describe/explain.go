@@ -358,5 +358,5 @@ func amount(signal string, n int64) string {
 	for i := 0; i < len(units) && value >= 1024; i++ {
 		value, unit = value/1024, units[i:i+1]+"i"
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + unit + "B"
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + unit
 }
