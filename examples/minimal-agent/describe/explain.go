@@ -11,9 +11,6 @@ import (
 
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
-	"github.com/kubeparts/kubeparts/lifecycle"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/prober"
 )
@@ -263,12 +260,12 @@ func (q Question) next() (steps []api.Step) {
 // nothing to say of that reason.
 func retry(container, reason string) string {
 	switch reason {
-	case images.ErrImageNeverPull:
+	case "ErrImageNeverPull":
 		return fmt.Sprintf("container %s starts when its image is there: it is looked for again within a minute, and never pulled", container)
-	case images.InvalidImageName:
+	case "InvalidImageName":
 		return fmt.Sprintf("container %s starts when its manifest names an image that can be", container)
-	case images.ErrImagePull, images.ImagePullBackOff, images.ImageInspectError,
-		podrunner.CreateContainerConfigError, podrunner.CreateContainerError, podrunner.RunContainerError, lifecycle.PostStartHookError:
+	case "ErrImagePull", "ImagePullBackOff", "ImageInspectError",
+		"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError":
 		return fmt.Sprintf("container %s is tried again within a minute", container)
 	default:
 		return ""
