@@ -9,6 +9,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
 // desired takes the pods that are wanted from here on and tells the workers
@@ -96,14 +97,18 @@ func (a *agent) create(pod *corev1.Pod) {
 // unhealthy: the other pods go on.
 func (a *agent) problems() []string {
 	var lines []string
+	for _, p := range a.manifestProblems() {
+		lines = append(lines, p.Error())
+	}
+	return lines
+}
+
+func (a *agent) manifestProblems() []podsource.Problem {
 	problems := append(a.source.Problems(), a.merge.Problems()...)
 	if a.url != nil {
 		problems = append(problems, a.url.Problems()...)
 	}
-	for _, p := range problems {
-		lines = append(lines, p.Error())
-	}
-	return lines
+	return problems
 }
 
 // sourceReady returns why the manifests have not been read, nil if they have.

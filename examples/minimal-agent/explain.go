@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +35,7 @@ func (a *agent) explain(ctx context.Context, namespace, name string) (api.Explan
 			Next: []api.Step{{What: "it starts when its manifest is put right"}},
 		}, nil
 	case pod == nil:
-		return api.Explanation{}, notFound("there is no pod %s/%s, and no manifest of one", namespace, name)
+		return api.Explanation{}, notFound("there is no pod %q in namespace %q, and no manifest of one", name, namespace)
 	}
 	q := describe.Question{
 		Facts: a.podFacts(pod, a.usage(ctx)), Now: time.Now(), Problems: problems,
@@ -93,13 +95,14 @@ func (a *agent) endsBy(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// problemsOf are those problems of manifests that name the pod, or are in a file of
-// its name.
+// problemsOf are those problems of manifests that are in a file of the pod's name, or
+// quote it: what the name of a manifest that can't be read was to be is not known.
 func (a *agent) problemsOf(name string) (lines []string) {
 	name = strings.TrimSuffix(name, "-"+a.opts.nodeName)
-	for _, p := range a.problems() {
-		if strings.Contains(p, name) {
-			lines = append(lines, p)
+	for _, p := range a.manifestProblems() {
+		file := filepath.Base(p.File)
+		if strings.TrimSuffix(file, filepath.Ext(file)) == name || strings.Contains(p.Err.Error(), strconv.Quote(name)) {
+			lines = append(lines, p.Error())
 		}
 	}
 	return lines

@@ -29,12 +29,15 @@ func (r recorder) Eventf(object runtime.Object, kind, reason, format string, arg
 	if about == nil {
 		return
 	}
+	if reason == podrunner.MissingClusterDNS {
+		kind = corev1.EventTypeNormal
+	}
 	message := fmt.Sprintf(format, args...)
 	r.ring.Add(api.Event{
 		Type: kind, Reason: reason, Message: message,
 		Kind: about.Kind, Namespace: about.Namespace, Name: about.Name, FieldPath: about.FieldPath,
 	})
-	if kind == corev1.EventTypeWarning && reason != podrunner.MissingClusterDNS {
+	if kind == corev1.EventTypeWarning {
 		r.console.event(about, reason, message)
 	}
 	r.log.Debug("event", "kind", about.Kind, "namespace", about.Namespace, "name", about.Name,

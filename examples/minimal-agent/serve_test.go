@@ -261,6 +261,10 @@ func TestExplainNamesAManifestThatIsNoGood(t *testing.T) {
 	a := start(t, "--manifests", dir)
 	var e api.Explanation
 	await(t, "the problem is known", func() bool { code, _ := a.get(t, "/explain/default/bad"); return code == http.StatusOK })
+	for _, other := range []string{"ba", "a", "yaml", "tmp", "colour", "unknown"} { // which are in its text
+		code, body := a.get(t, "/explain/default/"+other)
+		require.Equal(t, http.StatusNotFound, code, "%s: %s", other, body)
+	}
 	a.json(t, "/explain/default/bad", &e)
 	require.Contains(t, e.Why[0], "colour")
 	await(t, "the other is refused", func() bool { return podOf(a.status(t), "big").State == "OutOfcpu" })

@@ -150,6 +150,9 @@ func TestWarningsAreShown(t *testing.T) {
 	r.Eventf(pod, corev1.EventTypeWarning, "MissingClusterDNS", "none")
 	r.Eventf(&corev1.Secret{}, corev1.EventTypeWarning, "X", "y")
 	require.Equal(t, 5, strings.Count(log.String(), "\n"))
+	all, _, _ := r.ring.After(0)
+	require.Equal(t, "MissingClusterDNS", all[4].Reason)
+	require.Equal(t, corev1.EventTypeNormal, all[4].Type, "none is needed, and status shows warnings")
 	require.Contains(t, log.String(), `level=DEBUG msg=event kind=Pod namespace=ns name=p field="" type=Warning reason=FailedMount message="no luck"`)
 	var lines []string
 	for line := range strings.Lines(out.String()) {

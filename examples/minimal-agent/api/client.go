@@ -60,6 +60,9 @@ type UnreachableError struct {
 
 // Error tells what to do about it.
 func (e *UnreachableError) Error() string {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](e.Err); ok {
+		return fmt.Sprintf("the agent at %s can't be told from another: --ca-file names the file that its certificate is checked with (%v)", e.Server, e.Err)
+	}
 	return fmt.Sprintf("no agent answers at %s: is it running? --server names another address (%v)", e.Server, e.Err)
 }
 
@@ -311,6 +314,19 @@ func (c *Client) whole(ctx context.Context, path string, form Form) ([]byte, err
 	return data, nil
 }
 
+// readToken reads a token that a header can carry.
+func readToken(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("token: %s: want one word of ASCII", file)
+	}
+	return token, nil
+}
+
 // get returns the body of an answer that is OK.
 func (c *Client) get(ctx context.Context, path string, query url.Values, form Form) (io.ReadCloser, error) {
 	address := c.server.String() + path
@@ -325,11 +341,11 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, form Fo
 		req.Header.Set("Accept", string(form))
 	}
 	if c.tokenFile != "" {
-		token, err := os.ReadFile(c.tokenFile)
+		token, err := readToken(c.tokenFile)
 		if err != nil {
-			return nil, fmt.Errorf("token: %w", err)
+			return nil, err
 		}
-		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	answer, err := c.http.Do(req)
 	if err != nil {

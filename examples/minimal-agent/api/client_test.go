@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -212,4 +213,33 @@ func TestWatchEndsQuietlyWithItsContext(t *testing.T) {
 		cancel()
 	}
 	require.Equal(t, []uint64{1}, got)
+}
+
+func TestTokensThatAreNoneAreNotSent(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "token")
+	for _, text := range []string{"", " \n", "a b", "a\nb", "a\x00", "ä"} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		c, err := api.NewClient(api.ClientConfig{Server: server.URL, TokenFile: file})
+		require.NoError(t, err)
+		_, err = c.Status(t.Context())
+		require.EqualError(t, err, "token: "+file+": want one word of ASCII", "%q", text)
+		c.Close()
+	}
+}
+
+func TestServerThatIsNotKnownIsNotTakenForOneThatIsDown(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	c, err := api.NewClient(api.ClientConfig{Server: server.URL})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	_, err = c.Status(t.Context())
+	require.ErrorContains(t, err, "--ca-file")
+	require.NotContains(t, err.Error(), "is it running?")
 }

@@ -14,7 +14,11 @@ func ExplanationText(e Explanation) string {
 	if s := string(e.Pod.Phase); s != "" && s != e.Pod.State {
 		fmt.Fprintf(&b, " (%s)", s)
 	}
-	fmt.Fprintf(&b, ", %d of %d containers ready, %d restarts\n", e.Pod.Ready, mainContainers(e.Pod), e.Pod.Restarts)
+	restarts := "restarts"
+	if e.Pod.Restarts == 1 {
+		restarts = "restart"
+	}
+	fmt.Fprintf(&b, ", %d of %d containers ready, %d %s\n", e.Pod.Ready, mainContainers(e.Pod), e.Pod.Restarts, restarts)
 	section(&b, "Why", e.Why)
 	var next []string
 	for _, s := range e.Next {

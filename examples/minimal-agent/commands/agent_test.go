@@ -129,6 +129,10 @@ func serveAgent(t *testing.T, status func() api.Status) string {
 			fmt.Fprintf(w, "%s\n", data)
 		}
 	})
+	mux.HandleFunc("GET /explain/default/nopod", answer(func(*http.Request) any {
+		return api.Explanation{Pod: api.Pod{Namespace: "default", Name: "nopod", State: "NoGoodManifest"}, Why: []string{"nopod.yaml: unknown field"}}
+	}))
+	mux.HandleFunc("GET /explain/default/nope", http.NotFound)
 	mux.HandleFunc("GET /explain/{namespace}/{pod}", answer(func(r *http.Request) any {
 		for _, p := range status().Pods {
 			if p.Namespace == r.PathValue("namespace") && p.Name == r.PathValue("pod") {

@@ -269,3 +269,17 @@ func TestTokenIsReadFromItsFile(t *testing.T) {
 	require.Equal(t, commands.ExitUsage, p.Main(t.Context(), []string{"status", "--server", "http://example.com:1", "--token-file", token}))
 	require.Contains(t, stderr.String(), "a token goes over https only")
 }
+
+func TestProblemsOfManifestsAreToldOnce(t *testing.T) {
+	server := serveAgent(t, func() api.Status {
+		s := agentStatus()
+		s.Problems = []string{"a.yaml: bad", "b.yaml: worse"}
+		s.Managers = []api.Manager{{Name: "manifests", OK: true, Message: "a.yaml: bad; b.yaml: worse"}, {Name: "logs", OK: true}}
+		return s
+	})
+	var stdout, stderr bytes.Buffer
+	p := program(server, &stdout, &stderr)
+	require.Equal(t, commands.ExitOK, p.Main(t.Context(), []string{"status"}), &stderr)
+	require.Contains(t, stdout.String(), "manifests (2 problems), logs\n")
+	require.Equal(t, 1, strings.Count(stdout.String(), "b.yaml: worse"), &stdout)
+}

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -28,11 +29,7 @@ func (p Program) explain() command {
 				return err
 			}
 			defer client.Close()
-			pod, err := find(ctx, client, args[0])
-			if err != nil {
-				return err
-			}
-			e, err := client.Explain(ctx, pod.Namespace, pod.Name)
+			e, err := explainPod(ctx, client, args[0])
 			switch {
 			case err != nil:
 				return err
@@ -49,4 +46,19 @@ func (p Program) explain() command {
 			return nil
 		},
 	}
+}
+
+// explainPod asks about the pod that is meant, even if there is none: its manifest may
+// be why.
+func explainPod(ctx context.Context, client *api.Client, meant string) (api.Explanation, error) {
+	pod, err := find(ctx, client, meant)
+	if missing, ok := errors.AsType[*noPodError](err); ok {
+		if e, err := client.Explain(ctx, missing.namespace, missing.name); err == nil {
+			return e, nil
+		}
+	}
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	return client.Explain(ctx, pod.Namespace, pod.Name)
 }

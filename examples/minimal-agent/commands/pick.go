@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -34,11 +35,20 @@ func pick(status api.Status, meant string) (api.Pod, error) {
 			return api.Pod{}, Usage(fmt.Errorf("%q may be any of %s", meant, strings.Join(names(found), ", ")))
 		}
 	}
-	if len(status.Pods) == 0 {
-		return api.Pod{}, fmt.Errorf("there is no pod %q: there are none at all", meant)
+	there := "none at all"
+	if len(status.Pods) > 0 {
+		there = strings.Join(names(status.Pods), ", ")
 	}
-	return api.Pod{}, fmt.Errorf("there is no pod %q: there are %s", meant, strings.Join(names(status.Pods), ", "))
+	if len(status.Problems) > 0 {
+		there += fmt.Sprintf("; status tells %s of manifests", many(len(status.Problems), "problem"))
+	}
+	return api.Pod{}, &noPodError{namespace: cmp.Or(namespace, "default"), name: name, text: fmt.Sprintf("there is no pod %q: there are %s", meant, there)}
 }
+
+// noPodError says that no pod is meant by a name, and what would be its whole name.
+type noPodError struct{ namespace, name, text string }
+
+func (e *noPodError) Error() string { return e.text }
 
 func names(pods []api.Pod) []string {
 	var all []string

@@ -57,7 +57,7 @@ func (p Program) showStatus(s api.Status, wide bool) {
 	head.row(plain, "RUNTIME", s.Runtime.Name+" "+s.Runtime.Version+" at "+s.Runtime.Endpoint)
 	head.row(plain, "AGENT", fmt.Sprintf("%s %s, up %s, %d adopted", s.Agent.Name, s.Agent.Version, age(s.Now, &s.Agent.Started), s.Agent.Adopted))
 	head.row(plain, "PODS", podsLine(s.Pods))
-	managers(head, s.Managers)
+	managers(head, s)
 	for _, problem := range s.Problems {
 		head.row(yellow, "MANIFEST", problem)
 	}
@@ -104,12 +104,14 @@ func podsLine(pods []api.Pod) string {
 }
 
 // managers are rows: those that are well in one, the others one by one.
-func managers(t *table, all []api.Manager) {
+func managers(t *table, s api.Status) {
 	var well []string
-	for _, m := range all {
+	for _, m := range s.Managers {
 		switch {
 		case !m.OK:
 			t.row(red, "FAILED", m.Name+": "+m.Message)
+		case len(s.Problems) > 0 && m.Message == strings.Join(s.Problems, "; "):
+			well = append(well, m.Name+" ("+many(len(s.Problems), "problem")+")") // each has a row of its own
 		case m.Message != "":
 			well = append(well, m.Name+" ("+m.Message+")")
 		default:

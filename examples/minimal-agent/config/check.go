@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 )
@@ -69,7 +70,18 @@ func (s Settings) checkSources(c *checker) {
 		c.refuse(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https",
 			"staticPodURL", "%q: want http://HOST/PATH or https://HOST/PATH", s.StaticPodURL)
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.StaticPodURLHeader)) {
+		c.refuse(name == "" || strings.ContainsFunc(name, notInToken), "staticPodURLHeader", "%q: no header has that name", name)
+		for _, v := range s.StaticPodURLHeader[name] { // which may be secret
+			c.refuse(strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }), "staticPodURLHeader", "%s: the value has characters that no header may have", name)
+		}
+	}
 	c.refuse(len(s.StaticPodURLHeader) > 0 && s.StaticPodURL == "", "staticPodURLHeader", "there is no staticPodURL to send it to")
+}
+
+// notInToken says that a character may not be in the name of a header.
+func notInToken(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.ContainsRune("()<>@,;:\\\"/[]?={}", r)
 }
 
 func (s Settings) checkServer(c *checker) {
@@ -94,6 +106,11 @@ func (s Settings) checkPods(c *checker) {
 	}
 	for _, ip := range s.ClusterDNS {
 		c.refuse(net.ParseIP(ip) == nil, "clusterDNS", "%q is no IP address", ip)
+	}
+	if s.ClusterDomain != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(strings.TrimSuffix(s.ClusterDomain, ".")) {
+			c.refuse(true, "clusterDomain", "%q: %s", s.ClusterDomain, problem)
+		}
 	}
 	c.between("maxPods", int64(s.MaxPods), 1, math.MaxInt64)
 	c.between("podsPerCore", int64(s.PodsPerCore), 0, math.MaxInt64)

@@ -169,3 +169,57 @@ func normal(t *testing.T, text string, into any) string {
 	require.NoError(t, err)
 	return string(out)
 }
+
+// badValues are one for each field of which a value of the right type can be bad.
+func badValues() map[string]string {
+	return map[string]string{
+		"apiVersion": "v1", "kind": "Pod",
+		"staticPodURL": "ftp://example.com/", "staticPodURLHeader": `{"a b": [c]}`,
+		"syncFrequency": "-1s", "fileCheckFrequency": "-1s", "httpCheckFrequency": "-1s",
+		"enableServer": "false", "address": "localhost", "port": "65536", "tlsCertFile": "/c", "tlsPrivateKeyFile": "/k",
+		"containerRuntimeEndpoint": "tcp://x", "crashLoopBackOff": "{maxContainerRestartPeriod: 1h}",
+		"allowedUnsafeSysctls": `[""]`, "clusterDNS": "[dns]", "clusterDomain": `"a\nnameserver 6.6.6.6"`,
+		"maxPods": "-1", "podsPerCore": "-1", "systemReserved": "{cpu: x}", "kubeReserved": "{gpu: \"1\"}", "enforceNodeAllocatable": "[x]",
+		"cgroupRoot": "x", "cgroupDriver": "x", "podPidsLimit": "-2", "cpuCFSQuotaPeriod": "1h",
+		"maxParallelImagePulls": "0", "registryPullQPS": "-1", "registryBurst": "-1",
+		"imagePullCredentialsVerificationPolicy": "x", "preloadedImagesVerificationAllowlist": "[x]",
+		"evictionHard": "{x: 5%}", "evictionSoft": "{memory.available: 1Gi}", "evictionSoftGracePeriod": "{memory.available: x}",
+		"evictionMinimumReclaim": "{memory.available: x}", "evictionPressureTransitionPeriod": "-1s", "volumeStatsAggPeriod": "-1s",
+		"imageGCHighThresholdPercent": "101", "imageGCLowThresholdPercent": "-1", "imageMinimumGCAge": "-1s", "imageMaximumGCAge": "-1s",
+		"podLogsDir": "x", "containerLogMaxSize": "x", "containerLogMaxFiles": "1", "containerLogMaxWorkers": "0", "containerLogMonitorInterval": "1s",
+		"shutdownGracePeriod": "1ms", "shutdownGracePeriodCriticalPods": "1s", "shutdownGracePeriodByPodPriority": "[{shutdownGracePeriodSeconds: -1}]",
+	}
+}
+
+// anyValue says of fields that are neither true nor false why all values are good.
+func anyValue() map[string]string {
+	return map[string]string{
+		"staticPodPath": "a folder may come later", "resolvConf": "it is read for each pod, which is told",
+		"evictionMaxPodGracePeriod": "a negative one is the pod's own",
+	}
+}
+
+// TestEveryFieldRefusesNonsense fails for one that is new and has no case here.
+func TestEveryFieldRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	s, bad, free := Default(), badValues(), anyValue()
+	for _, f := range s.fields() {
+		head := "apiVersion: " + APIVersion + "\nkind: " + Kind + "\n"
+		if f.name == "apiVersion" || f.name == "kind" {
+			head = strings.ReplaceAll(head, f.name+": ", "#")
+		}
+		_, err := Parse([]byte(head + f.name + ": [[{}]]\n"))
+		require.ErrorContains(t, err, "line 3: "+f.name, "a value of no field's type")
+		if value := bad[f.name]; value != "" {
+			_, err := Parse([]byte(head + f.name + ": " + value + "\n"))
+			require.ErrorContains(t, err, "line 3: "+f.name+": ", value)
+			delete(bad, f.name)
+			continue
+		}
+		kind := fmt.Sprintf("%T", f.into)
+		require.True(t, strings.HasSuffix(kind, "*bool") || free[f.name] != "", "%s: which value is bad?", f.name)
+		delete(free, f.name)
+	}
+	require.Empty(t, bad)
+	require.Empty(t, free)
+}

@@ -236,8 +236,8 @@ func TestExplainTellsThePlaceInTheOrderOfEviction(t *testing.T) {
 			disk:   {{Pod: p}, {Pod: other}},
 		},
 	}
-	require.Equal(t, "number 2 of 2 to be evicted when memory.available runs short (memory.available<100Mi; there is 1GiB): "+
-		"priority 0, class Burstable, uses 3MiB and asks for 1MiB", explain(q).Stays)
+	require.Equal(t, "number 2 of 2 to be evicted when memory.available runs short (memory.available<100Mi; there is 1Gi): "+
+		"priority 0, class Burstable, uses 3Mi and asks for 1Mi", explain(q).Stays)
 	q.Ranks[memory][1].Kept = eviction.KeptCritical
 	require.Contains(t, explain(q).Stays, "it is never evicted: critical; it would be number 2 of 2")
 	q.Ranks[memory] = q.Ranks[memory][:1]
@@ -307,5 +307,27 @@ func TestNodeIsAsAKubeletWouldReportIt(t *testing.T) {
 	}, n.Status.Addresses)
 	for _, c := range n.Status.Conditions {
 		require.Equal(t, now, c.LastHeartbeatTime.Time)
+	}
+}
+
+func TestExplainSaysWhatBecomesOfAContainerThatCouldNotStart(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string][]api.Step{
+		"ErrImageNeverPull":          {{What: "container a starts when its image is there: it is looked for again within a minute, and never pulled"}},
+		"InvalidImageName":           {{What: "container a starts when its manifest names an image that can be"}},
+		"ErrImagePull":               {{What: "container a is tried again within a minute"}},
+		"CreateContainerConfigError": {{What: "container a is tried again within a minute"}},
+		"CreateContainerError":       {{What: "container a is tried again within a minute"}},
+		"RunContainerError":          {{What: "container a is tried again within a minute"}},
+		"PodInitializing":            {},
+	} {
+		q := describe.Question{
+			Now: now, Facts: describe.Facts{Pod: pod(corev1.PodPending, nil, list(waiting("a", reason)))},
+			Waiting: map[string]corev1.ContainerStateWaiting{"a": {Reason: reason}},
+		}
+		require.Equal(t, want, describe.Explain(q).Next, reason)
+		later := now.Add(time.Minute)
+		q.Pulls = map[string]time.Time{"a": later}
+		require.Equal(t, []api.Step{{What: "the image of container a is pulled again", At: &later}}, describe.Explain(q).Next, "when it is known")
 	}
 }

@@ -239,6 +239,13 @@ func (q Question) next() (steps []api.Step) {
 	for _, name := range sorted(q.Pulls) {
 		at(q.Pulls[name], "the image of container %s is pulled again", name)
 	}
+	for _, name := range sorted(q.Waiting) {
+		_, restarts := q.Restarts[name]
+		_, pulls := q.Pulls[name]
+		if text := retry(name, q.Waiting[name].Reason); text != "" && !restarts && !pulls {
+			at(time.Time{}, "%s", text)
+		}
+	}
 	for _, c := range Pod(q.Facts).Containers {
 		for _, p := range q.Probes[c.Name] {
 			if c.State == "running" && len(p.Runs) > 0 {
@@ -247,6 +254,22 @@ func (q Question) next() (steps []api.Step) {
 		}
 	}
 	return steps
+}
+
+// retry says what becomes of a container that could not be started, empty if there is
+// nothing to say of that reason.
+func retry(container, reason string) string {
+	switch reason {
+	case "ErrImageNeverPull":
+		return fmt.Sprintf("container %s starts when its image is there: it is looked for again within a minute, and never pulled", container)
+	case "InvalidImageName":
+		return fmt.Sprintf("container %s starts when its manifest names an image that can be", container)
+	case "ErrImagePull", "ImagePullBackOff", "ImageInspectError",
+		"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError":
+		return fmt.Sprintf("container %s is tried again within a minute", container)
+	default:
+		return ""
+	}
 }
 
 // probeNext says what the next run of a probe may lead to.
@@ -332,5 +355,5 @@ func amount(signal string, n int64) string {
 	for i := 0; i < len(units) && value >= 1024; i++ {
 		value, unit = value/1024, units[i:i+1]+"i"
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + unit + "B"
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + unit
 }

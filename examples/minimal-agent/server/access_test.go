@@ -255,7 +255,7 @@ func TestNewNamesEveryProblem(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	writeFile(t, empty, nil)
 	_, err = server.New(server.Config{Access: server.Access{TokenFile: empty, CertFile: empty, KeyFile: "/nowhere"}})
-	require.ErrorContains(t, err, "want one word")
+	require.ErrorContains(t, err, "want one word of ASCII")
 	require.ErrorContains(t, err, "/nowhere")
 	_, err = server.New(server.Config{Access: server.Access{TokenFile: t.TempDir()}})
 	require.ErrorContains(t, err, "want a file")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -67,6 +68,7 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.cfg.Logger.DebugContext(r.Context(), "some figures are missing", "err", err)
 	}
+	// The kubelet takes any other value for none, and so do those that ask it.
 	if v := r.URL.Query()["only_cpu_and_memory"]; len(v) == 1 && v[0] == "true" {
 		summary = cpuAndMemory(summary)
 	}
@@ -99,11 +101,16 @@ func cpuAndMemory(all *statsapi.Summary) *statsapi.Summary {
 }
 
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
+	text, err := wantsText(r)
+	if err != nil {
+		refuse(w, badRequest(err))
+		return
+	}
 	e, err := s.cfg.Explain(r.Context(), r.PathValue("namespace"), r.PathValue("pod"))
 	switch {
 	case err != nil:
 		refuse(w, err)
-	case wantsText(r):
+	case text:
 		w.Header().Set("Content-Type", plainText)
 		fmt.Fprint(w, api.ExplanationText(e))
 	default:
@@ -113,11 +120,16 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) plan(make PlanFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		text, err := wantsText(r)
+		if err != nil {
+			refuse(w, badRequest(err))
+			return
+		}
 		p, err := make(r.Context())
 		switch {
 		case err != nil:
 			refuse(w, err)
-		case wantsText(r):
+		case text:
 			w.Header().Set("Content-Type", plainText)
 			fmt.Fprintln(w, strings.TrimSuffix(p.String(), "\n"))
 		default:
@@ -127,11 +139,38 @@ func (s *Server) plan(make PlanFunc) http.HandlerFunc {
 }
 
 // wantsText says whether a request prefers text to JSON.
-func wantsText(r *http.Request) bool {
-	if output := r.URL.Query().Get("output"); output != "" {
-		return output == "text"
+func wantsText(r *http.Request) (bool, error) {
+	switch output := r.URL.Query().Get("output"); output {
+	case "":
+		return prefers(r, "text/plain", jsonText), nil
+	case "text", "json":
+		return output == "text", nil
+	default:
+		return false, fmt.Errorf("output=%q: want text or json", output)
 	}
-	return prefers(r, "text/plain", jsonText)
+}
+
+// yes reads a query that is true or false. By its name alone, as in ?follow, it is true.
+func yes(query url.Values, name string) (bool, error) {
+	values := query[name]
+	switch {
+	case len(values) == 0:
+		return false, nil
+	case len(values) > 1:
+		return false, fmt.Errorf("%s: is there %d times", name, len(values))
+	case values[0] == "":
+		return true, nil
+	}
+	v, err := strconv.ParseBool(values[0])
+	if err != nil {
+		return false, fmt.Errorf("%s=%q: want true or false", name, values[0])
+	}
+	return v, nil
+}
+
+// badRequest says that err is the client's mistake.
+func badRequest(err error) error {
+	return &StatusError{Code: http.StatusBadRequest, Message: err.Error()}
 }
 
 // prefers says whether the Accept header names a before b, if at all. How much it

@@ -21,7 +21,7 @@
 //     another host's name are refused: that is what a page in a browser on this machine
 //     would send after its name's address has changed (DNS rebinding).
 //  3. Certificate and token are read again when their files change. A file that is
-//     unusable then changes nothing but the log.
+//     unusable then changes nothing but the log, and a slow disk holds up one request.
 //  4. A client has 10 s for its request and 30 s for an answer, a stream goes on for as
 //     long as every piece of it is taken within 10 s. Who is slow is cut off.
 //  5. At most MaxConnections are open: the one that has been idle for longest makes room

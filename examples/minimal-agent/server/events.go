@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -25,13 +26,13 @@ const (
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	sse := prefers(r, eventStream, jsonLines)
-	since, err := sinceOf(query.Get("since"), r.Header.Get("Last-Event-ID"))
-	if err != nil {
-		refuse(w, err)
+	since, errSince := sinceOf(query.Get("since"), r.Header.Get("Last-Event-ID"))
+	watch, errWatch := yes(query, "watch")
+	if err := errors.Join(errSince, errWatch); err != nil {
+		refuse(w, badRequest(err))
 		return
 	}
-	watch := sse || query.Has("watch") && query.Get("watch") != "false" && query.Get("watch") != "0"
-	if watch {
+	if watch || sse {
 		s.stream(func(w http.ResponseWriter, r *http.Request) { s.watchEvents(w, r, since, sse) })(w, r)
 		return
 	}
@@ -51,7 +52,7 @@ func sinceOf(query, header string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, &StatusError{Code: http.StatusBadRequest, Message: fmt.Sprintf("since=%q: want the number of an event", text)}
+		return 0, fmt.Errorf("since=%q: want the number of an event", text)
 	}
 	return n, nil
 }

@@ -6,7 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,11 +25,14 @@ type watched[T any] struct {
 	paths []string
 	parse func(data ...[]byte) (T, error)
 	log   *slog.Logger
+	value atomic.Pointer[T]
 
-	mu     sync.Mutex
-	value  T
-	seen   []os.FileInfo
-	looked time.Time
+	// looking is held by who looks at the files. Others don't wait for a slow disk:
+	// they take what was read before.
+	looking sync.Mutex
+	seen    []os.FileInfo
+	looked  time.Time
+	told    string // what is wrong with the files now, and is in the log already
 }
 
 // watch reads the files for the first time.
@@ -39,17 +44,30 @@ func watch[T any](log *slog.Logger, parse func(...[]byte) (T, error), paths ...s
 // get returns what the files say. If they are unusable now that is what they said
 // before: a certificate may be half written.
 func (w *watched[T]) get() T {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if now := time.Now(); now.Sub(w.looked) >= recheckPeriod {
-		w.looked = now
-		if w.changed() {
-			if err := w.read(); err != nil {
-				w.log.Error("what was read before goes on being used", "err", err)
-			}
-		}
+	if w.looking.TryLock() {
+		w.look(time.Now())
+		w.looking.Unlock()
 	}
-	return w.value
+	return *w.value.Load()
+}
+
+// look reads the files if they have changed. Callers hold looking.
+func (w *watched[T]) look(now time.Time) {
+	if now.Sub(w.looked) < recheckPeriod {
+		return
+	}
+	w.looked = now
+	if !w.changed() {
+		return
+	}
+	problem := ""
+	if err := w.read(); err != nil {
+		problem = err.Error()
+	}
+	if problem != "" && problem != w.told {
+		w.log.Error("what was read before goes on being used", "err", problem)
+	}
+	w.told = problem
 }
 
 func (w *watched[T]) changed() bool {
@@ -75,8 +93,19 @@ func (w *watched[T]) read() error {
 	if err != nil {
 		return fmt.Errorf("%v: %w", w.paths, err)
 	}
-	w.value, w.seen = value, seen
+	w.value.Store(&value)
+	w.seen = seen
 	return nil
+}
+
+// warnOfReaders logs that everybody on this machine may read a secret.
+func warnOfReaders(path string, log *slog.Logger) {
+	if runtime.GOOS == "windows" {
+		return // the mode does not tell
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o004 != 0 {
+		log.Warn("everybody on this machine may read this secret", "file", path, "mode", info.Mode().Perm().String())
+	}
 }
 
 func readFile(path string) ([]byte, os.FileInfo, error) {
@@ -109,6 +138,7 @@ func newFileCert(certFile, keyFile string, log *slog.Logger) (*fileCert, error) 
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
+	warnOfReaders(keyFile, log)
 	return &fileCert{file: w}, nil
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -68,6 +69,7 @@ func newFileToken(path string, log *slog.Logger) (*fileToken, error) {
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}
+	warnOfReaders(path, log)
 	return &fileToken{file: w}, nil
 }
 
@@ -75,8 +77,9 @@ func newFileToken(path string, log *slog.Logger) (*fileToken, error) {
 // same time whatever and however long what is asked with.
 func parseToken(data ...[]byte) (sum [sha256.Size]byte, err error) {
 	token := strings.TrimSpace(string(data[0]))
-	if token == "" || strings.ContainsAny(token, " \t\r\n") {
-		return sum, fmt.Errorf("want one word")
+	// What no header can carry would let in nobody.
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return sum, errors.New("want one word of ASCII")
 	}
 	return sha256.Sum256([]byte(token)), nil
 }

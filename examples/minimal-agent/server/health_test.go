@@ -27,6 +27,8 @@ func TestHealthEndpointsAnswerInTheKubeletsForm(t *testing.T) {
 	}{
 		{"/healthz", nil, ok, "ok"},
 		{"/healthz", []server.Check{good}, ok, "ok"},
+		{"/healthz?exclude=godo&verbose", []server.Check{good}, ok, "[+]ping ok\n[+]good ok\n  one\n  two\n[?]\"godo\" is not there to be excluded\nhealthz check passed\n"},
+		{"/healthz?exclude=godo", []server.Check{bad}, failed, "[-]bad failed: it hurts\n"},
 		{"/healthz?verbose", []server.Check{good}, ok, "[+]ping ok\n[+]good ok\n  one\n  two\nhealthz check passed\n"},
 		{"/healthz", []server.Check{good, bad}, failed, "[-]bad failed: it hurts\n"},
 		{"/readyz?verbose=1", []server.Check{bad, good}, failed, "[+]ping ok\n[-]bad failed: it hurts\n[+]good ok\n  one\n  two\nreadyz check failed\n"},

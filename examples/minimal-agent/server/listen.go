@@ -93,19 +93,21 @@ func (c *connections) closeOne() {
 	}
 }
 
-// mountPprof serves profiles, which take as long as they are asked to.
-func mountPprof(mux *http.ServeMux) {
+// profiles take as long as they are asked to.
+func profiles() []endpoint {
 	patient := func(h http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			unhurried(w)
 			h(w, r)
 		}
 	}
-	mux.Handle("GET /debug/pprof/", http.HandlerFunc(pprof.Index))
-	mux.Handle("GET /debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline))
-	mux.Handle("GET /debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
-	mux.Handle("GET /debug/pprof/profile", patient(pprof.Profile))
-	mux.Handle("GET /debug/pprof/trace", patient(pprof.Trace))
+	return []endpoint{
+		{"/debug/pprof/", http.HandlerFunc(pprof.Index)},
+		{"/debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline)},
+		{"/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol)},
+		{"/debug/pprof/profile", patient(pprof.Profile)},
+		{"/debug/pprof/trace", patient(pprof.Trace)},
+	}
 }
 
 // unhurried takes the deadlines off a request. The errors are those of a writer that

@@ -18,7 +18,7 @@ import (
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	options, previous, err := parseLogQuery(r.URL.Query(), s.cfg.Clock.Now())
 	if err != nil {
-		refuse(w, &StatusError{Code: http.StatusBadRequest, Message: err.Error()})
+		refuse(w, badRequest(err))
 		return
 	}
 	source, err := s.cfg.Logs(r.Context(), r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container"), previous)
@@ -71,21 +71,13 @@ func parseLogQuery(query url.Values, now time.Time) (o podlogs.Options, previous
 			if err := parse(values[0]); err != nil {
 				errs = append(errs, fmt.Errorf("%s=%q: %w", name, values[0], err))
 			}
-		case len(values) == 1 && (name == "follow" || name == "previous" || name == "timestamps"):
-			_ = parse("true") // as in ?follow; it is valid
 		}
 	}
-	flag := func(into *bool) func(string) error {
-		return func(text string) (err error) {
-			if *into, err = strconv.ParseBool(text); err != nil {
-				return errors.New("want true or false")
-			}
-			return nil
+	for name, into := range map[string]*bool{"follow": &o.Follow, "previous": &previous, "timestamps": &o.Timestamps} {
+		if *into, err = yes(query, name); err != nil {
+			errs = append(errs, err)
 		}
 	}
-	one("follow", flag(&o.Follow))
-	one("previous", flag(&previous))
-	one("timestamps", flag(&o.Timestamps))
 	one("tailLines", func(text string) error {
 		if text == "all" {
 			return nil

@@ -61,6 +61,8 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		Protocols:      new(http.Protocols),
 		ConnState:      conns.changed,
 		ConnContext:    label,
+		// It would answer OPTIONS * before anybody was asked for a token.
+		DisableGeneralOptionsHandler: true,
 		// So that streams end when ctx is done.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		// What net/http has to say is about clients that went away and failed handshakes.
@@ -99,20 +101,35 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 
 // Handler answers all endpoints, without the limits and without asking for a token.
 func (s *Server) Handler() http.Handler {
-	c, mux := s.cfg, http.NewServeMux()
-	on := func(there bool, pattern string, h http.HandlerFunc) {
-		if there {
-			mux.Handle("GET "+pattern, h)
-		}
+	mux := http.NewServeMux()
+	for _, e := range s.endpoints() {
+		mux.Handle("GET "+e.pattern, e.handler)
 	}
+	return mux
+}
+
+// endpoint is a pattern of paths, as [http.ServeMux] reads it, and who answers there.
+type endpoint struct {
+	pattern string
+	handler http.Handler
+}
+
+// endpoints are those that the config has something for.
+func (s *Server) endpoints() (all []endpoint) {
+	c := s.cfg
 	mounted := func(pattern string, h http.Handler) {
 		if h != nil {
-			mux.Handle("GET "+pattern, h)
+			all = append(all, endpoint{pattern, h})
 		}
 	}
-	mux.Handle("GET /livez", healthHandler("livez", []Check{Alive()}))
-	mux.Handle("GET /healthz", healthHandler("healthz", append([]Check{Alive()}, healthzChecks(c.Checks)...)))
-	mux.Handle("GET /readyz", healthHandler("readyz", append([]Check{Alive()}, c.Checks...)))
+	on := func(there bool, pattern string, h http.HandlerFunc) {
+		if there {
+			mounted(pattern, h)
+		}
+	}
+	mounted("/livez", healthHandler("livez", []Check{Alive()}))
+	mounted("/healthz", healthHandler("healthz", append([]Check{Alive()}, healthzChecks(c.Checks)...)))
+	mounted("/readyz", healthHandler("readyz", append([]Check{Alive()}, c.Checks...)))
 	on(c.Pods != nil, "/pods", s.pods)
 	on(c.RunningPods != nil, "/runningpods", s.runningPods)
 	on(c.RunningPods != nil, "/runningpods/{$}", s.runningPods)
@@ -129,7 +146,7 @@ func (s *Server) Handler() http.Handler {
 	mounted("/metrics/resource", c.ResourceMetrics)
 	mounted("/{$}", c.Page)
 	if c.Pprof {
-		mountPprof(mux)
+		all = append(all, profiles()...)
 	}
-	return mux
+	return all
 }
