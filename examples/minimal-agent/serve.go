@@ -18,6 +18,7 @@ import (
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server/page"
 	"github.com/kubeparts/kubeparts/imagegc"
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/prober"
@@ -39,6 +40,7 @@ func (a *agent) newServer() (err error) {
 		Logs:         a.findLog,
 		EvictionPlan: a.planEviction,
 		GCPlan:       a.planGC,
+		Page:         page.Handler(),
 		Pprof:        a.opts.pprof,
 		Access:       a.opts.access,
 		Logger:       a.log,
