@@ -43,6 +43,11 @@ type reply struct {
 	} `json:"error"`
 }
 
+// helpers are what tests find things with. Function row returns the element of a pod.
+const helpers = `function row(name) {
+	return [...document.querySelectorAll("#podTable tbody")].find(n => n.querySelector(".open").innerText.endsWith("/" + name));
+}`
+
 // openTab starts a Chromium with an empty profile and a tab of that size. Both are gone
 // when the test is over.
 func openTab(t *testing.T, width, height int) *tab {
@@ -93,6 +98,7 @@ func openTab(t *testing.T, width, height int) *tab {
 	for _, domain := range []string{"Page", "Runtime", "Log", "Accessibility", "Audits"} {
 		b.do(domain+".enable", nil, nil)
 	}
+	b.do("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": helpers}, nil)
 	b.do("Emulation.setFocusEmulationEnabled", map[string]any{"enabled": true}, nil)
 	b.size(width, height)
 	return b
@@ -144,8 +150,8 @@ func (b *tab) do(method string, params, result any) {
 	}
 }
 
-// eval returns what an expression is, once it is that.
-func eval[T any](b *tab, expression string, args ...any) (value T) {
+// eval returns what an expression is.
+func eval[T any](b *tab, expression string) (value T) {
 	b.t.Helper()
 	var answer struct {
 		Result           struct{ Value json.RawMessage }
@@ -154,7 +160,7 @@ func eval[T any](b *tab, expression string, args ...any) (value T) {
 		}
 	}
 	b.do("Runtime.evaluate", map[string]any{
-		"expression": fmt.Sprintf(expression, args...), "awaitPromise": true, "returnByValue": true,
+		"expression": expression, "awaitPromise": true, "returnByValue": true,
 	}, &answer)
 	require.Nil(b.t, answer.ExceptionDetails, expression)
 	if len(answer.Result.Value) > 0 {
@@ -164,10 +170,10 @@ func eval[T any](b *tab, expression string, args ...any) (value T) {
 }
 
 // wait waits until an expression is true.
-func (b *tab) wait(expression string, args ...any) {
+func (b *tab) wait(expression string) {
 	b.t.Helper()
-	until(b.t, fmt.Sprintf(expression, args...), func() error {
-		if eval[bool](b, "!!("+expression+")", args...) {
+	until(b.t, expression, func() error {
+		if eval[bool](b, "!!("+expression+")") {
 			return nil
 		}
 		return errors.New("it is not; the page reads:\n" + eval[string](b, "document.body.innerText"))
@@ -178,7 +184,7 @@ func (b *tab) wait(expression string, args ...any) {
 func (b *tab) open(url string) {
 	b.t.Helper()
 	b.do("Page.navigate", map[string]any{"url": url}, nil)
-	b.wait("document.readyState === 'complete' && location.href.startsWith(%q)", url)
+	b.wait(fmt.Sprintf("document.readyState === 'complete' && location.href.startsWith(%q)", url))
 }
 
 func (b *tab) size(width, height int) {

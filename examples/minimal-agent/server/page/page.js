@@ -1,14 +1,12 @@
 // Polls /status, follows /events, and changes what has changed. What the agent says is
 // full of what others wrote (names, messages, logs): it goes in as text, never as markup.
 "use strict";
-const period = 2000, slowest = 30_000, patience = 10_000; // of polls, in ms
-const silence = 40_000; // of a stream that beats every 15 s
+const period = 2000, slowest = 30_000, patience = 10_000, silence = 40_000; // ms; a stream beats every 15 s
 const keptEvents = 100, logLines = 100, logBytes = 1 << 20, explainEvery = 10_000;
 const $ = id => document.getElementById(id);
 let token = sessionStorage.getItem("token") ?? "";
-let now = 0, started, seen; // the agent's clock, when it began, and what was in which state
-let timer, polling = false, failures = 0, since; // of polls
-let stream, events = [], last = 0;
+let now = 0, started, seen, events = [], last = 0; // the agent's clock, when it began, what was in which state
+let timer, polling = false, failures = 0, since, stream;
 
 // get asks the agent, which is where the page is from.
 async function get(path, accept = "application/json", signal = AbortSignal.timeout(patience)) {
@@ -18,7 +16,6 @@ async function get(path, accept = "application/json", signal = AbortSignal.timeo
   throw Object.assign(new Error((await answer.text()).trim() || `HTTP ${answer.status}`), { status: answer.status });
 }
 const pathOf = (...names) => names.map(encodeURIComponent).join("/");
-
 // Elements. A template's parts are those with data-t, and are found by their names.
 function make(template) {
   const n = $("t-" + template).content.firstElementChild.cloneNode(true);
@@ -29,11 +26,8 @@ function put(n, text, most = 2000) {
   const s = text == null ? "" : String(text), cut = s.length > most ? s.slice(0, most) + "…" : s;
   if (n.textContent !== cut) n.textContent = cut; // a text that is left alone stays selected
 }
-function attr(n, name, value) {
-  if (value == null) n.removeAttribute(name);
-  else if (n.getAttribute(name) !== String(value)) n.setAttribute(name, value);
-}
-const show = (n, on) => { if (n.hidden === on) n.hidden = !on; };
+const attr = (n, name, value) => value == null ? n.removeAttribute(name) : n.setAttribute(name, value);
+const show = (n, on) => { n.hidden = !on; };
 function fill(n, level, words) {
   for (const e of [n, n.parts.mark]) if (e) attr(e, "data-level", level);
   for (const [part, text] of Object.entries(words)) put(n.parts[part], text);
@@ -56,9 +50,9 @@ function list(parent, template, items, key, each) {
 const lines = (parent, items) => list(parent, "text", items?.map((text, i) => ({ text, i })), x => x.i, (n, x) => put(n, x.text));
 // leave removes an element, and hands its focus on to a neighbour.
 function leave(n) {
-  const focused = n.contains(document.activeElement), next = n.nextElementSibling ?? n.previousElementSibling;
+  const next = n.nextElementSibling ?? n.previousElementSibling;
+  if (n.contains(document.activeElement)) (next?.querySelector("button") ?? $("filter")).focus();
   n.remove();
-  if (focused) (next?.querySelector("button") ?? $("filter")).focus();
 }
 
 // Words and figures.
@@ -67,7 +61,8 @@ const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
 const name = p => `${p.namespace}/${p.name}`;
 function duration(ms) {
   const s = Math.max(0, Math.round(ms / 1000)), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
-  return d ? `${d} d ${h % 24} h` : h ? `${h} h ${m % 60} min` : m >= 10 ? `${m} min` : m ? `${m} min ${s % 60} s` : `${s} s`;
+  const text = d ? `${d} d ${h % 24} h` : h ? `${h} h ${m % 60} min` : m >= 10 ? `${m} min` : m ? `${m} min ${s % 60} s` : `${s} s`;
+  return text.replace(/(?<=\D) 0 \w+$/, "");
 }
 const ago = time => time ? duration(now - Date.parse(time)) : "";
 const clock = time => new Date(time).toLocaleTimeString("en-GB");
@@ -76,10 +71,7 @@ function bytes(n) {
   for (; n >= 1000 && unit < 6; unit++) n /= 1024;
   return `${n < 10 && unit ? n.toFixed(1) : Math.round(n)} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][unit]}`;
 }
-function quantity(q = "?") { // of Kubernetes, such as 8052596Ki
-  const [, n, unit] = /^([\d.]+)(|Ki|Mi|Gi|Ti)$/.exec(q) ?? [];
-  return n ? bytes(n * 1024 ** ["", "Ki", "Mi", "Gi", "Ti"].indexOf(unit)) : q;
-}
+const quantity = (q = "?") => /^\d+(Ki)?$/.test(q) ? bytes(parseInt(q) * (q.endsWith("Ki") ? 1024 : 1)) : q;
 const cores = c => c < 1 ? `${Math.round(c * 1000)}m` : c.toFixed(2);
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const amount = (signal, n) => /inodes|pid/i.test(signal) ? compact.format(n) : bytes(n);
@@ -88,15 +80,10 @@ const amount = (signal, n) => /inodes|pid/i.test(signal) ? compact.format(n) : b
 const severity = ["bad", "warn", "ok", "done"];
 const broken = /BackOff|Err|OOM|Evict|Fail|Invalid|Never|NotFound|Unknown|Deadline|Preempt|Signal:|ExitCode:|Unexpected|OutOf|Lost/i;
 const regular = p => p.containers.filter(c => c.kind === "main" || c.kind === "sidecar").length;
-function podLevel(p) {
-  if (p.phase === "Failed" || broken.test(p.state)) return "bad";
-  if (p.phase === "Succeeded" && p.state !== "Terminating") return "done";
-  return p.state === "Running" && p.ready >= regular(p) ? "ok" : "warn";
-}
-function containerLevel(c) {
-  if (c.state === "running") return c.ready || c.kind === "init" || c.kind === "ephemeral" ? "ok" : "warn";
-  return c.state === "Completed" ? "done" : broken.test(c.state) || c.exitCode ? "bad" : "warn";
-}
+const podLevel = p => p.phase === "Failed" || broken.test(p.state) ? "bad" : p.phase === "Succeeded" && p.state !== "Terminating" ? "done"
+  : p.state === "Running" && p.ready >= regular(p) ? "ok" : "warn";
+const containerLevel = c => c.state === "running" ? c.ready || c.kind === "init" || c.kind === "ephemeral" ? "ok" : "warn"
+  : c.state === "Completed" ? "done" : broken.test(c.state) || c.exitCode ? "bad" : "warn";
 
 function showNode(s) {
   const { conditions = [], nodeInfo = {}, allocatable = {} } = s.node.status ?? {}, ready = conditions.find(c => c.type === "Ready");
@@ -124,7 +111,7 @@ function showNode(s) {
 }
 function showSignal(n, s) {
   const known = s.time && s.capacity > 0, crossed = s.thresholds?.some(t => t.since), meter = n.parts.meter;
-  const at = free => known ? Math.min(1, Math.max(0, 1 - free / s.capacity)) : 0;
+  const at = free => known ? Math.min(1, Math.max(0, 1 - free / s.capacity)) : 0; // of the bar, for what is used
   fill(n, crossed ? "bad" : undefined, { name: s.name, free: known ? `${amount(s.name, s.available)} of ${amount(s.name, s.capacity)} free` : "not known" });
   attr(meter, "aria-label", s.name + ", used");
   attr(meter, "aria-valuenow", Math.round(at(s.available) * 100));
@@ -138,10 +125,10 @@ function showSignal(n, s) {
   });
 }
 
-// The pods. What is wrong comes first, but nothing moves under a pointer or a focus.
+// What is wrong comes first, but nothing moves under a pointer or a focus.
 const rows = () => [...$("podTable").tBodies];
 function showPods(pods) {
-  const busy = rows().some(n => n.contains(document.activeElement) || n.matches(":hover") && matchMedia("(hover: hover)").matches);
+  const mouse = matchMedia("(hover: hover)").matches, busy = rows().some(n => n.contains(document.activeElement) || mouse && n.matches(":hover"));
   const key = p => p.uid || name(p), places = new Map(busy ? rows().map((n, i) => [n.key, i]) : []);
   const place = p => places.get(key(p)) ?? pods.length, rank = p => severity.indexOf(podLevel(p));
   list($("podTable"), "pod", pods.toSorted((a, b) => place(a) - place(b) || rank(a) - rank(b) || (name(a) < name(b) ? -1 : 1)), key, showPod);
@@ -152,10 +139,9 @@ function showPod(n, p) {
   const newest = probes.map(x => x.time).filter(Boolean).sort().at(-1);
   if (!n.pod) {
     attr(t.open, "aria-controls", t.detail.id = "pod-" + crypto.getRandomValues(new Uint32Array(2)).join("-"));
-    t.row.addEventListener("click", () => getSelection().isCollapsed && toggle(n));
+    t.row.addEventListener("click", e => (e.target.closest("button") || getSelection().isCollapsed) && toggle(n));
   }
-  n.pod = p;
-  fill(n, podLevel(p), {
+  fill(Object.assign(n, { pod: p }), podLevel(p), {
     state: p.state, namespace: p.namespace + "/", name: p.name, ready: `${p.ready}/${regular(p)}`, restarts: p.restarts, ip: p.ip, age: ago(p.started),
     probes: join(bad.length ? [...new Set(bad.map(x => x.kind))].join(", ") : probes.length && `${probes.length} ok`, ago(newest)),
     cpu: p.usage && cores(p.usage.cpuCores), memory: p.usage && bytes(p.usage.memoryBytes), last: event && `${event.reason}: ${event.message}`,
@@ -164,30 +150,25 @@ function showPod(n, p) {
   if (n.detail) showDetail(n);
 }
 function toggle(n) {
-  const open = !n.detail;
-  attr(n.parts.open, "aria-expanded", open);
-  show(n.parts.detail, open);
-  n.detail?.remove();
-  n.detail = open ? make("detail") : undefined;
-  if (open) n.parts.cell.append(n.detail), showDetail(n);
+  n.detail = n.detail ? undefined : make("detail");
+  attr(n.parts.open, "aria-expanded", !!n.detail);
+  show(n.parts.detail, n.detail);
+  n.parts.cell.replaceChildren(...n.detail ? [n.detail] : []);
+  if (n.detail) showDetail(n);
 }
 function showDetail(n) {
   const p = n.pod, d = n.detail, t = d.parts, e = d.explanation;
   if (d.state !== p.state || now - d.at >= explainEvery) explain(n, d);
-  lines(t.why, e ? e.why : [d.failed ?? "…"]);
+  lines(t.why, e?.why ?? ["…"]);
   lines(t.next, e?.next?.map(s => s.at ? `in ${duration(Date.parse(s.at) - now)} (${clock(s.at)}): ${s.what}` : s.what));
-  put(t.stays, e?.stays);
-  put(t.plan, e?.plan, 20_000);
+  for (const part of ["stays", "plan"]) put(t[part], e?.[part], 20_000);
   list(t.events, "event", p.events, x => x.number, (node, x) => showEvent(node, x, ""));
   list(t.containers, "container", p.containers, c => `${c.kind} ${c.name}`, (node, c) => showContainer(node, c, p));
 }
 async function explain(n, d) {
   [d.state, d.at] = [n.pod.state, now];
-  try {
-    d.explanation = await (await get("explain/" + pathOf(n.pod.namespace, n.pod.name))).json();
-  } catch (e) {
-    d.failed = "There is no explanation: " + e.message;
-  }
+  const failed = e => ({ why: ["There is no explanation: " + e.message] });
+  d.explanation = await get("explain/" + pathOf(n.pod.namespace, n.pod.name)).then(a => a.json()).catch(failed);
   if (n.detail === d) showDetail(n);
 }
 function showContainer(n, c, p) {
@@ -210,15 +191,13 @@ async function tail(n, path) {
   const pre = n.parts.lines, picked = getSelection();
   if (!n.parts.log.open || n.reading || !picked.isCollapsed && pre.contains(picked.anchorNode)) return;
   n.reading = true;
-  const query = `?tailLines=${logLines}&limitBytes=${logBytes}&previous=${n.parts.previous.checked}`;
-  const text = await get(path + query, "text/plain").then(a => a.text()).catch(e => "There is no log: " + e.message);
+  const text = await get(`${path}?tailLines=${logLines}&limitBytes=${logBytes}&previous=${n.parts.previous.checked}`, "text/plain").then(a => a.text()).catch(e => "There is no log: " + e.message);
   const end = pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
   put(pre, text || "It is empty.", logBytes);
   if (end) pre.scrollTop = pre.scrollHeight;
   n.reading = false;
 }
 
-// The events: those of pods in the table, and all as they come.
 function showEvent(n, e, about) {
   const container = e.fieldPath?.match(/\{(.*)\}/)?.[1];
   fill(n, e.type === "Normal" ? "done" : "warn", {
@@ -226,8 +205,8 @@ function showEvent(n, e, about) {
   });
   attr(n.parts.time, "datetime", e.time);
 }
+const same = e => [e.kind, e.namespace, e.name, e.fieldPath, e.type, e.reason, e.message].join("\0");
 function showEvents(news) {
-  const same = e => [e.kind, e.namespace, e.name, e.fieldPath, e.type, e.reason, e.message].join("\0");
   const again = new Set(news.filter(e => e.count > 1).map(same));
   events = [...news.reverse(), ...events.filter(e => !again.has(same(e)))].slice(0, keptEvents);
   list($("events"), "event", events, e => e.number, (n, e) => showEvent(Object.assign(n, { event: e }), e, e.namespace ? name(e) : e.name));
@@ -236,14 +215,13 @@ function showEvents(news) {
 async function follow() {
   if (stream || document.hidden) return;
   const mine = stream = new AbortController();
-  let watchdog;
-  const alive = () => { clearTimeout(watchdog); watchdog = setTimeout(() => mine.abort(), silence); };
+  let watchdog = setTimeout(() => mine.abort(), silence);
   try {
-    alive();
     const answer = await get(`events?watch&since=${last}`, "text/event-stream", mine.signal);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = "", piece; !(piece = await reader.read()).done && !mine.signal.aborted;) {
-      alive();
+      clearTimeout(watchdog);
+      watchdog = setTimeout(() => mine.abort(), silence);
       const got = (rest + piece.value).split("\n");
       rest = got.pop();
       const news = got.filter(l => l.startsWith("data: ")).map(l => JSON.parse(l.slice(6)));
@@ -289,9 +267,10 @@ function answered(s) {
     [started, events, last, stream] = [s.agent.started, [], 0, undefined];
     $("events").replaceChildren();
   }
-  const node = showNode(s);
+  for (const p of s.pods) p.containers ??= [];
+  const managers = s.managers.map(m => ["manager " + m.name, m.ok ? "fine" : "not well"]);
+  say(new Map([["node", showNode(s)], ...managers, ...s.pods.map(p => ["pod " + name(p), p.state])]));
   showPods(s.pods);
-  say(new Map([["node", node], ...s.managers.map(m => ["manager " + m.name, m.ok ? "fine" : "not well"]), ...s.pods.map(p => ["pod " + name(p), p.state])]));
   put($("live"), "live · " + clock(s.now));
   show($("banner"), false);
   failures = 0;
@@ -311,31 +290,26 @@ async function poll() {
   try {
     answered(await (await get("status")).json());
   } catch (e) {
-    if (e.status === 401) askToken();
-    else silent(e);
+    e.status === 401 ? askToken() : silent(e);
   } finally {
     polling = false;
     timer = setTimeout(poll, Math.min(period * 2 ** failures, slowest));
   }
+}
+function keep(text) {
+  sessionStorage.setItem("token", token = text);
+  show($("forget"), text !== "");
 }
 function askToken() {
   put($("askText"), token ? "The agent refuses the one that was given." : "It is kept until this tab is closed.");
   keep("");
   $("ask").showModal();
 }
-function keep(text) {
-  token = text;
-  if (text) sessionStorage.setItem("token", text);
-  else sessionStorage.removeItem("token");
-  show($("forget"), text !== "");
-}
 
-$("filter").addEventListener("input", filter);
-$("again").addEventListener("click", poll);
-$("forget").addEventListener("click", () => { keep(""); location.reload(); });
-$("tokenForm").addEventListener("submit", e => { e.preventDefault(); keep($("token").value); $("token").value = ""; $("ask").close(); });
-$("ask").addEventListener("close", poll); // which asks again if there is still none
-addEventListener("online", poll);
-document.addEventListener("visibilitychange", () => document.hidden ? stream?.abort() : poll());
+$("filter").oninput = filter;
+$("forget").onclick = () => { keep(""); location.reload(); };
+$("tokenForm").onsubmit = e => { e.preventDefault(); keep($("token").value); e.target.reset(); $("ask").close(); };
+$("again").onclick = $("ask").onclose = window.ononline = poll;
+document.onvisibilitychange = () => document.hidden ? stream?.abort() : poll();
 keep(token);
 poll();
