@@ -176,7 +176,7 @@ func (b *tab) wait(expression string) {
 		if eval[bool](b, "!!("+expression+")") {
 			return nil
 		}
-		return errors.New("it is not; the page reads:\n" + eval[string](b, "document.body.innerText"))
+		return errors.New("it is not; the page reads:\n" + eval[string](b, "document.body?.innerText ?? String()"))
 	})
 }
 

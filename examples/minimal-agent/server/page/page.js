@@ -121,7 +121,7 @@ function showSignal(n, s) {
   list(n.parts.limits, "limit", s.thresholds, t => t.text + t.graceSeconds, (limit, t) => {
     const below = t.text.replace(s.name + "<", "") + (t.text.endsWith("%") && known ? ` (${amount(s.name, t.value)})` : "");
     const text = `evicts below ${below}` + (t.graceSeconds ? ` after ${duration(t.graceSeconds * 1000)}` : "");
-    fill(limit, t.since ? "bad" : undefined, { text: join(text, t.since && `crossed for ${ago(t.since)}`) });
+    fill(limit, t.since ? "bad" : undefined, { text: text + (t.since ? `\ncrossed for ${ago(t.since)}` : "") });
   });
 }
 
@@ -160,7 +160,8 @@ function showDetail(n) {
   const p = n.pod, d = n.detail, t = d.parts, e = d.explanation;
   if (d.state !== p.state || now - d.at >= explainEvery) explain(n, d);
   lines(t.why, e?.why ?? ["…"]);
-  lines(t.next, e?.next?.map(s => s.at ? `in ${duration(Date.parse(s.at) - now)} (${clock(s.at)}): ${s.what}` : s.what));
+  const next = e?.next?.length ? e.next : [{ what: "nothing, as long as nothing changes" }];
+  lines(t.next, e && next.map(s => s.at ? `in ${duration(Date.parse(s.at) - now)} (${clock(s.at)}): ${s.what}` : s.what));
   for (const part of ["stays", "plan"]) put(t[part], e?.[part], 20_000);
   list(t.events, "event", p.events, x => x.number, (node, x) => showEvent(node, x, ""));
   list(t.containers, "container", p.containers, c => `${c.kind} ${c.name}`, (node, c) => showContainer(node, c, p));

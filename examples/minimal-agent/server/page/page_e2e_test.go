@@ -4,6 +4,7 @@ package page_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -190,7 +191,9 @@ func TestE2EPageWithoutAMouse(t *testing.T) {
 func TestE2EPageUpdatesInPlace(t *testing.T) {
 	a := newAgent(t)
 	b := openPage(t, a, 1400, 1000)
-	eval[any](b, `window.shift = [], new PerformanceObserver(l => l.getEntries().forEach(e => shift.push(...e.sources.map(s => s.node.parentElement.outerHTML.slice(0, 200))))).observe({type: "layout-shift", buffered: false}), 0`)
+	const painted = `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))`
+	eval[any](b, painted)
+	eval[any](b, `window.shift = [], new PerformanceObserver(l => l.getEntries().forEach(e => shift.push(...e.sources.map(s => (s.node.outerHTML ?? s.node.data).slice(0, 120) + JSON.stringify([s.previousRect, s.currentRect]))))).observe({type: "layout-shift", buffered: false}), 0`)
 	eval[any](b, `window.kept = row("web"), kept.querySelector(".open").focus()`)
 
 	// Figures change, and nothing moves.
@@ -205,6 +208,7 @@ func TestE2EPageUpdatesInPlace(t *testing.T) {
 	})
 	b.polled(a)
 	require.Contains(t, eval[string](b, `row("web").innerText`), "3.99")
+	eval[any](b, painted)
 	require.Empty(t, eval[[]string](b, "shift"), "what has moved")
 	require.Empty(t, eval[string](b, `document.getElementById("say").textContent`), "figures are no news")
 
@@ -261,6 +265,7 @@ func TestE2EPageOfAnAgentThatGoesAndComesBack(t *testing.T) {
 	require.Contains(t, eval[string](b, `row("orders").innerText`), "CrashLoopBackOff", "it shows what it knows")
 	require.Equal(t, "alert", eval[string](b, `document.getElementById("banner").getAttribute("role")`))
 	b.look("banner")
+	require.Empty(t, b.contrasts())
 	b.wait(`failures >= 2`)
 
 	a.change(func(s *api.Status) { s.Agent.Started, s.Node.Name = time.Now(), "edge-08" })
@@ -361,6 +366,9 @@ func TestE2EPageOnEveryScreen(t *testing.T) {
 			require.LessOrEqual(t, eval[int](b, "document.scrollingElement.scrollWidth"), width, "it scrolls sideways")
 			require.Empty(t, b.contrasts(), "%s at %d", scheme, width)
 			small := eval[[]string](b, `[...document.querySelectorAll("button, summary, input:not([type=checkbox])")].filter(e => e.checkVisibility() && e.getBoundingClientRect().height < (innerWidth < 600 ? 28 : 19)).map(e => e.innerText || e.id)`)
+			if width == 360 || width == 1400 {
+				b.look(fmt.Sprintf("%s-%d", scheme, width))
+			}
 			require.Empty(t, small, "what is hard to hit at %d", width)
 		}
 	}
@@ -408,7 +416,7 @@ func TestE2EPageIsRead(t *testing.T) {
 		require.Contains(t, names["rowheader"], "default/orders")
 		require.Len(t, names["status"], 1)
 		require.Equal(t, []string{"imagefs.available, used", "memory.available, used", "nodefs.available, used", "nodefs.inodesFree, used", "pid.available, used"}, names["meter"])
-		require.Equal(t, []string{"Filter"}, names["searchbox"])
+		require.Equal(t, []string{"Filter "}, names["searchbox"])
 		require.Subset(t, names["heading"], []string{"edge-07", "Pods", "Events"})
 		for _, role := range []string{"button", "link", "searchbox", "DisclosureTriangle"} {
 			require.NotContains(t, names[role], "", "%s without a name", role)
@@ -425,7 +433,7 @@ func TestE2EPageOfAnAgent(t *testing.T) {
 	dir := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../..").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "minimal-agent"), "--listen", "127.0.0.1:0", "--node-name", "node-1")
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(dir, "minimal-agent"), "--listen", "127.0.0.1:0", "--node-name", "node-1")
 	var said lockedBuffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	require.NoError(t, cmd.Start())
