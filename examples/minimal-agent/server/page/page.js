@@ -43,7 +43,7 @@ function list(parent, template, items, key, each) {
     old.delete(k); // a key that comes twice makes a second element
     while (at && at !== n && n.contains(document.activeElement)) [at] = [at.nextElementSibling, parent.append(at)];
     if (at === n) at = n.nextElementSibling;
-    else parent.insertBefore(n, at);
+    else parent[n.isConnected && parent.moveBefore ? "moveBefore" : "insertBefore"](n, at); // the first keeps places in logs
     each(n, item);
   }
 }

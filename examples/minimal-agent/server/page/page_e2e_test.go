@@ -241,6 +241,7 @@ func TestE2EPageUpdatesInPlace(t *testing.T) {
 	eval[any](b, `document.activeElement.blur()`)
 	b.wait(index + ` === 1`)
 	require.True(t, eval[bool](b, `!kept.querySelector("[data-t=detail]").hidden`))
+	require.Equal(t, 5, eval[int](b, `kept.querySelector("pre[role=region]").scrollTop`), "where its reader is")
 
 	// What has the focus and is gone hands it on.
 	eval[any](b, `row("cache").querySelector(".open").focus()`)
@@ -260,7 +261,7 @@ func TestE2EPageOfAnAgentThatGoesAndComesBack(t *testing.T) {
 	a.stop()
 	b.wait(`document.getElementById("banner").checkVisibility()`)
 	banner := `document.getElementById("bannerText").innerText`
-	require.Regexp(t, regexp.MustCompile(`^The agent does not answer since \d\d:\d\d:\d\d \(.+\)\. Shown is its state of \d\d:\d\d:\d\d\.$`), eval[string](b, banner))
+	require.Regexp(t, `^The agent does not answer since \d\d:\d\d:\d\d \(.+\)\. Shown is its state of \d\d:\d\d:\d\d\.$`, eval[string](b, banner))
 	require.Regexp(t, `^as of`, eval[string](b, `document.getElementById("live").innerText`))
 	require.Contains(t, eval[string](b, `row("orders").innerText`), "CrashLoopBackOff", "it shows what it knows")
 	require.Equal(t, "alert", eval[string](b, `document.getElementById("banner").getAttribute("role")`))
