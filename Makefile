@@ -3,13 +3,13 @@ LINT_VERSION := v2.15.0
 FUZZTIME     ?= 20s
 BENCHTIME    ?= 1x
 MIN_COVER    ?= 85
-CGROUP2_OPTS ?= --mem 1G --cpus 2 --timeout 240
+CGROUP2_OPTS ?= --mem 1G --cpus 2 --disk 64M --timeout 240
 
 # The linter is a program of its own, kept out of go.mod and built once per version.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz bench cover e2e test-cgroup2 run ci
+.PHONY: help test race lint fmt generate golden fuzz bench bench-report cover e2e test-cgroup2 run ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,9 @@ fuzz: ## run every fuzzer for FUZZTIME (20s) each
 bench: ## run every benchmark once, or for BENCHTIME (say 1s)
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...
 
+bench-report: ## measure every figure and write docs/benchmarks.md; E2E_LOG names output of make e2e
+	$(GO) run ./test/benchreport $(if $(E2E_LOG),-e2e $(E2E_LOG))
+
 cover: ## statement coverage per package; below MIN_COVER (85) percent fails, examples exempt
 	@out=$$($(GO) test -cover ./...) || { echo "$$out"; exit 1; }; \
 	echo "$$out" | sed -nE 's/^(ok)?[[:space:]]+([^[:space:]]+)[[:space:]].*coverage: ([0-9.]+)%.*/\3 \2/p' | \
@@ -52,7 +55,7 @@ cover: ## statement coverage per package; below MIN_COVER (85) percent fails, ex
 		END { exit bad }'
 
 e2e: ## real pods on a real containerd that it starts, and packages on this kernel: root on Debian
-	$(GO) test -tags e2e -count=1 -timeout 30m -parallel 4 -v ./test/e2e
+	$(GO) test -tags e2e -count=1 -timeout 45m -parallel 4 -v ./test/e2e
 	@grep -rlE --include='*_test.go' '^//go:build.*\be2e\b' . | xargs -r -n1 dirname | grep -vx ./test/e2e | sort -u | \
 	xargs -r $(GO) test -p 1 -tags e2e -count=1 -v -run '^TestE2E'
 

@@ -89,7 +89,8 @@ type Config struct {
 	Waker Waker
 
 	// MinInterval and MaxInterval bound the time between two looks, which follows
-	// from how soon a threshold can be met. Defaults 100 ms and 10 s.
+	// from how soon a threshold can be met. While a figure is seen to fall towards a
+	// hard one it may be a tenth of MinInterval. Defaults 100 ms and 10 s.
 	MinInterval, MaxInterval time.Duration
 	// LimitsPeriod is the time between two checks of local storage limits.
 	// Default 10 s.

@@ -90,6 +90,10 @@
 // threshold is met, however short the transition period. The filesystem layout is
 // looked at in every step, and the last one known is good while it is unknown.
 //
+// The kubelet looks every 10 s at figures of up to 30 s. Here the next look comes in a
+// quarter of the time in which a hog could reach a threshold, every 100 ms at most; and
+// while a figure is seen to fall towards a hard one, every 10 ms.
+//
 // The event EvictionThresholdMet comes once in [Config.EventPeriod] for each
 // resource, and the one about a pod once, however often its kill is tried.
 //

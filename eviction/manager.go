@@ -83,12 +83,15 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	defer m.running.Store(false)
 	var watch sync.WaitGroup
-	if m.cfg.Waker != nil {
-		watch.Go(func() { m.watch(ctx) })
-	}
+	begin := sync.OnceFunc(func() { // after a look: until then there are no levels
+		if m.cfg.Waker != nil {
+			watch.Go(func() { m.watch(ctx) })
+		}
+	})
 	var complainAt time.Time
 	err := m.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		d, err := m.Evaluate(ctx)
+		begin()
 		if err != nil && ctx.Err() == nil && !d.At.Before(complainAt) {
 			complainAt = d.At.Add(complainEvery)
 			m.cfg.Logger.ErrorContext(ctx, "not everything could be measured", "err", err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	"github.com/kubeparts/kubeparts/internal/quantity"
 )
 
 // ThresholdSettings are thresholds as the kubelet's configuration has them, all
@@ -206,7 +206,7 @@ func (p *parser) percentage(text string) (float32, error) {
 }
 
 func (p *parser) quantity(text string) (Value, error) {
-	q, err := resource.ParseQuantity(text)
+	q, err := quantity.Parse(text)
 	if err != nil {
 		return Value{}, fmt.Errorf("%q is not an amount: %w", text, err)
 	}

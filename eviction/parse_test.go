@@ -116,6 +116,7 @@ func TestParseThresholdsRefusesWhatTheKubeletRefuses(t *testing.T) {
 		{"a minimum reclaim of one", "field evictionMinimumReclaim[x]: unsupported eviction signal x", eviction.ThresholdSettings{EvictionMinimumReclaim: settings{"x": "1"}}},
 		{"a negative amount", "eviction threshold memory.available must be positive: -150Mi", eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "-150Mi"}}},
 		{"nothing", "eviction threshold memory.available must be positive: 0", eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "0"}}},
+		{"no amount that could be read in time", "the exponent of \"1e-1000000000\" is out of range", eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "1e-1000000000"}}},
 		{"no amount at all", `field evictionHard[memory.available]: "much" is not an amount`, eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "much"}}},
 		{"no percentage", `"x%" is not a percentage`, eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "x%"}}},
 		{"no grace period", "field evictionSoft[memory.available]: grace period must be specified for the soft eviction threshold memory.available", eviction.ThresholdSettings{EvictionSoft: settings{"memory.available": "1Gi"}}},
@@ -240,7 +241,7 @@ func TestValueOfCapacity(t *testing.T) {
 }
 
 func FuzzParseThresholds(f *testing.F) {
-	for _, s := range []string{"100Mi", "10%", "0%", "NaN%", "1e400%", "-1", "1m", "0x1p3%", "99999999999999999999", "100.0%", "%"} {
+	for _, s := range []string{"100Mi", "10%", "0%", "NaN%", "1e400%", "-1", "1m", "0x1p3%", "99999999999999999999", "100.0%", "%", "92E7000000000000000"} {
 		f.Add(s, s, "1m", s)
 	}
 	f.Fuzz(func(t *testing.T, hard, soft, grace, reclaim string) {

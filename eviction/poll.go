@@ -6,7 +6,8 @@ import "time"
 // from that how soon to look again. It belongs to the goroutine of the step.
 type pace struct {
 	last  [numSignals]Observation
-	worst [numSignals]float64 // per second
+	worst [numSignals]float64 // per second, remembered for minutes
+	falls [numSignals]float64 // the same, for a second
 }
 
 const (
@@ -15,8 +16,13 @@ const (
 	// alert is how often to look after a wake-up, and alertFor how long.
 	alert    = 50 * time.Millisecond
 	alertFor = 3 * time.Second
-	// forget is how long it takes for a rate to count half.
+	// rush is by how much the least interval is shorter while a figure falls towards
+	// a hard threshold.
+	rush = 10
+	// forget is how long it takes for the worst rate to count half, and calm the same
+	// for that of a fall.
 	forget = time.Minute
+	calm   = time.Second
 )
 
 // assumed is how fast a signal shrinks at the least, for as long as nothing worse
@@ -55,21 +61,46 @@ func (p *pace) see(all []Observation, now time.Time) {
 			continue
 		}
 		rate := float64(last.Available-o.Available) / took.Seconds()
-		p.worst[i] = max(rate, p.worst[i]*halved(took))
+		p.worst[i] = max(rate, p.worst[i]*halved(took, forget))
+		p.falls[i] = max(rate, p.falls[i]*halved(took, calm))
 	}
 }
 
-// halved is a cheap curve that is 1 at once and a half after the time to forget.
-func halved(d time.Duration) float64 { return float64(forget) / float64(forget+d) }
+// halved is a cheap curve that is 1 at once and a half after so long.
+func halved(d, half time.Duration) float64 { return float64(half) / float64(half+d) }
 
 // next returns how soon to look again: in a quarter of the time that the nearest
-// threshold is away.
+// threshold is away. That is not less than least, or a tenth of it while something
+// is seen to fall so fast that it would pass a hard threshold between two looks.
 func (p *pace) next(d *Decision, least, most time.Duration) time.Duration {
-	next := most
+	next, fall := most, most
 	for i := range d.Thresholds {
-		next = min(next, p.until(&d.Thresholds[i], d.At, least, most))
+		r := &d.Thresholds[i]
+		next = min(next, p.until(r, d.At, least, most))
+		fall = min(fall, p.fall(r, d.At, most))
 	}
-	return max(next, least)
+	return min(max(next, least), max(fall, least/rush))
+}
+
+// fall is until for what the figure has done in the last moments alone, of which
+// nothing is assumed.
+func (p *pace) fall(r *Report, now time.Time, most time.Duration) time.Duration {
+	if r.State != Fine || !r.Threshold.Hard() {
+		return most
+	}
+	i := r.Threshold.Signal.index()
+	rate := p.falls[i] * halved(now.Sub(p.last[i].Time), calm)
+	return quarter(r, rate, most)
+}
+
+// quarter is a quarter of the time that a figure which shrinks at a rate takes to
+// its threshold, or most if it does not.
+func quarter(r *Report, rate float64, most time.Duration) time.Duration {
+	if rate <= 0 {
+		return most
+	}
+	seconds := float64(r.Observation.Available-r.Quantity) / rate / 4
+	return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
 }
 
 func (p *pace) until(r *Report, now time.Time, least, most time.Duration) time.Duration {
@@ -81,11 +112,10 @@ func (p *pace) until(r *Report, now time.Time, least, most time.Duration) time.D
 	case r.State == Fine:
 		s := r.Threshold.Signal
 		rate := max(s.assumed(), p.worst[s.index()])
-		seconds := float64(r.Observation.Available-r.Quantity) / rate / 4
 		if !r.Since.IsZero() { // met until a moment ago
 			most = settled
 		}
-		return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
+		return quarter(r, rate, most)
 	case !r.Due:
 		return min(settled, r.Threshold.GracePeriod-now.Sub(r.Since))
 	case r.Why == whyNobody:

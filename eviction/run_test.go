@@ -80,6 +80,50 @@ func TestRunRemembersHowFastAFigureShrank(t *testing.T) {
 	})
 }
 
+// What falls towards a hard threshold is looked at more often than anything that might,
+// and no longer than it does.
+func TestRunLooksMostOftenWhileAFigureFalls(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		threshold eviction.Threshold
+		falls     int64         // per second
+		most      time.Duration // between two looks, when half a second is left
+		last      time.Duration // and at the end
+	}{
+		{"a hog", hard(eviction.MemoryAvailable, mi), gi, 100 * time.Millisecond, 10 * time.Millisecond},
+		{"a slow one", hard(eviction.MemoryAvailable, mi), 10 * mi, 100 * time.Millisecond, 10 * time.Millisecond},
+		{"a soft threshold", soft(eviction.MemoryAvailable, mi, time.Hour), gi, 100 * time.Millisecond, 100 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, between := newNode(t), &atomic.Int64{}
+				gap := func() time.Duration { return time.Duration(between.Load()) }
+				free := mi + 2*tt.falls
+				n.saw(eviction.MemoryAvailable, free, 1<<50)
+				cfg := n.config(tt.threshold)
+				last := time.Now()
+				cfg.Observer.Evaluated = func(eviction.Decision, error) {
+					between.Store(int64(time.Since(last)))
+					last = time.Now()
+				}
+				_, stop := running(t, n, cfg)
+				for left := 2000; left > 1; left-- {
+					free -= tt.falls / 1000
+					n.saw(eviction.MemoryAvailable, free, 1<<50)
+					time.Sleep(time.Millisecond)
+					if left == 500 {
+						require.LessOrEqual(t, gap(), tt.most+time.Millisecond)
+					}
+				}
+				require.InDelta(t, tt.last, gap(), float64(time.Millisecond))
+				time.Sleep(time.Hour) // it stays where it is
+				require.InDelta(t, 100*time.Millisecond, gap(), float64(time.Millisecond))
+				stop()
+			})
+		})
+	}
+}
+
 func TestASoftThresholdIsActedUponWhenItsGracePeriodEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -148,6 +192,7 @@ type waker struct {
 }
 
 func (w *waker) Watch(ctx context.Context, levels func() []eviction.Level, wake func(string)) error {
+	w.levels = levels()
 	if w.calls.Add(1) <= w.fail {
 		return errors.New("no pressure file")
 	}
@@ -175,6 +220,8 @@ func TestAWakeUpIsALookAndMoreSoonAfter(t *testing.T) {
 		cfg.Observer.Evaluated = func(eviction.Decision, error) { looks.Add(1) }
 		_, stop := running(t, n, cfg)
 		require.EqualValues(t, 1, looks.Load())
+		require.Len(t, w.levels, 1, "what is watched for is known from the beginning")
+		w.levels = nil
 		w.now <- "memory stalls"
 		synctest.Wait()
 		require.EqualValues(t, 2, looks.Load())

@@ -165,7 +165,8 @@ func (m *Manager) Free(ctx context.Context, bytes uint64) (Result, error) {
 // MakeRoomFor deletes images until so many bytes, of an image that is to be pulled,
 // can be written without the filesystem reaching the high mark. If there is room
 // already, it costs one measurement. The error is a [*SpaceError] if room cannot be
-// made; the pull may fit all the same.
+// made; the pull may fit all the same. It is for who knows the size, from the manifest
+// in the registry or from a catalogue: CRI tells it only of images that are here.
 func (m *Manager) MakeRoomFor(ctx context.Context, bytes uint64) (Result, error) {
 	u, err := m.cfg.FS.Usage(ctx)
 	if err == nil && u.CapacityBytes > 0 && m.room(u, bytes) == 0 {

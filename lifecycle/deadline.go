@@ -87,7 +87,7 @@ func (d *Deadline) Context(parent context.Context) (ctx context.Context, cancel 
 // wait returns true at the deadline and false when stop is closed before.
 func (d *Deadline) wait(stop <-chan struct{}) bool {
 	for {
-		at, changed := d.state()
+		at, changed := d.State()
 		left := at.Sub(d.clock.Now())
 		if left <= 0 {
 			return true
@@ -104,7 +104,9 @@ func (d *Deadline) wait(stop <-chan struct{}) bool {
 	}
 }
 
-func (d *Deadline) state() (at time.Time, changed <-chan struct{}) {
+// State returns the deadline as it is now, and a channel that is closed when it
+// moves from there.
+func (d *Deadline) State() (at time.Time, moved <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.at, d.changed

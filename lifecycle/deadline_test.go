@@ -121,6 +121,36 @@ func TestWholeSecondsOfARuntime(t *testing.T) {
 	}
 }
 
+func TestSecondsOfTheAPI(t *testing.T) {
+	t.Parallel()
+	const most = (1<<63 - 1) / time.Second * time.Second
+	for n, want := range map[int64]time.Duration{
+		-1 << 63: 0, -1: 0, 0: 0, 1: time.Second, 30: 30 * time.Second,
+		int64(most / time.Second): most, int64(most/time.Second) + 1: most, 1<<63 - 1: most,
+	} {
+		require.Equal(t, want, lifecycle.Seconds(n), n)
+	}
+}
+
+// TestAStateSaysWhenItIsOver, so that who keeps it somewhere else can follow it.
+func TestAStateSaysWhenItIsOver(t *testing.T) {
+	t.Parallel()
+	d := lifecycle.NewDeadline(nil, epoch().Add(time.Minute))
+	at, moved := d.State()
+	require.Equal(t, epoch().Add(time.Minute), at)
+	require.False(t, d.Shorten(epoch().Add(time.Hour)))
+	select {
+	case <-moved:
+		t.Fatal("it has not moved")
+	default:
+	}
+	require.True(t, d.Shorten(epoch().Add(time.Second)))
+	<-moved
+	at, moved = d.State()
+	require.Equal(t, epoch().Add(time.Second), at)
+	require.NotNil(t, moved)
+}
+
 // Upstream's TestKillContainerGracePeriod.
 func TestGraceOfAKilledContainer(t *testing.T) {
 	t.Parallel()

@@ -39,20 +39,21 @@ func KillGrace(pod *corev1.Pod, probe *corev1.Probe) time.Duration {
 	grace := MinimumStopGrace
 	switch spec := pod.Spec.TerminationGracePeriodSeconds; {
 	case pod.DeletionGracePeriodSeconds != nil:
-		grace = seconds(*pod.DeletionGracePeriodSeconds)
+		grace = Seconds(*pod.DeletionGracePeriodSeconds)
 	case spec == nil: // a pod without defaults; the probe's does not count either
 	case probe != nil && probe.TerminationGracePeriodSeconds != nil:
-		grace = seconds(*probe.TerminationGracePeriodSeconds)
+		grace = Seconds(*probe.TerminationGracePeriodSeconds)
 	default:
-		grace = seconds(*spec)
+		grace = Seconds(*spec)
 	}
 	return max(MinimumStopGrace, grace)
 }
 
-// seconds returns n seconds, at most as many as a Duration holds.
-func seconds(n int64) time.Duration {
+// Seconds returns n seconds, as the API counts times that something may take: less
+// than none is none, and more than a Duration can hold is as much as it can.
+func Seconds(n int64) time.Duration {
 	const most = int64(math.MaxInt64 / time.Second)
-	return time.Duration(min(max(n, -most), most)) * time.Second
+	return time.Duration(min(max(n, 0), most)) * time.Second
 }
 
 // ResumedDeadline returns the deadline of a pod that an agent finds being deleted

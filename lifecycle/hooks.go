@@ -281,7 +281,7 @@ func (r *HookRunner) exec(ctx context.Context, h Hook, command []string) ([]byte
 }
 
 func (r *HookRunner) sleep(ctx context.Context, n int64) error {
-	timer := r.cfg.Clock.NewTimer(seconds(n))
+	timer := r.cfg.Clock.NewTimer(Seconds(n))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

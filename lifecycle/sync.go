@@ -86,7 +86,7 @@ func (a ActiveDeadline) Due(pod *corev1.Pod) (time.Time, bool) {
 	if start.IsZero() {
 		return time.Time{}, false
 	}
-	return start.Add(seconds(*pod.Spec.ActiveDeadlineSeconds)), true
+	return start.Add(Seconds(*pod.Spec.ActiveDeadlineSeconds)), true
 }
 
 // ShouldSync says whether the pod's time is over.

@@ -119,7 +119,7 @@ func (t Termination) stop(ctx context.Context, container string) error {
 	defer s.calls.Wait()
 	defer cancel() // of all calls
 	for {
-		_, changed := t.Deadline.state()
+		_, changed := t.Deadline.State()
 		s.ask(ctx)
 		select {
 		case a := <-s.answers:

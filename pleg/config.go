@@ -75,8 +75,9 @@ type Config struct {
 	Observer Observer
 }
 
-// Observer holds optional callbacks. All are called during a pass, one at a
-// time; they must not block and, like a handler, not start a pass.
+// Observer holds optional callbacks. They must not block and, like a handler, not
+// start a pass. Those about the stream of events are called by the goroutines that
+// read it, at any time, all others during a pass, one at a time.
 type Observer struct {
 	// RelistStart is called before the first call of a global relist.
 	RelistStart func()
@@ -90,6 +91,15 @@ type Observer struct {
 	// Event is called for each event after its delivery, and for
 	// [ContainerChanged], which is not delivered.
 	Event func(Event)
+	// StreamOpened is called when the stream of events is open, and StreamEnded when
+	// it has ended before its time or could not be opened, with the reason: the
+	// kubelet's evented_pleg_connection_success_count and _error_count.
+	StreamOpened func()
+	StreamEnded  func(err error)
+	// Hinted is called for every event of the stream about a pod that is ours, with
+	// its age by the runtime's clock; 0 if it has none, or is from the future. It is
+	// the kubelet's evented_pleg_connection_latency_seconds.
+	Hinted func(age time.Duration)
 }
 
 // Validate reports every problem with c, joined.
@@ -151,7 +161,20 @@ func (c Config) withDefaults() Config {
 	if o.Event == nil {
 		o.Event = func(Event) {}
 	}
+	o.streamDefaults()
 	return c
+}
+
+func (o *Observer) streamDefaults() {
+	if o.StreamOpened == nil {
+		o.StreamOpened = func() {}
+	}
+	if o.StreamEnded == nil {
+		o.StreamEnded = func(error) {}
+	}
+	if o.Hinted == nil {
+		o.Hinted = func(time.Duration) {}
+	}
 }
 
 func orDefault[T comparable](field *T, value T) {

@@ -12,8 +12,9 @@
 // generic PLEG of kubelet 1.36.
 //
 // With [Config].Events, the runtime's stream of events, a change is seen within
-// milliseconds: an event is a hint to list its pod. What else it says is not used,
-// for events come late, twice, out of order or without their contents. As long as the
+// milliseconds: an event is a hint to list its pod, soon if something has ended, and a
+// little later if it has begun. What else it says is not used, for events come late,
+// twice, out of order or without their contents. As long as the
 // stream announces everything that the global relists find, these become rarer, from
 // one in Period to one in MaxPeriod. One change that it did not announce, or a break
 // of the stream, brings Period back, and a stream that has failed so has to announce
@@ -52,8 +53,10 @@
 //     ListTimeout. If it fails because it is too large, single pods are still looked
 //     at: see [ErrTooLarge].
 //  6. Nothing is kept of a pod that is gone and told.
-//  7. However many events come, hints of one pod are one, those of many are one global
-//     relist, and serving them takes a quarter of the time at most.
+//  7. However many events and requests come, those of one pod are one, those of many
+//     are one global relist, and serving them takes a quarter of the time at most. What
+//     has ended is looked at within milliseconds. What has begun may wait for a quarter
+//     of a second: an agent that began it asks by RequestRelist when it is done.
 //
 // # Goroutines and locking
 //

@@ -23,16 +23,22 @@ type EventSource interface {
 }
 
 const (
-	// hintDelay is how long a hint waits for others that come with it: the start of
-	// a pod is a dozen of events within a few milliseconds.
+	// hintDelay is how long a hint waits for others that come with it: the end of a
+	// pod is a dozen of events within a few milliseconds.
 	hintDelay = 5 * time.Millisecond
+	// beginDelay is the same for what begins. That is nearly always the doing of the
+	// agent itself, which asks for a relist when it has done all that it has to do in
+	// the pod; until then the runtime has better to do than to list.
+	beginDelay = 250 * time.Millisecond
 	// resyncDelay is the time from the opening of a stream to the global relist
 	// that says what was missed. What the runtime had kept comes meanwhile, and
 	// that relist serves it all.
 	resyncDelay = 100 * time.Millisecond
-	// hintRest is how long no hint is served after some were, in multiples of the
-	// time that took: a flood of events takes a quarter of one core at most.
-	hintRest = 3
+	// restFactor is how long no single pod is relisted after some were, in multiples
+	// of the time that took: a flood of hints or requests takes a quarter of one core
+	// at most, and becomes one relist of all. maxRest is the longest.
+	restFactor = 3
+	maxRest    = 100 * time.Millisecond
 	// A broken stream is opened again after this, doubled with each failure up to
 	// the maximum, less a random part of up to a half.
 	firstReopen = 100 * time.Millisecond
@@ -45,8 +51,8 @@ var errStreamEnded = errors.New("the stream has ended")
 // hints is what the events have asked for. It belongs to the generator's mu.
 type hints struct {
 	pods map[types.UID]struct{}
-	// since is when the first of the pods came; none is served before rest.
-	since, rest time.Time
+	// due is when the pods are to be relisted.
+	due time.Time
 	// resync is when to relist everything because a stream has opened, or zero.
 	resync time.Time
 	// vague says that an event did not name its pod.
@@ -56,11 +62,35 @@ type hints struct {
 // wait returns the time until the pods are to be relisted; ok says that there are any.
 // A wait that is longer than any is over: the clock has stepped back.
 func (h *hints) wait(now time.Time) (wait time.Duration, ok bool) {
-	wait = max(h.since.Add(hintDelay).Sub(now), h.rest.Sub(now))
-	if wait > resyncDelay {
+	wait = h.due.Sub(now)
+	if wait > beginDelay {
 		wait = 0
 	}
 	return wait, len(h.pods) > 0
+}
+
+// add notes a hint of the pod, and reports whether it is to be served sooner than
+// those before it.
+func (h *hints) add(uid types.UID, due time.Time) (sooner bool) {
+	sooner = len(h.pods) == 0 || due.Before(h.due)
+	if sooner {
+		h.due = due
+	}
+	h.pods[uid] = struct{}{}
+	return sooner
+}
+
+// delayOf returns how long the hint of an event may wait. It is all that the type of
+// an event is believed: a wrong one is a late hint.
+func delayOf(e *runtimeapi.ContainerEventResponse) time.Duration {
+	switch e.GetContainerEventType() {
+	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
+		return beginDelay
+	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
+		return hintDelay
+	default:
+		return hintDelay
+	}
 }
 
 // reopenAfter returns how long to wait after a number of failures in a row, with a
@@ -96,6 +126,7 @@ func (g *Generator) listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		g.cfg.Observer.StreamEnded(err)
 		if g.cfg.Clock.Since(began) >= maxReopen {
 			failures = 0
 		}
@@ -139,9 +170,10 @@ func (g *Generator) streamOpened() {
 	g.mu.Lock()
 	if g.pace.open() {
 		g.hints.resync = now.Add(resyncDelay)
-		g.hints.rest = g.hints.resync
+		g.rest = g.hints.resync
 	}
 	g.mu.Unlock()
+	g.cfg.Observer.StreamOpened()
 	g.loop.Trigger()
 }
 
@@ -160,22 +192,30 @@ func (g *Generator) hint(e *runtimeapi.ContainerEventResponse) {
 	now := g.cfg.Clock.Now()
 	g.mu.Lock()
 	g.stats.Hints++
-	first := false
+	sooner := false
 	switch {
 	case !ours:
 	case uid == "":
-		first = !g.hints.vague
+		sooner = !g.hints.vague
 		g.hints.vague, g.pace.soon = true, true
 		g.pace.heardVaguely()
 	default:
-		if first = len(g.hints.pods) == 0; first {
-			g.hints.since = now
-		}
-		g.hints.pods[uid] = struct{}{}
+		sooner = g.hints.add(uid, now.Add(delayOf(e)))
 		g.pace.heard(uid)
 	}
 	g.mu.Unlock()
-	if first {
+	if ours {
+		g.cfg.Observer.Hinted(age(e, now))
+	}
+	if sooner {
 		g.loop.Trigger()
 	}
+}
+
+// age is how long before now an event was made, by its own word.
+func age(e *runtimeapi.ContainerEventResponse, now time.Time) time.Duration {
+	if e.GetCreatedAt() <= 0 {
+		return 0
+	}
+	return max(0, now.Sub(time.Unix(0, e.GetCreatedAt())))
 }

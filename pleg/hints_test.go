@@ -77,8 +77,12 @@ func (w *wire) opened() int {
 
 // tell sends an event of the pod.
 func (w *wire) tell(uid types.UID) {
+	w.tellOf(uid, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+}
+
+func (w *wire) tellOf(uid types.UID, kind runtimeapi.ContainerEventType) {
 	w.events <- &runtimeapi.ContainerEventResponse{
-		ContainerId: "whatever", CreatedAt: -7,
+		ContainerId: "whatever", CreatedAt: -7, ContainerEventType: kind,
 		PodSandboxStatus: &runtimeapi.PodSandboxStatus{Labels: labelsOf(uid)},
 	}
 }
@@ -141,6 +145,84 @@ func TestHintsOfManyPodsAreOneList(t *testing.T) {
 		require.Equal(t, before.PodRelists, after.PodRelists)
 		time.Sleep(time.Minute)
 		require.Zero(t, r.Stats().MissedHints)
+	})
+}
+
+// What begins is the agent's own doing: it asks when it is done, and that serves the
+// hints that came meanwhile.
+func TestWhatBeginsWaitsForWhoBeganIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind          runtimeapi.ContainerEventType
+		after, shown  time.Duration
+		asks, endsToo bool
+	}{
+		"created by a stranger":   {kind: runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, shown: 250 * time.Millisecond},
+		"started by a stranger":   {kind: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, shown: 250 * time.Millisecond},
+		"deleted":                 {kind: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, shown: 5 * time.Millisecond},
+		"of a type not yet known": {kind: 77, shown: 5 * time.Millisecond},
+		"started by the agent":    {kind: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, after: 30 * time.Millisecond, asks: true, shown: 30 * time.Millisecond},
+		"started, and then ended": {kind: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, after: 30 * time.Millisecond, endsToo: true, shown: 35 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire()
+				r := newRig(t, clock.RealClock{}, hinted(w))
+				r.node.container("a", "a1", exited)
+				defer start(t, r)()
+				time.Sleep(stretch)
+				r.take()
+				before := r.Stats()
+				r.node.container("a", "a2", runs)
+				w.tellOf("a", c.kind)
+				time.Sleep(c.after)
+				if c.asks {
+					r.RequestRelist("a")
+				}
+				if c.endsToo {
+					w.tell("a")
+				}
+				if wait := c.shown - c.after - time.Millisecond; wait > 0 {
+					time.Sleep(wait)
+					require.Empty(t, r.take())
+					time.Sleep(time.Millisecond)
+				}
+				synctest.Wait()
+				require.Equal(t, []string{"a ContainerStarted a2"}, r.take())
+				time.Sleep(300 * time.Millisecond)
+				after := r.Stats()
+				require.Equal(t, uint64(1), after.PodRelists-before.PodRelists, "one look serves them all")
+				require.Equal(t, before.Relists, after.Relists)
+				time.Sleep(time.Minute)
+				require.Zero(t, r.Stats().MissedHints)
+			})
+		})
+	}
+}
+
+func TestAFloodOfRequestsLeavesTheRuntimeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, clock.RealClock{}, hinted(newWire()), func(c *pleg.Config) { c.Lister = c.Runtime; c.Runtime = slow{c.Runtime} })
+		for i := range 10 {
+			r.node.container(types.UID(fmt.Sprint(i)), fmt.Sprint(i), runs)
+		}
+		defer start(t, r)()
+		time.Sleep(stretch)
+		r.take()
+		before := r.Stats()
+		r.node.container("0", "0", exited)
+		r.RequestRelist("0")
+		time.Sleep(11 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, []string{"0 ContainerDied 0"}, r.take(), "the first one is served at once")
+		for i := range 1000 { // pods that start, one a millisecond
+			r.RequestRelist(types.UID(fmt.Sprint(i % 10)))
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		after := r.Stats()
+		require.LessOrEqual(t, after.PodRelists-before.PodRelists, uint64(30), "10 ms each, a quarter of the second")
+		require.LessOrEqual(t, after.Relists-before.Relists, uint64(30), "of all those who asked meanwhile")
+		require.Empty(t, r.take())
 	})
 }
 

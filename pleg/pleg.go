@@ -52,6 +52,7 @@ type Generator struct {
 	relists    map[types.UID]struct{}
 	reinspects map[types.UID]struct{}
 	hints      hints
+	rest       time.Time // before it no single pod is relisted for a hint or request
 	pace       pace
 	stats      Stats
 	began      time.Time // of the global relist under way, or zero
@@ -220,6 +221,9 @@ func withCause(err, cause error) error {
 func (g *Generator) serve(p *pass) {
 	began := g.cfg.Clock.Now()
 	by := g.takeSingle(began)
+	if len(by.own)+len(by.hinted) > 0 {
+		defer g.restSince(began)
+	}
 	for _, uid := range slices.Concat(by.uids(), g.retries(began)) {
 		before := g.seen(uid)
 		if err := g.relistPod(p, uid); err != nil {
@@ -235,12 +239,16 @@ func (g *Generator) serve(p *pass) {
 			g.mu.Unlock()
 		}
 	}
-	if len(by.hinted) > 0 {
-		now := g.cfg.Clock.Now()
-		g.mu.Lock()
-		g.hints.rest = now.Add(min(hintRest*now.Sub(began), resyncDelay))
-		g.mu.Unlock()
+}
+
+// restSince leaves the runtime time for others after serving hints and requests.
+func (g *Generator) restSince(began time.Time) {
+	now := g.cfg.Clock.Now()
+	g.mu.Lock()
+	if rest := now.Add(min(restFactor*now.Sub(began), maxRest)); rest.After(g.rest) || g.resting(now) <= 0 {
+		g.rest = rest
 	}
+	g.mu.Unlock()
 }
 
 // seen returns what the newest look has shown of the pod.

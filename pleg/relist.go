@@ -34,6 +34,9 @@ func (g *Generator) relist(p *pass) (Result, error) {
 		g.giveBack(by) // no other global relist will do better
 	}
 	res.Took = g.cfg.Clock.Since(res.At)
+	if len(by.own)+len(by.hinted) > 0 {
+		g.restSince(res.At)
+	}
 	g.note(func(*Stats) { g.began = time.Time{} })
 	g.cfg.Observer.RelistEnd(res, err)
 	return res, err

@@ -50,11 +50,44 @@ func (g *Generator) beginRelist(now time.Time) (by asked, stream int) {
 func (g *Generator) takeSingle(now time.Time) asked {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.resting(now) > 0 {
+		return asked{}
+	}
 	by := asked{own: take(&g.relists)}
 	if wait, ok := g.hints.wait(now); ok && wait <= 0 {
 		by.hinted = take(&g.hints.pods)
+		return by
+	}
+	for uid := range by.own { // whose hints that serves as well
+		if _, hinted := g.hints.pods[uid]; hinted {
+			if by.hinted == nil {
+				by.hinted = map[types.UID]struct{}{}
+			}
+			by.hinted[uid] = struct{}{}
+			delete(g.hints.pods, uid)
+		}
 	}
 	return by
+}
+
+// resting returns how long no single pod is relisted. Longer than any rest means that
+// the clock has stepped back. It needs mu.
+func (g *Generator) resting(now time.Time) time.Duration {
+	rest := g.rest.Sub(now)
+	if rest > max(maxRest, resyncDelay) {
+		return 0
+	}
+	return rest
+}
+
+// untilSingle returns the time until single pods are relisted; ok says that any are to
+// be. It needs mu.
+func (g *Generator) untilSingle(now time.Time) (wait time.Duration, ok bool) {
+	wait, ok = g.hints.wait(now)
+	if len(g.relists) > 0 {
+		wait, ok = 0, true
+	}
+	return max(wait, g.resting(now)), ok
 }
 
 // take empties a set, without making a new one if it is empty already.
@@ -95,7 +128,7 @@ func (g *Generator) relistDue(now time.Time) bool {
 	if wait, ok := g.hints.wait(now); ok && wait <= 0 {
 		many += len(g.hints.pods)
 	}
-	return many > maxSingle && g.relistErr == nil
+	return many > maxSingle && g.resting(now) <= 0 && g.relistErr == nil
 }
 
 // untilRelist returns the time until the next global relist. If the last one is yet
@@ -122,8 +155,8 @@ func (g *Generator) untilNext(now time.Time) time.Duration {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if hinted, ok := g.hints.wait(now); ok {
-		wait = min(wait, hinted)
+	if single, ok := g.untilSingle(now); ok {
+		wait = min(wait, max(0, single))
 	}
 	return wait
 }

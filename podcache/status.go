@@ -2,7 +2,9 @@ package podcache
 
 import (
 	"cmp"
+	"context"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -87,6 +89,23 @@ func ContainerName(c *runtimeapi.ContainerStatus) string {
 func RestartCount(c *runtimeapi.ContainerStatus) int {
 	return crilabels.Restarts(c.GetAnnotations(), c.GetMetadata().GetAttempt())
 }
+
+// BrokenOff says whether c ended before it began because whoever had it started went
+// away in the middle of it: an agent that was killed, say. Containerd makes a dead
+// container of that, exit code 128, which looks like one that failed; but nothing of
+// it ran, and it says nothing about the next attempt.
+func BrokenOff(c *runtimeapi.ContainerStatus) bool {
+	return c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && c.GetStartedAt() == 0 && c.GetReason() == startError &&
+		(strings.HasSuffix(c.GetMessage(), context.Canceled.Error()) || strings.Contains(c.GetMessage(), runcKilled))
+}
+
+const (
+	// startError is containerd's reason for a container that could not be started.
+	startError = "StartError"
+	// runcKilled is what containerd says if runc was at work when the call was
+	// cancelled, which ends it by a signal.
+	runcKilled = "did not terminate successfully: exit status 137"
+)
 
 // SortSandboxes puts the newest first: by attempt, then creation time, then id.
 // Attempts come first because clocks step back (kubernetes#130551).

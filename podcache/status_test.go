@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
@@ -58,6 +59,39 @@ func TestQuestionsToAStatus(t *testing.T) {
 	require.False(t, s.Running())
 	s.Containers = append(s.Containers, container("lost", runtimeapi.ContainerState_CONTAINER_UNKNOWN))
 	require.True(t, s.Running(), "unknown may run")
+}
+
+// The messages are containerd 2.4's, of starts that were cancelled after some
+// milliseconds, and of one that could not succeed.
+func TestBrokenOff(t *testing.T) {
+	t.Parallel()
+	const canceled = "failed to create containerd task: failed to create shim task: context canceled"
+	dead := runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 128, Reason: "StartError"}
+	for message, want := range map[string]bool{
+		canceled: true,
+		`failed to start containerd task "bdf9": context canceled`:                                                                                                                                      true,
+		`failed to start containerd task "45b9": OCI runtime start failed: /usr/sbin/runc did not terminate successfully: exit status 137: `:                                                            true,
+		`failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: exec: "x": executable file not found in $PATH`: false,
+		"": false,
+	} {
+		c := proto.CloneOf(&dead)
+		c.Message = message
+		require.Equal(t, want, podcache.BrokenOff(c), message)
+	}
+	for what, change := range map[string]func(c *runtimeapi.ContainerStatus){
+		"it ran":              func(c *runtimeapi.ContainerStatus) { c.StartedAt = 1 },
+		"it runs":             func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_RUNNING },
+		"it ended by itself":  func(c *runtimeapi.ContainerStatus) { c.Reason = "Error" },
+		"it has not begun":    func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_CREATED },
+		"the runtime lost it": func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN },
+	} {
+		c := proto.CloneOf(&dead)
+		c.Message = canceled
+		require.True(t, podcache.BrokenOff(c))
+		change(c)
+		require.False(t, podcache.BrokenOff(c), what)
+	}
+	require.False(t, podcache.BrokenOff(nil))
 }
 
 func TestActiveIsOfTheNewestSandboxOnly(t *testing.T) {

@@ -222,7 +222,9 @@ type Observer struct {
 	Probed func(Run)
 	// ExecOutlived is called when a command has not ended at its timeout.
 	ExecOutlived func(Key)
-	// Removed is called when a probe is no more, for metrics with its name.
+	// Removed is called when a probe is no more, for metrics with its name. It is
+	// never followed by a Probed of that probe: one that was about to be told is
+	// followed by Removed once more.
 	Removed func(Key)
 }
 

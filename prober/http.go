@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 )
@@ -36,6 +37,9 @@ func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
 	if err != nil {
 		return finding{outcome: Errored, err: err}
 	}
+	if err := unfit(request, u.Host); err != nil {
+		return failed(shown(request.URL), err)
+	}
 	a := answer{redirect: j.redirect}
 	if a.redirect == nil {
 		a, err = m.anew(ctx, j, request)
@@ -44,7 +48,7 @@ func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
 	case errors.Is(err, errNoHTTP1):
 		return m.follow(j, nil, request)
 	case err != nil:
-		return failed(u.String(), err)
+		return failed(shown(request.URL), err)
 	case a.redirect != nil:
 		return m.follow(j, a.redirect, request)
 	default:
@@ -100,7 +104,7 @@ func (m *Manager) anew(ctx context.Context, j *job, request *http.Request) (answ
 	keep := !j.opts.FreshConnection && j.timing.period <= maxIdle
 	request.Close = !keep
 	l := &link{
-		url: request.URL.String(), container: j.target.ID, spec: j.spec.HTTPGet, host: j.target.PodIP,
+		url: shown(request.URL), container: j.target.ID, spec: j.spec.HTTPGet, host: j.target.PodIP,
 	}
 	var wire bytes.Buffer
 	if err := request.Write(&wire); err != nil {
@@ -215,7 +219,7 @@ func (m *Manager) follow(j *job, first *http.Response, request *http.Request) fi
 	defer func() { _ = response.Body.Close() }() // all that matters has been read
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxOutput))
 	if err != nil {
-		return failed(request.URL.String(), err)
+		return failed(shown(request.URL), err)
 	}
 	return j.judge(response.StatusCode, string(body))
 }
@@ -280,7 +284,45 @@ func newRequest(ctx context.Context, u *url.URL, headers []corev1.HTTPHeader, ag
 	// One that is given empty is meant to be left out.
 	setOrOmit(request.Header, "User-Agent", agent)
 	setOrOmit(request.Header, "Accept", "*/*")
+	if user := request.URL.User; user != nil && request.Header.Get("Authorization") == "" {
+		password, _ := user.Password()
+		request.SetBasicAuth(user.Username(), password)
+	}
 	return request, nil
+}
+
+// shown returns what is said of a URL: not the password, as with net/http.
+func shown(u *url.URL) string {
+	if _, has := u.User.Password(); !has {
+		return u.String()
+	}
+	return strings.Replace(u.String(), u.User.String()+"@", u.User.Username()+":***@", 1)
+}
+
+// unfit says why a request cannot be made, as net/http would. A spec may have
+// anything in it, and what is written here into one line is read again: the address
+// must still be what it was.
+func unfit(request *http.Request, address string) error {
+	if scheme := request.URL.Scheme; scheme != "http" && scheme != "https" {
+		return fmt.Errorf("unsupported protocol scheme %q", scheme)
+	}
+	for name, values := range request.Header {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return fmt.Errorf("net/http: invalid header field name %q", name)
+		}
+		for _, value := range values {
+			if !httpguts.ValidHeaderFieldValue(value) {
+				return fmt.Errorf("net/http: invalid header field value for %q", name)
+			}
+		}
+	}
+	switch u := request.URL; {
+	case u.Host == "":
+		return errors.New("http: no Host in request URL")
+	case u.Host != address:
+		return fmt.Errorf("%q is no address of %s", shown(u), address)
+	}
+	return nil
 }
 
 func setOrOmit(h http.Header, name, standard string) {

@@ -209,6 +209,9 @@ func TestInitialDelayIsWaitedFor(t *testing.T) {
 	s.refuse(prober.Liveness)
 	s.clock.Step(1)
 	s.step(prober.Liveness)
+
+	c.LivenessProbe.InitialDelaySeconds = -10 // which is none
+	newStepper(t, c).step(prober.Liveness)
 }
 
 // kubernetes#128820: a container that has ended is not ready, at once.

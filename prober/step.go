@@ -70,8 +70,17 @@ func (m *Manager) step(ctx context.Context, p *probe, spawn func(func())) (Run, 
 		return Run{}, fmt.Errorf("probe cut short, its container is no more: %w", ErrNotNow)
 	}
 	m.cfg.Observer.Probed(r)
+	if m.isRemoved(p) { // during the call, and who counts has counted since
+		m.cfg.Observer.Removed(j.key)
+	}
 	m.emit(&j, e)
 	return r, nil
+}
+
+func (m *Manager) isRemoved(p *probe) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return p.removed
 }
 
 // first makes a run from its beginning.

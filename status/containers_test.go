@@ -75,6 +75,21 @@ func TestSparseMessages(t *testing.T) {
 	require.Equal(t, &corev1.ContainerUser{}, got[0].User)
 }
 
+// Nothing of a container ran whose start was broken off with the agent that asked for
+// it: with Never it has not failed, and no restart counts it.
+func TestAStartThatWasBrokenOffIsNoEnd(t *testing.T) {
+	t.Parallel()
+	pod := newPod("Never", "a")
+	c := container("a", "1", exited, 128)
+	c.StartedAt, c.Reason, c.Message = 0, "StartError", "failed to create containerd task: failed to create shim task: context canceled"
+	got := status.Generate(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c}}, Now: at(3)})
+	require.Equal(t, corev1.PodPending, got.Phase)
+	require.Equal(t, "waiting:", word(got.ContainerStatuses[0]), "as one that was only created")
+	c.Message = "no such file or directory"
+	got = status.Generate(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c}}, Now: at(3)})
+	require.Equal(t, corev1.PodFailed, got.Phase)
+}
+
 // word returns the short form of a status: see TestContainerStatuses.
 func word(st corev1.ContainerStatus) string {
 	s := stateWord(st.State)

@@ -27,6 +27,8 @@ func convert(c *runtimeapi.ContainerStatus, runtimeName string, old *corev1.Cont
 	switch state := c.GetState(); {
 	case state == runtimeapi.ContainerState_CONTAINER_RUNNING:
 		st.State.Running = &corev1.ContainerStateRunning{StartedAt: unixNano(c.GetStartedAt())}
+	case podcache.BrokenOff(c): // it is as if it had only been created
+		st.State.Waiting = &corev1.ContainerStateWaiting{}
 	case state == runtimeapi.ContainerState_CONTAINER_EXITED:
 		st.State.Terminated = &corev1.ContainerStateTerminated{
 			ExitCode:    c.GetExitCode(),

@@ -1,6 +1,7 @@
 package status_test
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -210,6 +211,7 @@ func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		host          bool
+		phase         corev1.PodPhase // said before; Running if none is given
 		runtime, node []string
 		previous      []corev1.PodIP
 		want          []corev1.PodIP
@@ -221,6 +223,7 @@ func TestAddresses(t *testing.T) {
 		"canonical":                            {runtime: []string{"FD00:0:0::1", "::ffff:10.0.0.1"}, want: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
 		"nonsense is left out":                 {runtime: []string{"", "x", "10.0.0.1"}, node: []string{"y"}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
 		"a lost sandbox has none":              {previous: []corev1.PodIP{{IP: "10.0.0.1"}}},
+		"a pod that has ended keeps its own":   {phase: corev1.PodFailed, previous: []corev1.PodIP{{IP: "10.0.0.1"}}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
 		"host network":                         {host: true, node: []string{"fd00::9", "192.168.0.1"}, want: []corev1.PodIP{{IP: "fd00::9"}, {IP: "192.168.0.1"}}},
 		"host network, node's address changed": {host: true, node: []string{"192.168.0.2"}, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.1"}}},
 		"host network, node gains a family":    {host: true, node: []string{"fd00::9", "192.168.0.2"}, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.1"}, {IP: "fd00::9"}}},
@@ -229,7 +232,7 @@ func TestAddresses(t *testing.T) {
 		pod.Spec.HostNetwork = tc.host
 		s := status.Generate(status.Input{
 			Pod: pod, Runtime: &podcache.Status{IPs: tc.runtime}, NodeIPs: tc.node,
-			Previous: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: tc.previous},
+			Previous: corev1.PodStatus{Phase: cmp.Or(tc.phase, corev1.PodRunning), PodIPs: tc.previous},
 		})
 		require.Equal(t, tc.want, s.PodIPs, name)
 		if len(tc.want) > 0 {

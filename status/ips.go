@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // setIPs sets the addresses of host and pod. A pod on the node's network has the
@@ -22,7 +24,8 @@ func setIPs(s, old *corev1.PodStatus, in *Input) {
 	if in.Runtime != nil {
 		ips = in.Runtime.IPs
 	}
-	if len(ips) == 0 && (in.Terminal || in.carried() || in.Pod.Spec.HostNetwork) {
+	ended := in.Terminal || podspec.IsTerminal(old.Phase)
+	if len(ips) == 0 && (ended || in.carried() || in.Pod.Spec.HostNetwork) {
 		for _, ip := range old.PodIPs {
 			ips = append(ips, ip.IP)
 		}

@@ -7,9 +7,10 @@ import (
 	"log/slog"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/internal/quantity"
 )
 
 // Runtime is the part of a container runtime that rotation calls, a literal subset
@@ -92,7 +93,7 @@ type Rotation struct {
 
 // ParseMaxSize reads a size as in the kubelet's containerLogMaxSize, such as "10Mi".
 func ParseMaxSize(size string) (int64, error) {
-	q, err := resource.ParseQuantity(size)
+	q, err := quantity.Parse(size)
 	if err != nil {
 		return 0, fmt.Errorf("failed to parse container log max size %q: %w", size, err)
 	}

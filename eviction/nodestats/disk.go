@@ -53,6 +53,7 @@ type podDisk struct {
 type podWalk struct {
 	uid     types.UID
 	name    string // of the pod's folder of logs
+	mapped  bool   // the pod has a user namespace of its own
 	targets []diskTarget
 	done    []diskFigure
 	current *walk // of the first target that is not done
@@ -126,20 +127,45 @@ func entries(dir string) ([]fs.DirEntry, error) {
 	return all, err
 }
 
+// list lists the targets and notes their projects. It is a turn of its own: those of
+// all pods that wait are noted before any is measured.
+func (w *podWalk) list(cfg Config, q *quotas) (err error) {
+	w.begun = true
+	if w.targets, err = diskTargets(cfg, w.uid, w.name); err != nil {
+		return err
+	}
+	for _, t := range w.targets {
+		q.note(w.uid, t.path)
+	}
+	return nil
+}
+
+// hasQuota says whether what the quota of a target says can be relied upon. Whoever
+// owns a file can give it another project, or none, except from within a user
+// namespace; so the kubelet, too, has quotas on volumes of no other pods
+// (KEP-1029). Logs are the runtime's.
+func (w *podWalk) hasQuota(t diskTarget) bool {
+	return t.kind == logDisk || t.kind == volumeDisk && w.mapped
+}
+
 // advance measures for one turn and says at how many files it looked, and whether
 // that was the end. An error concerns one target, and has no figure then.
-func (w *podWalk) advance(ctx context.Context, cfg Config, n int) (looked int, done bool, err error) {
+func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (looked int, done bool, err error) {
 	if !w.begun {
-		if w.targets, err = diskTargets(cfg, w.uid, w.name); err != nil {
-			return 1, true, err
-		}
-		w.begun = true
+		err = w.list(cfg, q)
+		return 1, len(w.targets) == 0, err
 	}
 	var errs []error
 	for looked < n && len(w.done) < len(w.targets) {
 		target := w.targets[len(w.done)]
 		if w.current == nil {
 			looked++
+			if w.hasQuota(target) {
+				if u, ok := q.usage(target.path, cfg.Clock.Now()); ok {
+					w.done = append(w.done, diskFigure{target, u})
+					continue
+				}
+			}
 			figure, current, err := begin(target, cfg.Clock.Now())
 			if current == nil {
 				w.done = append(w.done, figure)
@@ -268,11 +294,13 @@ func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
 		}
 	}
 	p.queue = enqueue(p.queue, pods, p.dueDisks(pods))
+	p.quotas.told = 0
+	p.quotas.keep(func(uid types.UID) bool { return pods[uid] != nil })
 	turn := min(walkTurn, p.cfg.WalkEntries/4+1)
 	var errs []error
 	for len(p.queue) > 0 && r.Entries < p.cfg.WalkEntries && ctx.Err() == nil {
 		w := p.queue[0]
-		looked, done, err := w.advance(ctx, p.cfg, min(turn, p.cfg.WalkEntries-r.Entries))
+		looked, done, err := w.advance(ctx, p.cfg, &p.quotas, min(turn, p.cfg.WalkEntries-r.Entries))
 		r.Entries += max(1, looked)
 		if err != nil && ctx.Err() == nil {
 			errs = append(errs, err)
@@ -286,7 +314,7 @@ func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
 			p.queue = append(p.queue, w)
 		}
 	}
-	r.Waiting = len(p.queue)
+	r.Waiting, r.Quotas = len(p.queue), p.quotas.told
 	return errors.Join(errs...)
 }
 
@@ -321,7 +349,10 @@ func enqueue(queue []*podWalk, pods map[types.UID]*corev1.Pod, due []types.UID) 
 	}
 	for _, uid := range due {
 		if pod := pods[uid]; !queued[uid] {
-			kept = append(kept, &podWalk{uid: uid, name: strings.Join([]string{pod.Namespace, pod.Name, string(uid)}, "_")})
+			kept = append(kept, &podWalk{
+				uid: uid, name: strings.Join([]string{pod.Namespace, pod.Name, string(uid)}, "_"),
+				mapped: pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers,
+			})
 		}
 	}
 	return kept

@@ -28,7 +28,7 @@
 //	group.Go(func() error { return manager.Run(ctx) })
 //
 // It needs to read /proc and the cgroups, and for disk usage the folders of the
-// pods; it writes nothing but a trigger into a pressure file, and on cgroup v1 a
+// pods or their quotas; it writes nothing but a trigger into a pressure file, and on cgroup v1 a
 // threshold if UsageEvents asks for it.
 //
 // # What it guarantees
@@ -66,14 +66,20 @@
 //
 // # Disk
 //
-// What volumes and logs take is found out by walking over them: blocks, as du
-// counts. Files with several names count once. A pod is measured again when its figures
+// What volumes and logs take is found out by walking over them: blocks, as du counts. Files with several names count once. A pod is measured again when its figures
 // are a minute old, or at once when the filesystem has grown by 16 MiB or 1,000 files:
 // an idle node costs next to nothing, and who fills a disk is found in ten seconds.
-// Project quotas, which know without looking, are not used: assigning them is up to
-// whoever makes the volumes. Only volumes whose contents are on the node itself are
-// looked at; a share that does not answer can't hold anybody up. Writable layers are
-// the runtime's figures, those of containers that have ended included.
+//
+// A folder that is a project of ext4 or XFS is not walked over: its quota knows what is
+// in it (Linux 5.14, CAP_SYS_ADMIN). Assigning projects is up to whoever makes the
+// volumes; one counts here if the folder has it for itself and passes it on. As files of
+// a pod could be moved out of it, volumes are believed only of pods with a user
+// namespace, which are those that the kubelet assigns projects to (KEP-1029), and logs
+// of all.
+//
+// Only volumes whose contents are on the node itself are looked at; a share that does
+// not answer can't hold anybody up. Writable layers are the runtime's figures, those of
+// containers that have ended included.
 //
 // # Wake-ups
 //

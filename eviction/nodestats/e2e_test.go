@@ -4,16 +4,20 @@ package nodestats_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/eviction/nodestats"
@@ -88,4 +92,56 @@ func TestE2EUsageEventsOfVersion1(t *testing.T) {
 	t.Logf("woken %v after the hog began", time.Since(began).Round(time.Millisecond))
 	w.stop()
 	require.NoError(t, hog.Wait())
+}
+
+// TestE2ECrossingToKillCallOnVersion1 has a hog of a real process take the memory that
+// pods may use, in a cgroup of the test's own, down to a threshold, twenty times in each
+// way to notice it. Its limit keeps the machine safe.
+func TestE2ECrossingToKillCallOnVersion1(t *testing.T) {
+	const (
+		memory    = "/sys/fs/cgroup/memory"
+		mebi      = int64(1 << 20)
+		limit     = 1024 * mebi
+		threshold = 768 * mebi
+	)
+	require.Zero(t, os.Geteuid(), "this test makes cgroups: run it as root")
+	pods := fmt.Sprintf("/kp-crossing-%d", os.Getpid())
+	dir := filepath.Join(memory, pods, "pod"+string(burstable))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	t.Cleanup(func() { require.NoError(t, errors.Join(os.Remove(dir), os.Remove(filepath.Dir(dir)))) })
+	usage := filepath.Join(memory, pods, "memory.usage_in_bytes")
+	require.NoError(t, os.WriteFile(filepath.Join(memory, pods, "memory.limit_in_bytes"), []byte(fmt.Sprint(limit)), 0))
+
+	cfg := live(t, "v1-cgroupfs") // for its /proc without pressure
+	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
+	cfg.CgroupRoot, cfg.PodsCgroup, cfg.UsageEvents, cfg.Clock = "/sys/fs/cgroup", pods, true, nil
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("hog", burstable)} }
+	hog := slope{cfg, hard(eviction.AllocatableMemoryAvailable, threshold), func() func() { return hogIn(t, dir) }, func() bool {
+		b, err := os.ReadFile(usage)
+		require.NoError(t, err)
+		n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+		require.NoError(t, err)
+		return limit-n < threshold
+	}}
+	for _, w := range []way{polling, wakeUps} {
+		t.Run(string(w), func(t *testing.T) {
+			var all []crossing
+			for range 20 {
+				all = append(all, hog.cross(t, w))
+			}
+			requireQuick(t, all, 100*time.Millisecond)
+		})
+	}
+}
+
+// hogIn begins a process that grows in a cgroup, and returns what ends it.
+func hogIn(t *testing.T, dir string) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	hog := exec.CommandContext(ctx, "sh", "-c", `echo $$ >"$0/cgroup.procs" && exec tail -n 1 /dev/zero`, dir)
+	require.NoError(t, hog.Start())
+	return func() {
+		cancel()
+		require.Error(t, hog.Wait(), "it ended by itself")
+	}
 }

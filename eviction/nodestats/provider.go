@@ -23,9 +23,10 @@ type Provider struct {
 	loop  *loop.Loop
 	since time.Time
 
-	refreshing chan struct{} // capacity 1: the right to refresh, with which go queue and level
+	refreshing chan struct{} // capacity 1: the right to refresh, with which go queue, level and quotas
 	queue      []*podWalk
 	level      diskLevel
+	quotas     quotas
 
 	node nodeProbe
 
@@ -47,7 +48,8 @@ func New(cfg Config) (*Provider, error) {
 	cfg = cfg.withDefaults()
 	p := &Provider{
 		cfg: cfg, loop: loop.New(cfg.Clock), since: cfg.Clock.Now(), refreshing: make(chan struct{}, 1),
-		disk: map[types.UID]podDisk{}, cpu: map[string]cpuSample{},
+		quotas: quotas{kernel: kernelQuotas{}, owners: map[project]map[string]types.UID{}},
+		disk:   map[types.UID]podDisk{}, cpu: map[string]cpuSample{},
 	}
 	p.node.init(cfg)
 	return p, nil
@@ -83,8 +85,9 @@ const callTimeout = 10 * time.Second
 
 // Refreshed says what a refresh did.
 type Refreshed struct {
-	// Entries is how many files and folders were looked at.
-	Entries int
+	// Entries is how many files and folders were looked at, and Quotas of how many
+	// folders a project quota told instead what is in them.
+	Entries, Quotas int
 	// Pods is of how many pods the disk usage was completed, and Waiting of how
 	// many it is not complete yet.
 	Pods, Waiting int

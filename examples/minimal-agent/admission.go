@@ -46,8 +46,12 @@ func (a *agent) admitRunnable(_ context.Context, attrs lifecycle.PodAdmitAttribu
 }
 
 // mayStart asks for the pod beside all that hold something of the node. Callers
-// hold mu: one pod at a time.
+// hold mu: one pod at a time. One that has ended, for this agent or for one before,
+// starts no more: to refuse it would be to say something else of its end.
 func (a *agent) mayStart(ctx context.Context, pod *corev1.Pod) lifecycle.PodAdmitResult {
+	if s, _ := a.statuses.GetPodStatus(pod.UID); podspec.IsTerminal(s.Phase) && !a.rejected[pod.UID] {
+		return lifecycle.PodAdmitResult{Admit: true}
+	}
 	var others []*corev1.Pod
 	for _, p := range a.wanted() {
 		s, _ := a.statuses.GetPodStatus(p.UID)

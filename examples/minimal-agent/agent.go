@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -74,7 +75,8 @@ type agent struct {
 	ready    bool // every source has answered
 	draining bool // the agent stops and takes its pods with it
 	rejected map[types.UID]bool
-	cleared  map[types.UID]bool // whose leftovers on disk were removed
+	cleared  map[types.UID]bool        // whose leftovers on disk were removed
+	leaving  map[types.UID]*corev1.Pod // which no manifest asks for any more, and are not gone yet
 }
 
 // newAgent wires the managers. Nothing runs yet.
@@ -90,6 +92,7 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		runtime:  newLastError(),
 		rejected: map[types.UID]bool{},
 		cleared:  map[types.UID]bool{},
+		leaving:  map[types.UID]*corev1.Pod{},
 		supplies: supplies{objects: podsource.NewStore(), exits: newExits()},
 		events:   recorder{log: log, console: c, ring: eventlog.New(eventlog.Config{})},
 		began:    time.Now(),

@@ -20,7 +20,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// They wait for real time more than they compute.
+	if err := flag.Set("test.parallel", "5"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // running is an agent in this process, on the embedded runtime.
 type running struct {
@@ -275,9 +282,9 @@ func TestStartupErrorsNameWhatIsWrong(t *testing.T) {
 		want []string
 	}{
 		"no socket":            {[]string{"--cri-endpoint", "unix:///nowhere/cri.sock", "--root-dir", t.TempDir()}, []string{"unix:///nowhere/cri.sock", "no such file"}},
-		"no address":           {[]string{"--cri-endpoint", "tcp://1.2.3.4"}, []string{`--cri-endpoint "tcp://1.2.3.4"`}},
+		"no address":           {[]string{"--cri-endpoint", "tcp://1.2.3.4"}, []string{`--cri-endpoint: "tcp://1.2.3.4"`}},
 		"port in use":          {[]string{"--listen", taken.Addr().String()}, []string{"--listen", taken.Addr().String(), "in use"}},
-		"no port":              {[]string{"--listen", "127.0.0.1"}, []string{"--listen", "missing port"}},
+		"no port":              {[]string{"--listen", "127.0.0.1"}, []string{"-listen", "missing port"}},
 		"bad names":            {[]string{"--node-name", "Bad_Name", "--agent-name", "-x"}, []string{`--node-name "Bad_Name"`, `--agent-name "-x"`}},
 		"root of another":      {[]string{"--root-dir", root}, []string{root, "another agent"}},
 		"root is a file":       {[]string{"--root-dir", file}, []string{"--root-dir", "not a directory"}},

@@ -87,7 +87,7 @@ const (
 )
 
 func (a *agent) newBackoffs() (err error) {
-	b, errRestarts := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	b, errRestarts := lifecycle.NewBackoff(a.opts.restarts())
 	pulls, errPulls := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
 	if err := errors.Join(errRestarts, errPulls); err != nil {
 		return err

@@ -25,7 +25,7 @@ func TestCheckpointsAreVersionedAndWhole(t *testing.T) {
 	require.Equal(t, map[string]int{"b": 2}, got)
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, `{"version":1,"data":{"b":2}}`, string(data))
+	require.JSONEq(t, `{"version":1,"data":{"b":2}}`, string(data))
 	for text, want := range map[string]string{
 		"":                        "unexpected end",
 		"{":                       "state.json",

@@ -20,8 +20,8 @@ func (a *agent) newContainerGC() (err error) {
 		Pods:         gonePods{a},
 		SourcesReady: func() bool { return a.sourceReady() == nil && a.pleg.Healthy() == nil },
 		Policy: containergc.Policy{
-			MaxPerPodContainer: &a.opts.limits.deadPerContainer,
-			MaxContainers:      &a.opts.limits.deadAll,
+			MaxPerPodContainer: &a.opts.deadPerContainer,
+			MaxContainers:      &a.opts.deadAll,
 		},
 		PodLogs:  a.logRoot(),
 		Owned:    a.owned,
@@ -29,7 +29,7 @@ func (a *agent) newContainerGC() (err error) {
 		Recorder: a.events,
 		Node:     a.reference(),
 		Logger:   a.log,
-		Observer: containergc.Observer{Collected: func(_ containergc.Result, err error) { a.passes.ended("containers", err) }},
+		Observer: a.node.metrics.ContainerGC(containergc.Observer{Collected: func(_ containergc.Result, err error) { a.passes.ended("containers", err) }}),
 	})
 	return err
 }
@@ -79,10 +79,12 @@ func (a *agent) newLogRotation() (err error) {
 		Runtime:      a.node.cri,
 		Running:      a.runningLogs,
 		PodLogs:      a.logRoot(),
-		MaxSizeBytes: a.opts.limits.logBytes,
-		MaxFiles:     a.opts.limits.logFiles,
+		MaxSizeBytes: a.opts.logBytes,
+		MaxFiles:     int(a.opts.ContainerLogMaxFiles),
+		Workers:      int(a.opts.ContainerLogMaxWorkers),
+		Interval:     a.opts.ContainerLogMonitorInterval.Duration,
 		Logger:       a.log,
-		Observer:     logrotate.Observer{Checked: func(_ logrotate.Result, err error) { a.passes.ended("logs", err) }},
+		Observer:     a.node.metrics.Logs(logrotate.Observer{Checked: func(_ logrotate.Result, err error) { a.passes.ended("logs", err) }}),
 	})
 	return err
 }

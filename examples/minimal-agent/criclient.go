@@ -34,8 +34,8 @@ type criClient struct {
 
 // dialCRI returns a client of the runtime at a unix:// address. It connects when
 // first used, and again whenever the runtime comes back.
-func dialCRI(endpoint string) (*criClient, error) {
-	conn, err := grpc.NewClient(endpoint,
+func dialCRI(endpoint string, with ...grpc.DialOption) (*criClient, error) {
+	conn, err := grpc.NewClient(endpoint, append(with,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
 		grpc.WithStaticStreamWindowSize(windowBytes),
@@ -44,7 +44,7 @@ func dialCRI(endpoint string) (*criClient, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: connectTimeout, // or it would be the backoff's delay
-		}))
+		}))...)
 	if err != nil {
 		return nil, fmt.Errorf("cri endpoint %s: %w", endpoint, err)
 	}

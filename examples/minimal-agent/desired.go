@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
@@ -25,6 +26,7 @@ func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	for _, p := range pods {
 		before, known := gone[p.UID]
 		delete(gone, p.UID)
+		delete(a.leaving, p.UID)
 		switch {
 		case !known:
 			a.pods.AddPod(p)
@@ -36,6 +38,7 @@ func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	}
 	for _, p := range gone {
 		a.pods.RemovePod(p)
+		a.leaving[p.UID] = p
 		delete(a.rejected, p.UID)
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: p})
 	}
@@ -63,16 +66,21 @@ func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.Update
 		a.workers.UpdatePod(podworker.Update{Type: why, Pod: pod})
 		return
 	}
+	a.node.metrics.Rejected(result.Reason)
 	a.rejected[pod.UID] = true
-	a.setStatus(pod, corev1.PodStatus{
-		Phase:    corev1.PodFailed,
-		Reason:   result.Reason,
-		Message:  "Pod was rejected: " + result.Message,
-		QOSClass: podspec.QOSClass(pod),
-	})
+	before, _ := a.statuses.GetPodStatus(pod.UID)
+	a.setStatus(pod, refused(pod, before, result))
 	if why == podworker.Change { // an earlier version of it may run
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
 	}
+}
+
+// refused is the status of a pod that is not admitted. What was said of an earlier
+// version of it stays: its containers may run until they are stopped.
+func refused(pod *corev1.Pod, before corev1.PodStatus, why lifecycle.PodAdmitResult) corev1.PodStatus {
+	before.Phase, before.Reason, before.Message = corev1.PodFailed, why.Reason, "Pod was rejected: "+why.Message
+	before.QOSClass = podspec.QOSClass(pod)
+	return before
 }
 
 // create begins a pod. What is there when the agent starts is adopted, running or

@@ -68,6 +68,8 @@ func (a *agent) drain(ctx context.Context) error {
 	a.ready = true // whatever the manifests would have said: no pod is desired now
 	a.mu.Unlock()
 	fmt.Fprintln(a.console.out, "taking the pods down; another signal leaves them as they are")
+	a.node.metrics.ShutdownStarted()
+	defer a.node.metrics.ShutdownEnded()
 
 	ctx, cancel := context.WithTimeoutCause(ctx, longestGrace(pods)+drainMargin, errors.New("it takes too long"))
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -18,7 +19,7 @@ var wellKnownEndpoints = []string{
 }
 
 // connect returns a client of a runtime that has answered, and what it said.
-func connect(ctx context.Context, endpoint string) (*criClient, *runtimeapi.VersionResponse, error) {
+func connect(ctx context.Context, endpoint string, with ...grpc.DialOption) (*criClient, *runtimeapi.VersionResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	// The plain error of a socket that nobody serves says more than a client's.
@@ -27,7 +28,7 @@ func connect(ctx context.Context, endpoint string) (*criClient, *runtimeapi.Vers
 		return nil, nil, fmt.Errorf("cri endpoint %s: %w", endpoint, err)
 	}
 	_ = probe.Close()
-	client, err := dialCRI(endpoint)
+	client, err := dialCRI(endpoint, with...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -23,9 +23,10 @@ import (
 // newEviction wires what ends pods before the machine runs out of something.
 func (a *agent) newEviction() (err error) {
 	a.policy = eviction.Policy{
-		Thresholds:               a.opts.limits.thresholds,
-		PressureTransitionPeriod: a.opts.limits.transition,
-		MaxPodGracePeriodSeconds: int32(a.opts.limits.maxGrace),
+		Thresholds:               a.opts.thresholds,
+		PressureTransitionPeriod: a.opts.EvictionPressureTransitionPeriod.Duration,
+		MaxPodGracePeriodSeconds: a.opts.EvictionMaxPodGracePeriod,
+		IgnoreLocalStorageLimits: !a.opts.LocalStorageCapacityIsolation,
 	}
 	cfg := eviction.Config{
 		Pods:        a.evictable,
@@ -37,11 +38,11 @@ func (a *agent) newEviction() (err error) {
 		Node:        a.reference(),
 		Events:      a.events,
 		Logger:      a.log,
-		Observer: eviction.Observer{
+		Observer: a.node.metrics.Eviction(eviction.Observer{
 			ConditionsChanged: a.pressure,
 			Evaluated:         a.state.evaluated,
 			Evicted:           a.evicted,
-		},
+		}),
 	}
 	if a.embedded() {
 		cfg.Stats = fakeStats{a.node.fake}
@@ -49,11 +50,12 @@ func (a *agent) newEviction() (err error) {
 		provider, err := nodestats.New(nodestats.Config{
 			Pods: a.evictable, Runtime: a.node.cri, Images: a.node.cri, NodeName: a.opts.nodeName,
 			NodePath: a.node.rootDir, LogPath: a.logRoot(), PodsCgroup: a.podsCgroup(), Logger: a.log,
+			WalkPeriod: a.opts.VolumeStatsAggPeriod.Duration, UsageEvents: a.opts.KernelMemcgNotification,
 		})
 		if err != nil {
 			return err
 		}
-		a.stats = newStatistics(provider, a.opts.limits.thresholds, func() bool { return a.sourceReady() == nil })
+		a.stats = newStatistics(provider, a.opts.thresholds, func() bool { return a.sourceReady() == nil })
 		a.node.closers = append(a.node.closers, provider.Close)
 		cfg.Stats, cfg.Waker = a.stats, a.stats
 	}
@@ -72,13 +74,18 @@ func (a *agent) runStats(ctx context.Context) error {
 
 // podsCgroup is where the cgroups of all pods are, empty if the agent makes none.
 func (a *agent) podsCgroup() string {
-	if a.opts.cgroupParent == "" {
+	if a.opts.cgroupParent() == "" {
 		return ""
 	}
-	return path.Join(a.opts.cgroupParent, "kubepods")
+	return path.Join(a.opts.cgroupParent(), "kubepods")
 }
 
-func (a *agent) logRoot() string { return filepath.Join(a.node.rootDir, "logs", "pods") }
+func (a *agent) logRoot() string {
+	if a.opts.PodLogsDir != "" {
+		return a.opts.PodLogsDir
+	}
+	return filepath.Join(a.node.rootDir, "logs", "pods")
+}
 
 // ordinary returns the pod as one of an API server's. To the kubelet what comes from
 // a manifest is critical: it is never evicted or refused. Here all pods do, and there

@@ -7,13 +7,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/podcache"
 )
+
+// manyEvents is more than a pod has while it ends.
+const manyEvents = 50
 
 // explain says why a pod is in its state, and what comes next. A name may leave out
 // the node's, which static pods have behind theirs.
@@ -48,6 +53,9 @@ func (a *agent) explain(ctx context.Context, namespace, name string) (api.Explan
 	q.Plan = a.planOf(pod, observed)
 	a.delays(&q, observed)
 	q.Due, _ = a.deadline.Due(pod)
+	if q.Terminating {
+		q.EndsBy = a.endsBy(pod)
+	}
 	_, obs, _ := a.evaluate(ctx) // what is not known has no place in the order
 	q.Ranks = map[eviction.Signal][]eviction.Candidate{}
 	for _, s := range q.Signals {
@@ -61,17 +69,28 @@ func (a *agent) explain(ctx context.Context, namespace, name string) (api.Explan
 // if there is none.
 func (a *agent) findPod(namespace, name string) (pod *corev1.Pod, desired bool) {
 	for _, full := range []string{name, name + "-" + a.opts.nodeName} {
-		p, ok := a.pods.GetPodByName(namespace, full)
-		if !ok {
-			continue
+		if p, ok := a.pods.GetPodByName(namespace, full); ok {
+			return a.withStatus(p), true
 		}
-		shown := *p
-		if s, ok := a.statuses.GetPodStatus(p.UID); ok {
-			shown.Status = s
+		for _, p := range a.podsLeaving() {
+			if p.Namespace == namespace && p.Name == full {
+				return p, false
+			}
 		}
-		return &shown, true
 	}
 	return nil, false
+}
+
+// endsBy is when a pod that is being ended has had its grace, by when its containers
+// were told; zero if they were not.
+func (a *agent) endsBy(pod *corev1.Pod) time.Time {
+	for _, e := range a.events.ring.About("Pod", pod.Namespace, pod.Name, manyEvents) {
+		if e.Reason == lifecycle.Killing {
+			grace := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+			return e.Time.Add(time.Duration(grace) * time.Second)
+		}
+	}
+	return time.Time{}
 }
 
 // problemsOf are those problems of manifests that name the pod, or are in a file of
@@ -88,7 +107,7 @@ func (a *agent) problemsOf(name string) (lines []string) {
 
 // planOf is what the next turn of the pod's worker would do in the runtime.
 func (a *agent) planOf(pod *corev1.Pod, observed *podcache.Status) string {
-	if a.workers.IsPodTerminationRequested(pod.UID) || a.isRejected(pod.UID) {
+	if a.isLeaving(pod.UID) || a.workers.IsPodTerminationRequested(pod.UID) || a.isRejected(pod.UID) {
 		return ""
 	}
 	return podrunner.Plan(podrunner.Input{

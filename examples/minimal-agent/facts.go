@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	goruntime "runtime"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
@@ -23,13 +25,22 @@ func (a *agent) nodeFacts() podrunner.Node {
 		MemoryCapacityBytes: memoryBytes("/proc/meminfo"),
 		Allocatable:         a.allocatable(),
 		Objects:             a.objects,
-		DNS:                 podrunner.DNS{ClusterServers: splitList(a.opts.clusterDNS), ClusterDomain: a.opts.clusterDomain},
+		DNS:                 podrunner.DNS{ClusterServers: a.opts.ClusterDNS, ClusterDomain: a.opts.ClusterDomain},
 		SeccompRoot:         a.node.rootDir + "/seccomp",
+		SeccompDefault:      a.opts.SeccompDefault,
+		UnsafeSysctls:       a.opts.AllowedUnsafeSysctls,
 		AppArmor:            strings.HasPrefix(fileText("/sys/module/apparmor/parameters/enabled"), "Y"),
 		SELinux:             fileText("/sys/fs/selinux/enforce") != "",
-		Cgroups:             podrunner.Cgroups{V2: fileText("/sys/fs/cgroup/cgroup.controllers") != ""},
+		Cgroups: podrunner.Cgroups{
+			V2:                   fileText("/sys/fs/cgroup/cgroup.controllers") != "",
+			NoCPUQuota:           !a.opts.CPUCFSQuota,
+			CPUPeriod:            a.opts.CPUCFSQuotaPeriod.Duration,
+			SingleProcessOOMKill: ptr.Deref(a.opts.SingleProcessOOMKill, false),
+		},
 	}
-	if text, err := os.ReadFile("/etc/resolv.conf"); err == nil {
+	if a.opts.ResolverConfig == "" {
+		n.DNS.Host = &podrunner.ResolvConf{} // pods look nothing up
+	} else if text, err := os.ReadFile(a.opts.ResolverConfig); err == nil {
 		if host, err := podrunner.ParseResolvConf(string(text)); err == nil {
 			n.DNS.Host = &host
 		}
@@ -38,12 +49,13 @@ func (a *agent) nodeFacts() podrunner.Node {
 		n.HostsFile = text
 	}
 	n.Runtime, n.Handler = a.features.get()
+	n.RuntimeHandler = a.features.handlerOf
 	return n
 }
 
 // allocatable is what the node has for pods.
 func (a *agent) allocatable() corev1.ResourceList {
-	return describe.Allocatable(a.capacity(), nil, a.opts.limits.thresholds)
+	return describe.Allocatable(a.capacity(), a.opts.reserved(), a.opts.thresholds)
 }
 
 // capacity is what the node has.
@@ -52,7 +64,7 @@ func (a *agent) capacity() corev1.ResourceList {
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(goruntime.NumCPU()), resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(memoryBytes("/proc/meminfo"), resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(diskBytes(a.node.rootDir), resource.BinarySI),
-		corev1.ResourcePods:             *resource.NewQuantity(int64(a.opts.maxPods), resource.DecimalSI),
+		corev1.ResourcePods:             *resource.NewQuantity(a.opts.podLimit(), resource.DecimalSI),
 	}
 }
 
@@ -94,6 +106,15 @@ func (f *features) get() (*runtimeapi.RuntimeFeatures, func(string) *runtimeapi.
 		}
 		return nil
 	}
+}
+
+// handlerOf returns the runtime handler of a runtime class. There is no API server
+// that has RuntimeClasses: each of the runtime's handlers is one, of its own name.
+func (f *features) handlerOf(class string) (string, error) {
+	if _, handler := f.get(); handler(class) == nil {
+		return "", fmt.Errorf("failed to get RuntimeClass %s: the runtime has no handler of that name", class)
+	}
+	return class, nil
 }
 
 // handlers are the runtime's handlers, for the node's status.

@@ -19,16 +19,17 @@ func (a *agent) newImageGC() (err error) {
 		Runtime: imageUsers{a},
 		FS:      imagegc.RuntimeFS{Runtime: a.node.cri},
 		Policy: imagegc.Policy{
-			HighThresholdPercent: &a.opts.limits.imageHigh,
-			LowThresholdPercent:  &a.opts.limits.imageLow,
-			MinAge:               &a.opts.limits.imageMinAge,
+			HighThresholdPercent: new(int(a.opts.ImageGCHighThresholdPercent)),
+			LowThresholdPercent:  new(int(a.opts.ImageGCLowThresholdPercent)),
+			MinAge:               &a.opts.ImageMinimumGCAge.Duration,
+			MaxAge:               a.opts.ImageMaximumGCAge.Duration,
 		},
 		Store:  imagegc.FileStore(filepath.Join(a.node.rootDir, "images-seen.json")),
 		Events: a.events,
 		Node:   a.reference(),
 		Logger: a.log,
 
-		Observer: imagegc.Observer{Collected: func(_ imagegc.Result, err error) { a.passes.ended("images", err) }},
+		Observer: a.node.metrics.ImageGC(imagegc.Observer{Collected: func(_ imagegc.Result, err error) { a.passes.ended("images", err) }}),
 	}
 	if !a.opts.takeOver {
 		cfg.Preference = a.pulls.preference

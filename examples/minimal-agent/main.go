@@ -1,6 +1,7 @@
 // Command minimal-agent is a node agent of Kubeparts' managers: it runs the pods
 // of a folder of manifests on a CRI runtime, shows what becomes of them, and
-// takes them down when their manifests go. See the README next to it.
+// takes them down when their manifests go. Its other commands ask one that runs.
+// See the README next to it.
 package main
 
 import (
@@ -13,6 +14,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"k8s.io/utils/clock"
+
+	cli "github.com/kubeparts/kubeparts/examples/minimal-agent/commands"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 )
 
 func main() {
@@ -23,28 +29,37 @@ func main() {
 		<-signals
 		stop()
 		<-signals
-		fmt.Fprintln(os.Stderr, "minimal-agent: stopped at once, with everything left as it is")
+		fmt.Fprintln(os.Stderr, "minimal-agent: stopped at once")
 		os.Exit(1)
 	}()
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "minimal-agent: %v\n", err)
-		os.Exit(1)
+	p := cli.Program{
+		Name: "minimal-agent", Version: version(),
+		Stdout: os.Stdout, Stderr: os.Stderr, Clock: clock.RealClock{}, Getenv: os.Getenv,
+		Terminal: func() (int, int, bool) { return terminalSize(os.Stdout) },
+		Run:      func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout, os.Stderr) },
+		RunFlags: runFlags,
+		Dump:     dump,
 	}
+	os.Exit(p.Main(ctx, os.Args[1:]))
 }
 
-// run is the whole program but for the process around it: it returns when ctx is
-// done and everything that it started has ended.
+// run is the agent but for the process around it: it returns when ctx is done and
+// everything that it started has ended.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	o, err := parseOptions(args, stdout)
 	if err != nil {
-		return err
+		return cli.Usage(err)
+	}
+	for _, note := range o.notes {
+		fmt.Fprintf(stdout, "%s: %v\n", o.configFile, note)
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 
-	node, err := openNode(ctx, o, stdout)
+	counts, err := metrics.New(metrics.Config{NodeName: o.nodeName, Logger: logger})
+	if err != nil {
+		return err
+	}
+	node, err := openNode(ctx, o, stdout, counts)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // asked to stop before it had begun
@@ -58,4 +73,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	return a.run(ctx)
+}
+
+// runFlags are the names of run's flags.
+func runFlags() (all []string) {
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	new(options).register(flags)
+	flags.VisitAll(func(f *flag.Flag) { all = append(all, "--"+f.Name) })
+	return all
+}
+
+// dump is the configuration that run has with these arguments, as the file that says
+// all of it. What only flags say is a comment.
+func dump(args []string) ([]byte, error) {
+	o, err := parseOptions(args, io.Discard)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	text, err := o.YAML()
+	return fmt.Appendf(nil, "# --node-name=%s --agent-name=%s --root-dir=%s --token-file=%s --stop-pods=%t --take-over=%t\n%s",
+		o.nodeName, o.agentName, o.rootDir, o.tokenFile, o.stopPods, o.takeOver, text), err
 }

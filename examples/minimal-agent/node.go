@@ -10,6 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
@@ -21,6 +25,7 @@ type node struct {
 	runtimeName, runtimeVersion string
 	closers                     []func() error // in the order of opening
 	fake                        *fakecri.Node  // nil with a real runtime
+	metrics                     *metrics.Metrics
 }
 
 // close gives everything back, last opened first.
@@ -35,8 +40,8 @@ func (n *node) close() error {
 
 // openNode connects to the runtime that the options name, and says on stdout
 // which one it is. The embedded runtime lives until close.
-func openNode(ctx context.Context, o options, stdout io.Writer) (_ *node, err error) {
-	n := &node{rootDir: o.rootDir}
+func openNode(ctx context.Context, o options, stdout io.Writer, m *metrics.Metrics) (_ *node, err error) {
+	n := &node{rootDir: o.rootDir, metrics: m}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.close())
@@ -45,25 +50,25 @@ func openNode(ctx context.Context, o options, stdout io.Writer) (_ *node, err er
 	if err := n.openRoot(); err != nil {
 		return nil, err
 	}
-	endpoint := o.endpoint
+	endpoint := o.ContainerRuntimeEndpoint
 	switch endpoint {
-	case embeddedEndpoint:
+	case config.EmbeddedEndpoint:
 		if endpoint, err = n.serveEmbedded(ctx); err != nil {
 			return nil, err
 		}
-	case autoEndpoint:
+	case config.AutoEndpoint:
 		if endpoint, err = firstLive(ctx, wellKnownEndpoints); err != nil {
 			return nil, err
 		}
 	}
-	client, version, err := connect(ctx, endpoint)
+	client, version, err := connect(ctx, endpoint, grpc.WithUnaryInterceptor(m.CallObserver()))
 	if err != nil {
 		return nil, err
 	}
 	n.cri, n.endpoint = client, endpoint
 	n.runtimeName, n.runtimeVersion = version.GetRuntimeName(), version.GetRuntimeVersion()
 	n.closers = append(n.closers, client.close)
-	if o.endpoint != embeddedEndpoint {
+	if o.ContainerRuntimeEndpoint != config.EmbeddedEndpoint {
 		if err := kubeletOn("/proc", strings.TrimPrefix(endpoint, "unix://")); err != nil {
 			return nil, err
 		}

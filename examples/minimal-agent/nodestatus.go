@@ -81,8 +81,8 @@ func (a *agent) runtimeDown() error {
 }
 
 // nodeStatus is the node as a kubelet would report it.
-func (a *agent) nodeStatus() corev1.Node {
-	self, _ := a.self(context.Background()) // never fails
+func (a *agent) nodeStatus(ctx context.Context) corev1.Node {
+	self, _ := a.self(ctx) // never fails
 	return describe.Node(describe.NodeFacts{
 		Name: a.opts.nodeName, Labels: self.Labels, IPs: a.hostIPs, Created: a.began, Now: time.Now(),
 		Info: a.nodeInfo(), Capacity: a.capacity(), Allocate: a.allocatable(), Images: a.imageGC.Images(),

@@ -76,18 +76,31 @@ func (a *agent) askRuntime(ctx context.Context) time.Duration {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled): // the agent stops
 	case grpcstatus.Code(err) == codes.DeadlineExceeded: // by our clock or by the runtime's
-		a.runtime.set(fmt.Errorf("no answer within %v", runtimePatience))
+		a.runtimeIs(fmt.Errorf("no answer within %v", runtimePatience))
 	case err != nil:
-		a.runtime.set(err)
+		a.runtimeIs(err)
 	default:
 		a.features.set(answer)
-		a.runtime.set(notReady(answer.GetStatus()))
+		a.runtimeIs(notReady(answer.GetStatus()))
 	}
 	a.conditionsNow() // so that the times of the node's conditions are right
 	if a.runtime.get() != nil {
 		return troublePeriod
 	}
 	return runtimePeriod
+}
+
+// runtimeIs takes note of why the runtime is not well, nil if it is, and tells when
+// that changes.
+func (a *agent) runtimeIs(err error) {
+	before := a.runtime.get()
+	a.runtime.set(err)
+	switch {
+	case err != nil && (before == nil || errors.Is(before, errNotKnownYet)):
+		a.console.node(a.opts.nodeName, fmt.Sprintf("the runtime is not ready: %v", err))
+	case err == nil && before != nil && !errors.Is(before, errNotKnownYet):
+		a.console.node(a.opts.nodeName, "the runtime is ready again")
+	}
 }
 
 // notReady returns why the runtime says that it can't run pods, nil if it can.
@@ -150,11 +163,7 @@ func (a *agent) setStatus(pod *corev1.Pod, s corev1.PodStatus) corev1.PodStatus 
 func (a *agent) podsWithStatus() []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, p := range a.pods.GetPods() {
-		shown := *p
-		if s, ok := a.statuses.GetPodStatus(p.UID); ok {
-			shown.Status = s
-		}
-		out = append(out, &shown)
+		out = append(out, a.withStatus(p))
 	}
 	return out
 }

@@ -51,7 +51,7 @@ func (a *agent) newOOMWatch() error {
 			a.log.WarnContext(ctx, "killed for want of memory", "kill", kill.String())
 			reporter.Report(ctx, kill)
 		},
-		Observer: oomwatch.Observer{SourceFailed: o.failed},
+		Observer: a.node.metrics.OOMWatch(oomwatch.Observer{SourceFailed: o.failed}, a.hungry),
 	})
 	a.oom = o
 	return err

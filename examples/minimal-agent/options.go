@@ -8,91 +8,101 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
+	"strconv"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kubeparts/kubeparts/containergc/logrotate"
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// Endpoints that are no address.
-const (
-	// embeddedEndpoint is an in-process runtime in memory.
-	embeddedEndpoint = "embedded"
-	// autoEndpoint is the first live one of the well-known sockets.
-	autoEndpoint = "auto"
-)
-
-// options is what the command line says.
+// options are what the configuration file and the command line say: the kubelet's
+// settings, and those that only the command line has.
 type options struct {
-	endpoint  string
-	manifests string
-	url       string // of more manifests
-	listen    string
+	config.Settings
+	configFile string
+	notes      []config.Problem // on the file, for whoever reads what is printed at the start
+
 	nodeName  string
 	agentName string
 	rootDir   string
+	tokenFile string
 	stopPods  bool
 	takeOver  bool
 
-	clusterDNS    string // addresses, comma-separated
-	clusterDomain string
-	cgroupParent  string // empty: pods have no cgroups of their own
-	maxPods       int
-	limits        limits
+	deadPerContainer, deadAll int
 
-	shutdown podworker.ShutdownConfig
-
-	access server.Access // who may ask over HTTP
-	pprof  bool
+	// What follows from the settings.
+	listen     string
+	thresholds []eviction.Threshold
+	logBytes   int64
+	access     server.Access // who may ask over HTTP
+	shutdown   podworker.ShutdownConfig
 }
 
-// parseOptions reads the command line and names every problem with its values at
-// once. What --help asks for goes to usage.
+// parseOptions reads the command line and the file that it names; what is on the
+// command line wins. It names every problem with the values at once. What --help
+// asks for goes to usage.
 func parseOptions(args []string, usage io.Writer) (options, error) {
-	var o options
+	o := options{Settings: config.Default()}
+	given, err := o.parse(args, usage)
+	if err != nil {
+		return o, err
+	}
+	if o.configFile != "" {
+		file, err := config.Load(o.configFile)
+		if err != nil {
+			return o, err
+		}
+		o = options{Settings: file.Settings, notes: file.Notes}
+		// The flags again, over what the file says: those that are not given leave it.
+		if given, err = o.parse(args, usage); err != nil {
+			return o, err
+		}
+	}
+	if err := o.complete(); err != nil {
+		return o, err
+	}
+	return o, o.validate(given)
+}
+
+// parse reads the flags into o and returns the fields of the configuration that
+// were given, with their flags.
+func (o *options) parse(args []string, usage io.Writer) (given map[string]string, err error) {
 	flags := flag.NewFlagSet("minimal-agent", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main says what is wrong, once
-	flags.StringVar(&o.endpoint, "cri-endpoint", embeddedEndpoint, "the runtime: embedded (in memory, nothing real runs), auto (the first live well-known socket), or a unix:// address")
-	flags.StringVar(&o.manifests, "manifests", "", "folder of pod manifests (default: a small sample set)")
-	flags.StringVar(&o.url, "manifest-url", "", "http or https URL of more manifests, a Pod or a PodList")
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:10255", "address of the HTTP server")
-	flags.StringVar(&o.access.CertFile, "tls-cert-file", "", "certificate to serve with, in PEM; it is read again when it changes")
-	flags.StringVar(&o.access.KeyFile, "tls-private-key-file", "", "its key")
-	flags.StringVar(&o.access.TokenFile, "token-file", "", "file of a token that requests must bring, as Authorization: Bearer TOKEN; it is read again when it changes")
-	flags.BoolVar(&o.pprof, "enable-pprof", false, "serve profiles at /debug/pprof/")
-	flags.StringVar(&o.nodeName, "node-name", "", "name of this node; static pods carry it (default: the host's name)")
-	flags.StringVar(&o.agentName, "agent-name", "minimal-agent", "marks what this agent makes on the runtime; it touches nothing else")
-	flags.StringVar(&o.rootDir, "root-dir", "", "folder of the agent's files and logs (default: /var/lib/minimal-agent, a temporary one with the embedded runtime)")
-	flags.BoolVar(&o.stopPods, "stop-pods", false, "take the pods down when the agent stops, instead of leaving them running")
-	flags.DurationVar(&o.shutdown.ShutdownGracePeriod, "shutdown-grace-period", 0, "end the pods when the agent stops, within this time, as a kubelet does when its node shuts down; the next agent starts them again (default: they run on)")
-	flags.DurationVar(&o.shutdown.ShutdownGracePeriodCriticalPods, "shutdown-grace-period-critical-pods", 0, "the part of it that is kept for critical pods, which end last")
-	flags.BoolVar(&o.takeOver, "take-over", false, "treat every pod on the runtime that carries a kubelet's labels as this agent's, and remove those that no manifest asks for")
-	flags.StringVar(&o.clusterDNS, "cluster-dns", "", "addresses of a cluster's DNS, comma-separated, for pods of policy ClusterFirst (default: the node's resolv.conf for all)")
-	flags.StringVar(&o.clusterDomain, "cluster-domain", "", "the cluster's domain, which pods search")
-	flags.StringVar(&o.cgroupParent, "cgroup-parent", "", "keep a cgroup for each pod, in the tree kubepods below this one; / is the root. The runtime must use the cgroupfs driver (default: no cgroups of pods)")
-	flags.IntVar(&o.maxPods, "max-pods", 500, "how many pods may run here")
-	o.limits.register(flags)
+	fields := o.register(flags)
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(usage)
 		fmt.Fprintln(usage, "minimal-agent runs the pods of a folder of manifests on a CRI runtime. Its flags:")
 		flags.PrintDefaults()
-		return o, err
+		return nil, err
 	case err != nil:
-		return o, fmt.Errorf("%w (--help lists the flags)", err)
+		return nil, fmt.Errorf("%w (--help lists the flags)", err)
 	}
 	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if err := o.complete(); err != nil {
-		return o, err
-	}
-	return o, errors.Join(o.validate(), o.limits.complete())
+	given = map[string]string{}
+	flags.Visit(func(f *flag.Flag) {
+		if field := fields[f.Name]; field != "" {
+			given[field] = "--" + f.Name
+		}
+	})
+	return given, nil
 }
 
-// complete fills in what depends on the machine.
+// complete fills in what depends on the machine, and what the settings mean.
 func (o *options) complete() error {
 	if o.nodeName == "" {
 		name, err := os.Hostname()
@@ -101,23 +111,37 @@ func (o *options) complete() error {
 		}
 		o.nodeName = strings.ToLower(name)
 	}
-	if o.rootDir == "" && o.endpoint != embeddedEndpoint {
+	if o.rootDir == "" && o.ContainerRuntimeEndpoint != config.EmbeddedEndpoint {
 		o.rootDir = "/var/lib/minimal-agent"
 	}
-	for _, dir := range []*string{&o.rootDir, &o.manifests} {
-		if *dir == "" {
+	for _, path := range []*string{&o.rootDir, &o.StaticPodPath, &o.TLSCertFile, &o.TLSPrivateKeyFile, &o.tokenFile} {
+		if *path == "" {
 			continue
 		}
-		abs, err := filepath.Abs(*dir)
+		abs, err := filepath.Abs(*path)
 		if err != nil {
-			return fmt.Errorf("%s: %w", *dir, err)
+			return fmt.Errorf("%s: %w", *path, err)
 		}
-		*dir = abs
+		*path = abs
 	}
+	o.listen = net.JoinHostPort(o.Address, strconv.Itoa(int(o.Port)))
+	o.access = server.Access{CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, TokenFile: o.tokenFile}
+	o.shutdown = podworker.ShutdownConfig{
+		ShutdownGracePeriod:             o.ShutdownGracePeriod.Duration,
+		ShutdownGracePeriodCriticalPods: o.ShutdownGracePeriodCriticalPods.Duration,
+	}
+	for _, p := range o.ShutdownGracePeriodByPodPriority {
+		o.shutdown.ShutdownGracePeriodByPodPriority = append(o.shutdown.ShutdownGracePeriodByPodPriority, podworker.ShutdownGracePeriodByPodPriority{
+			Priority: p.Priority, GracePeriod: time.Duration(p.ShutdownGracePeriodSeconds) * time.Second,
+		})
+	}
+	o.thresholds, _ = o.Thresholds() // validate tells what is wrong with these two
+	o.logBytes, _ = logrotate.ParseMaxSize(o.ContainerLogMaxSize)
 	return nil
 }
 
-func (o *options) validate() error {
+// validate says what is wrong, of a setting by the name of its flag if that was given.
+func (o *options) validate(given map[string]string) error {
 	var errs []error
 	for _, problem := range validation.IsDNS1123Subdomain(o.nodeName) {
 		errs = append(errs, fmt.Errorf("--node-name %q: %s", o.nodeName, problem))
@@ -128,31 +152,81 @@ func (o *options) validate() error {
 	if o.agentName == "" {
 		errs = append(errs, errors.New("--agent-name is empty"))
 	}
-	if o.maxPods < 1 {
-		errs = append(errs, fmt.Errorf("--max-pods %d: want at least 1", o.maxPods))
-	}
-	if o.cgroupParent != "" && (!filepath.IsAbs(o.cgroupParent) || filepath.Clean(o.cgroupParent) != o.cgroupParent) {
-		errs = append(errs, fmt.Errorf("--cgroup-parent %q: want an absolute path", o.cgroupParent))
-	}
-	for _, ip := range splitList(o.clusterDNS) {
-		if net.ParseIP(ip) == nil {
-			errs = append(errs, fmt.Errorf("--cluster-dns %q: %s is no address", o.clusterDNS, ip))
-		}
-	}
-	if err := o.shutdown.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("--shutdown-grace-period: %w", err))
-	}
 	if o.stopPods && o.shutdown.Total() > 0 {
-		errs = append(errs, errors.New("--stop-pods and --shutdown-grace-period: want one of them"))
+		errs = append(errs, errors.New("--stop-pods and --shutdown-grace-period, or shutdownGracePeriod: want one of them"))
 	}
-	if err := o.access.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err))
+	if o.PodLogsDir != "" && !o.takeOver {
+		errs = append(errs, errors.New("podLogsDir: logs of pods that are not this agent's are removed there: it takes --take-over"))
 	}
-	if _, _, err := net.SplitHostPort(o.listen); err != nil {
-		errs = append(errs, fmt.Errorf("--listen: %w", err))
-	}
-	if o.endpoint != embeddedEndpoint && o.endpoint != autoEndpoint && !strings.HasPrefix(o.endpoint, "unix:///") {
-		errs = append(errs, fmt.Errorf("--cri-endpoint %q: want embedded, auto or unix:///PATH", o.endpoint))
+	for _, p := range o.Check() {
+		if name, ok := given[p.Field]; ok {
+			p.Field = name
+		}
+		errs = append(errs, p)
 	}
 	return errors.Join(errs...)
+}
+
+// cgroupParent is the cgroup below which pods have theirs, empty if they have none.
+func (o *options) cgroupParent() string {
+	switch {
+	case !o.CgroupsPerQOS:
+		return ""
+	case o.CgroupRoot == "":
+		return "/"
+	default:
+		return o.CgroupRoot
+	}
+}
+
+// podLimit is how many pods may be here.
+func (o *options) podLimit() int64 {
+	if o.PodsPerCore > 0 {
+		return min(int64(o.MaxPods), int64(o.PodsPerCore)*int64(goruntime.NumCPU()))
+	}
+	return int64(o.MaxPods)
+}
+
+// folderPeriod is how often the folder of manifests is looked at. What the kubelet
+// does by default is right only where the folder can be watched: the source decides.
+func (o *options) folderPeriod() time.Duration {
+	if o.FileCheckFrequency == config.Default().FileCheckFrequency {
+		return 0
+	}
+	return o.FileCheckFrequency.Duration
+}
+
+// parallelPulls is how many images may be pulled at once, 0 for any number.
+func (o *options) parallelPulls() int {
+	switch {
+	case o.SerializeImagePulls:
+		return 1
+	case o.MaxParallelImagePulls == nil:
+		return 0
+	default:
+		return int(*o.MaxParallelImagePulls)
+	}
+}
+
+// restarts is how restarts of containers are delayed.
+func (o *options) restarts() (cfg lifecycle.BackoffConfig) {
+	if longest := o.CrashLoopBackOff.MaxContainerRestartPeriod; longest != nil {
+		cfg.Initial, cfg.Max = min(lifecycle.DefaultInitialBackoff, longest.Duration), longest.Duration
+	}
+	return cfg
+}
+
+// reserved is what others than pods need of the node. validate has refused what is no
+// amount.
+func (o *options) reserved() (all []corev1.ResourceList) {
+	for _, amounts := range []map[string]string{o.SystemReserved, o.KubeReserved} {
+		list := corev1.ResourceList{}
+		for name, text := range amounts {
+			if q, err := resource.ParseQuantity(text); err == nil {
+				list[corev1.ResourceName(name)] = q
+			}
+		}
+		all = append(all, list)
+	}
+	return all
 }

@@ -41,8 +41,7 @@ func (a *agent) findLog(_ context.Context, namespace, name, container string, pr
 		Root: a.logRoot(), Dir: dir, Attempt: attempt,
 		Ended: func() bool {
 			_, wanted := a.pods.GetPodByUID(uid)
-			running := a.workers.CouldHaveRunningContainers(uid)
-			return !running && (!wanted || a.workers.IsPodKnownTerminated(uid) || a.isRejected(uid))
+			return !a.workers.CouldHaveRunningContainers(uid) && (!wanted || a.workers.IsPodKnownTerminated(uid) || a.isRejected(uid))
 		},
 	}, nil
 }

@@ -47,6 +47,8 @@ func (a *agent) newProbes() (err error) {
 		GRPC:   p.grpc,
 		Events: a.events,
 		Logger: a.log,
+
+		Observer: a.node.metrics.Prober(prober.Observer{}),
 	})
 	a.probes = p
 	return err

@@ -17,12 +17,13 @@ type puller struct {
 	file string
 	log  *slog.Logger
 
-	mu   sync.Mutex
-	ours map[string]bool // ids, or digests of runtimes that name images so
+	mu     sync.Mutex
+	ours   map[string]bool // ids, or digests of runtimes that name images so
+	absent map[string]bool // names that nothing had when last asked about
 }
 
 func newPuller(cri *criClient, file string, log *slog.Logger) *puller {
-	p := &puller{criClient: cri, file: file, log: log, ours: map[string]bool{}}
+	p := &puller{criClient: cri, file: file, log: log, ours: map[string]bool{}, absent: map[string]bool{}}
 	if err := loadCheckpoint(file, &p.ours); err != nil {
 		p.ours = map[string]bool{}
 		log.Warn("which images are this agent's is not known any more: none of those that are here will be removed", "err", err)
@@ -30,8 +31,10 @@ func newPuller(cri *criClient, file string, log *slog.Logger) *puller {
 	return p
 }
 
+// PullImage pulls an image. No room is made for it first: how large it is CRI does not
+// say. If the disk becomes too full, eviction reclaims images at once.
 func (p *puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
-	before, err := p.ImageStatus(ctx, image, false)
+	before, err := p.before(ctx, image)
 	if err != nil {
 		return "", err
 	}
@@ -39,10 +42,36 @@ func (p *puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, aut
 	if err != nil {
 		return ref, err
 	}
-	if b := before.GetImage(); ref != b.GetId() && !slices.Contains(b.GetRepoDigests(), ref) {
+	if ref != before.GetId() && !slices.Contains(before.GetRepoDigests(), ref) {
 		p.remember(ref)
 	}
 	return ref, nil
+}
+
+// before returns what the name is of, nil for nothing. A pull is for a name of which
+// that was asked already, unless it is to be pulled Always.
+func (p *puller) before(ctx context.Context, image *runtimeapi.ImageSpec) (*runtimeapi.Image, error) {
+	p.mu.Lock()
+	absent := p.absent[image.GetImage()]
+	delete(p.absent, image.GetImage())
+	p.mu.Unlock()
+	if absent {
+		return nil, nil
+	}
+	answer, err := p.criClient.ImageStatus(ctx, image, false)
+	return answer.GetImage(), err
+}
+
+func (p *puller) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
+	answer, err := p.criClient.ImageStatus(ctx, image, verbose)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil && answer.GetImage().GetId() == "" {
+		p.absent[image.GetImage()] = true
+	} else {
+		delete(p.absent, image.GetImage())
+	}
+	return answer, err
 }
 
 // remember notes that an image is here because of this agent. If that can't be

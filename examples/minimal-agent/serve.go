@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,7 +30,8 @@ const lastEvents = 5
 
 // newServer wires what the agent says over HTTP.
 func (a *agent) newServer() (err error) {
-	a.server, err = server.New(server.Config{
+	pages := a.metricsPages()
+	cfg := server.Config{
 		Checks:       a.checks(),
 		Status:       a.status,
 		Explain:      a.explain,
@@ -37,15 +39,32 @@ func (a *agent) newServer() (err error) {
 		Pods:         a.podsWithStatus,
 		RunningPods:  a.runningPods,
 		Summary:      a.summary,
-		Logs:         a.findLog,
+		Configz:      a.configz,
 		EvictionPlan: a.planEviction,
 		GCPlan:       a.planGC,
-		Page:         page.Handler(),
-		Pprof:        a.opts.pprof,
-		Access:       a.opts.access,
-		Logger:       a.log,
-	})
+		Metrics:      pages.Metrics, ProbeMetrics: pages.Probes, ResourceMetrics: pages.Resource,
+		Page: page.Handler(),
+
+		Pprof:  a.opts.EnableProfilingHandler && a.opts.EnableDebuggingHandlers,
+		Access: a.opts.access,
+		Logger: a.log,
+	}
+	if a.opts.EnableDebuggingHandlers {
+		cfg.Logs = a.findLog
+	}
+	a.server, err = server.New(cfg)
 	return err
+}
+
+// configz is the configuration in use, in the kubelet's form, without what may be
+// secret.
+func (a *agent) configz() map[string]any {
+	settings := a.opts.Settings
+	settings.StaticPodURLHeader = map[string][]string{}
+	for name := range a.opts.StaticPodURLHeader {
+		settings.StaticPodURLHeader[name] = []string{"<masked>"}
+	}
+	return map[string]any{"kubeletconfig": settings}
 }
 
 // checks are the parts of the agent and how they are, in the order of what depends on
@@ -72,7 +91,7 @@ func (a *agent) status(ctx context.Context) api.Status {
 		Now:      time.Now(),
 		Agent:    api.Agent{Name: a.opts.agentName, Version: version(), Started: a.began, Adopted: a.startup.count()},
 		Runtime:  api.Runtime{Name: a.node.runtimeName, Version: a.node.runtimeVersion, Endpoint: a.node.endpoint},
-		Node:     a.nodeStatus(),
+		Node:     a.nodeStatus(ctx),
 		Managers: []api.Manager{},
 		Signals:  a.signals(),
 		Pods:     []api.Pod{},
@@ -88,7 +107,7 @@ func (a *agent) status(ctx context.Context) api.Status {
 		s.Managers = append(s.Managers, m)
 	}
 	used := a.usage(ctx)
-	for _, p := range a.podsWithStatus() {
+	for _, p := range append(a.podsWithStatus(), a.podsLeaving()...) {
 		s.Pods = append(s.Pods, describe.Pod(a.podFacts(p, used)))
 	}
 	slices.SortFunc(s.Pods, func(a, b api.Pod) int {
@@ -103,7 +122,7 @@ func (a *agent) status(ctx context.Context) api.Status {
 // podFacts is what is known of a pod that has its newest status.
 func (a *agent) podFacts(p *corev1.Pod, used podUsage) describe.Facts {
 	f := describe.Facts{
-		Pod: p, Terminating: a.workers.IsPodTerminationRequested(p.UID) && !a.workers.IsPodKnownTerminated(p.UID),
+		Pod: p, Terminating: a.isLeaving(p.UID) || a.workers.IsPodTerminationRequested(p.UID) && !a.workers.IsPodKnownTerminated(p.UID),
 		Probes: map[string][]describe.Probe{},
 		Events: a.events.ring.About("Pod", p.Namespace, p.Name, lastEvents),
 	}
@@ -123,6 +142,33 @@ func (a *agent) podFacts(p *corev1.Pod, used podUsage) describe.Facts {
 		slices.SortFunc(f.Probes[c.Name], func(a, b describe.Probe) int { return int(a.Kind) - int(b.Kind) })
 	}
 	return f
+}
+
+// podsLeaving are copies of the pods that no manifest asks for any more and that are
+// not gone yet, with their last status.
+func (a *agent) podsLeaving() (pods []*corev1.Pod) {
+	a.mu.Lock()
+	leaving := slices.Collect(maps.Values(a.leaving))
+	a.mu.Unlock()
+	for _, p := range leaving {
+		pods = append(pods, a.withStatus(p))
+	}
+	return pods
+}
+
+func (a *agent) isLeaving(uid types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.leaving[uid] != nil
+}
+
+// withStatus returns a copy of the pod with its newest status.
+func (a *agent) withStatus(p *corev1.Pod) *corev1.Pod {
+	shown := *p
+	if s, ok := a.statuses.GetPodStatus(p.UID); ok {
+		shown.Status = s
+	}
+	return &shown
 }
 
 // containerID is the id of the newest container of that name, empty if there is none.

@@ -18,6 +18,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/fakecri"
 )
 
 func (r *running) json(t *testing.T, path string, into any) {
@@ -226,4 +227,44 @@ func TestFollowingALogEndsWithTheAgentAndWithThePod(t *testing.T) {
 	require.NoError(t, a.stop())
 	require.Less(t, time.Since(began), 5*time.Second)
 	_ = second() // cut off in the middle
+}
+
+func TestPodThatEndsIsShownUntilItIsGone(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	dir := t.TempDir()
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	a := start(t, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir())
+	await(t, "a runs", func() bool { return a.phase(t, "a") == corev1.PodRunning })
+	require.NoError(t, node.Fail("StopContainer", fakecri.Fault{Hang: true}))
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	await(t, "a ends", func() bool { return podOf(a.status(t), "a").State == "Terminating" })
+	var e api.Explanation
+	await(t, "it is told until when", func() bool {
+		a.json(t, "/explain/default/a", &e)
+		return len(e.Next) == 2
+	})
+	require.Contains(t, e.Why[0], "no manifest asks for it")
+	require.NotNil(t, e.Next[1].At)
+	require.Empty(t, e.Plan)
+	node.Heal("")
+	await(t, "a is gone", func() bool { return podOf(a.status(t), "a").Name == "" })
+	code, _ := a.get(t, "/explain/default/a")
+	require.Equal(t, http.StatusNotFound, code)
+}
+
+func TestExplainNamesAManifestThatIsNoGood(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	manifest(t, dir, "bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [], colour: red}\n")
+	manifest(t, dir, "big.yaml", podYAML("big", "demo/web:1")+"    resources: {requests: {cpu: 1000}}\n")
+	a := start(t, "--manifests", dir)
+	var e api.Explanation
+	await(t, "the problem is known", func() bool { code, _ := a.get(t, "/explain/default/bad"); return code == http.StatusOK })
+	a.json(t, "/explain/default/bad", &e)
+	require.Contains(t, e.Why[0], "colour")
+	await(t, "the other is refused", func() bool { return podOf(a.status(t), "big").State == "OutOfcpu" })
+	a.json(t, "/explain/default/big", &e)
+	require.Contains(t, e.Why[0], "it was not admitted: OutOfcpu")
+	require.NotEmpty(t, a.status(t).Problems)
 }

@@ -58,8 +58,8 @@ func (a *agent) sourcesRead(pods []*corev1.Pod) {
 		}
 	}
 	sources := []string{a.manifestDir}
-	if a.opts.url != "" {
-		sources = append(sources, a.opts.url)
+	if a.opts.StaticPodURL != "" {
+		sources = append(sources, a.opts.StaticPodURL)
 	}
 	a.console.say("adopted %d of them", s.adopted)
 	a.console.say("%d pods are asked for by %s", len(pods), strings.Join(sources, " and "))

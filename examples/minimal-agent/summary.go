@@ -68,6 +68,9 @@ func madeUp(p *corev1.Pod, s *runtimeapi.PodSandboxStats, containers []*runtimea
 	for _, c := range containers {
 		layer := c.GetWritableLayer()
 		bytes, inodes = bytes+layer.GetUsedBytes().GetValue(), inodes+layer.GetInodesUsed().GetValue()
+		if c.GetCpu() == nil && c.GetMemory() == nil {
+			continue // it has ended, and only its layer is left
+		}
 		out.Containers = append(out.Containers, statsapi.ContainerStats{
 			Name: c.GetAttributes().GetLabels()[crilabels.ContainerName],
 			CPU:  cpuOf(c.GetCpu()), Memory: memoryOf(c.GetMemory()),

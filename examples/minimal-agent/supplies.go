@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
@@ -38,11 +40,6 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 		return err
 	}
 	cfg.RestartBackoff = a.backoff.Backoff
-	cfg.Observer.Planned = func(_ *corev1.Pod, do podrunner.Actions) {
-		if len(do.Start) > 0 {
-			a.saves.Trigger() // their delays are about to grow
-		}
-	}
 	cfg.Images, cfg.Volumes, cfg.UserIDs, cfg.Hooks = a.images, a.volumes, a.userIDs, a.hooks
 	if a.cgroups != nil {
 		cfg.PodCgroups = a.cgroups
@@ -55,18 +52,29 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 	return nil
 }
 
+// planned is told what is about to be done to a pod.
+func (a *agent) planned(_ *corev1.Pod, do podrunner.Actions) {
+	if len(do.Start) > 0 {
+		a.saves.Trigger() // their delays are about to grow
+	}
+}
+
 func (a *agent) newImages() (err error) {
 	a.images, err = images.New(images.Config{
-		Images: a.pulls, Leases: a.imageGC, Secrets: a.objects, MaxParallelPulls: 5,
-		RecordsDir: filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
-		Backoff: a.pullBackoff,
+		Images: a.pulls, Leases: a.imageGC, Secrets: a.objects,
+		MaxParallelPulls: a.opts.parallelPulls(), QPS: float64(a.opts.RegistryPullQPS), Burst: int(a.opts.RegistryBurst),
+		Verify:          images.Verification(a.opts.ImagePullCredentialsVerificationPolicy),
+		VerifyAllowlist: a.opts.PreloadedImagesVerificationAllowlist,
+		Backoff:         a.pullBackoff,
+		RecordsDir:      filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
+		Observer: a.node.metrics.Images(images.Observer{}),
 	})
 	return err
 }
 
 func (a *agent) newVolumes() (err error) {
 	cfg := volumes.Config{Root: a.node.rootDir, Objects: a.objects, Allocatable: a.allocatable()}
-	if a.opts.endpoint == embeddedEndpoint {
+	if a.embedded() {
 		cfg.Mounter = noMounts{} // nothing real runs, and whoever tries it may not be root
 	}
 	a.volumes, err = volumes.New(cfg)
@@ -81,10 +89,20 @@ func (noMounts) Unmount(string) error                  { return nil }
 func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }
 
 func (a *agent) newCgroups() (err error) {
-	if a.opts.cgroupParent == "" {
+	if a.opts.cgroupParent() == "" {
 		return nil
 	}
-	a.cgroups, err = podcgroup.New(podcgroup.Config{Parent: a.opts.cgroupParent, Allocatable: a.allocatable()})
+	cfg := podcgroup.Config{
+		Parent:     a.opts.cgroupParent(),
+		PidsPerPod: max(0, a.opts.PodPidsLimit),
+		CPUPeriod:  a.opts.CPUCFSQuotaPeriod.Duration,
+		NoCPUQuota: !a.opts.CPUCFSQuota,
+	}
+	if slices.Contains(a.opts.EnforceNodeAllocatable, "pods") {
+		// Below it eviction has to act first.
+		cfg.Allocatable = describe.Allocatable(a.capacity(), a.opts.reserved(), nil)
+	}
+	a.cgroups, err = podcgroup.New(cfg)
 	return err
 }
 
@@ -94,7 +112,9 @@ func (a *agent) newUserIDs() (err error) {
 }
 
 func (a *agent) newHooks() (err error) {
-	a.hooks, err = lifecycle.NewHookRunner(lifecycle.HookConfig{Exec: a.node.cri, Events: a.events, Logger: a.log})
+	a.hooks, err = lifecycle.NewHookRunner(lifecycle.HookConfig{
+		Exec: a.node.cri, Events: a.events, Logger: a.log, Observer: a.node.metrics.Hooks(lifecycle.HookObserver{}),
+	})
 	return err
 }
 

@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/eventlog"
+	"github.com/kubeparts/kubeparts/fakecri"
 )
 
 const supplied = `
@@ -73,6 +75,37 @@ func TestLeftoversOfAKilledAgentGo(t *testing.T) {
 	})
 	require.NoError(t, a.stop())
 	require.DirExists(t, filepath.Join(root, "pods/foreign/something"), "what it does not know")
+}
+
+// TestAnAgentThatHasNotLookedYetClearsNothing: a pod that nobody wants any more may
+// run, and its files be in use.
+func TestAnAgentThatHasNotLookedYetClearsNothing(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	dir, root := t.TempDir(), t.TempDir()
+	args := []string{"--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root}
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	first := start(t, args...)
+	await(t, "a runs", func() bool { return first.phase(t, "a") == corev1.PodRunning })
+	hosts := filepath.Join(root, "pods", string(first.pods(t)["a-node1"].UID), "etc-hosts")
+	require.NoError(t, first.stop())
+
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	require.NoError(t, node.Fail("ListContainers", fakecri.Fault{Hang: true}))
+	second := start(t, args...)
+	begun := time.Now()
+	await(t, "a sweep or two are over", func() bool {
+		require.FileExists(t, hosts)
+		return time.Since(begun) > sweepPeriod+sweepPeriod/4
+	})
+	_, stderr := second.printed()
+	require.NotContains(t, stderr, "removing a pod failed")
+	node.Heal("ListContainers")
+	await(t, "a is gone, and what it had", func() bool {
+		_, err := os.Stat(filepath.Dir(hosts))
+		return second.removed("a") == 1 && os.IsNotExist(err)
+	})
+	require.NoError(t, second.stop())
 }
 
 func TestPodsThatDoNotFitAreRefused(t *testing.T) {

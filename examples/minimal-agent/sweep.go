@@ -40,6 +40,11 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 	if err := a.saved.RemoveOrphans(func(uid types.UID) bool { _, desired := a.pods.GetPodByUID(uid); return desired }); err != nil {
 		a.log.ErrorContext(ctx, "what was said of pods that are gone stays", "err", err)
 	}
+	for uid := range a.leaving {
+		if s, _ := a.cache.Get(uid); !isKnown(uid) && len(s.Sandboxes)+len(s.Containers) == 0 {
+			delete(a.leaving, uid)
+		}
+	}
 	keep := map[types.UID]bool{}
 	for _, p := range wanted {
 		if _, isKnown := known[p.UID]; !isKnown && a.remains(p.UID) {
@@ -68,8 +73,13 @@ func (a *agent) clearDisk(ctx context.Context, wanted func(types.UID) bool) {
 	if err != nil {
 		a.log.ErrorContext(ctx, "looking for leftovers of pods failed", "err", err)
 	}
+	now, done := context.WithCancel(ctx)
+	done()
 	for _, uid := range uids {
-		s, _ := a.cache.Get(uid)
+		s, err := a.cache.GetNewerThan(now, uid, time.Time{}) // which waits for nothing
+		if err != nil {
+			continue // the runtime was not looked at yet: its silence says nothing
+		}
 		if wanted(uid) {
 			delete(a.cleared, uid)
 			continue

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -12,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/imagegc"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
@@ -22,7 +25,7 @@ func TestThresholdsAreTheKubeletsUnlessSaidOtherwise(t *testing.T) {
 	o, err := parseOptions([]string{"--node-name", "n"}, io.Discard)
 	require.NoError(t, err)
 	var texts []string
-	for _, th := range o.limits.thresholds {
+	for _, th := range o.thresholds {
 		texts = append(texts, string(th.Signal)+" "+th.Value.String())
 	}
 	require.Equal(t, []string{
@@ -32,7 +35,7 @@ func TestThresholdsAreTheKubeletsUnlessSaidOtherwise(t *testing.T) {
 
 	o, err = parseOptions([]string{"--node-name", "n", "--eviction-hard", ""}, io.Discard)
 	require.NoError(t, err)
-	require.Empty(t, o.limits.thresholds)
+	require.Empty(t, o.thresholds)
 
 	_, err = parseOptions([]string{"--node-name", "n", "--eviction-hard", "nodefs.available<10"}, io.Discard)
 	require.NoError(t, err)
@@ -76,6 +79,33 @@ func TestImagesOfOthersAreKeptOverRestarts(t *testing.T) {
 	require.Equal(t, imagegc.Keep, newPuller(nil, file, log).preference(imagegc.Image{ID: "sha256:a"}), "unknown is somebody else's")
 }
 
+// Whose an image is, is not asked a second time of the runtime.
+func TestAPullAsksForTheImageOnceBefore(t *testing.T) {
+	node, endpoint := serveRuntime(t)
+	cri, err := dialCRI(endpoint)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cri.close()) })
+	p := newPuller(cri, filepath.Join(t.TempDir(), "pulled.json"), slog.New(slog.DiscardHandler))
+	image := &runtimeapi.ImageSpec{Image: "demo/web:1"}
+	require.NoError(t, node.RemoveImage(t.Context(), image))
+	answer, err := p.ImageStatus(t.Context(), image, false)
+	require.NoError(t, err)
+	require.Nil(t, answer.GetImage(), "not there")
+	require.NoError(t, node.Fail("ImageStatus", fakecri.Fault{Err: errors.New("asked again")}))
+	id, err := p.PullImage(t.Context(), image, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, imagegc.Default, p.preference(imagegc.Image{ID: id}), "ours")
+
+	// Pulled Always, nobody has asked before; and it was there.
+	p = newPuller(cri, filepath.Join(t.TempDir(), "pulled.json"), slog.New(slog.DiscardHandler))
+	_, err = p.PullImage(t.Context(), image, nil, nil)
+	require.ErrorContains(t, err, "asked again")
+	node.Heal("")
+	_, err = p.PullImage(t.Context(), image, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, imagegc.Keep, p.preference(imagegc.Image{ID: id}), "whoever brought it")
+}
+
 func TestEmbeddedRuntimesDiskIsItsOwn(t *testing.T) {
 	r := start(t, "--eviction-hard", "nodefs.available<100Pi") // no machine has as much, and the made-up one neither
 	await(t, "pressure", func() bool {
@@ -87,7 +117,10 @@ func TestEmbeddedRuntimesDiskIsItsOwn(t *testing.T) {
 		}
 		return false
 	})
-	await(t, "healthy", func() bool { code, _ := r.get(t, "/healthz"); return code == http.StatusOK })
+	await(t, "health", func() bool { // which asks the runtime first
+		code, _ := r.get(t, "/healthz")
+		return code == http.StatusOK
+	})
 	stats, err := fakeStats{}.Pods(context.Background())
 	require.NoError(t, err)
 	require.Empty(t, stats)

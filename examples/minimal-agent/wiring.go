@@ -14,7 +14,7 @@ import (
 )
 
 func (a *agent) newSource() (err error) {
-	dir := a.opts.manifests
+	dir := a.opts.StaticPodPath
 	if dir == "" {
 		dir = filepath.Join(a.node.rootDir, "samples")
 		if err := writeSamples(dir); err != nil {
@@ -23,7 +23,7 @@ func (a *agent) newSource() (err error) {
 	}
 	a.manifestDir = dir
 	sources := []string{podsource.SourceFile}
-	if a.opts.url != "" {
+	if a.opts.StaticPodURL != "" {
 		sources = append(sources, podsource.SourceHTTP)
 	}
 	a.merge, err = podsource.NewMerge(podsource.MergeConfig{
@@ -40,13 +40,16 @@ func (a *agent) newSource() (err error) {
 		Owner:    a.opts.agentName,
 		Store:    a.objects,
 		Handler:  a.merge.Source(podsource.SourceFile),
+		Period:   a.opts.folderPeriod(),
 		Logger:   a.log,
 	})
-	if err != nil || a.opts.url == "" {
+	if err != nil || a.opts.StaticPodURL == "" {
 		return err
 	}
 	a.url, err = podsource.NewHTTP(podsource.HTTPConfig{
-		URL:      a.opts.url,
+		URL:      a.opts.StaticPodURL,
+		Header:   a.opts.StaticPodURLHeader,
+		Period:   a.opts.HTTPCheckFrequency.Duration,
 		NodeName: a.opts.nodeName,
 		Owner:    a.opts.agentName,
 		Handler:  a.merge.Source(podsource.SourceHTTP),
@@ -69,7 +72,9 @@ func (a *agent) newPLEG() error {
 		Handler:       a.plegEvent,
 		LabelSelector: a.ownLabels(),
 		Logger:        a.log,
-		Observer:      pleg.Observer{RelistEnd: func(_ pleg.Result, err error) { a.relisted(err) }},
+		Observer: a.node.metrics.PLEG(pleg.Observer{
+			RelistEnd: func(_ pleg.Result, err error) { a.relisted(err) },
+		}),
 	})
 	return err
 }
@@ -82,6 +87,7 @@ func (a *agent) newRunner() (err error) {
 		LogRoot:    a.logRoot(),
 		Agent:      a.opts.agentName,
 		Probes:     a.probes.results,
+		Observer:   a.node.metrics.Runner(podrunner.Observer{Planned: a.planned}),
 		Logger:     a.log,
 	}
 	if err := a.supply(&cfg); err != nil {
@@ -93,10 +99,12 @@ func (a *agent) newRunner() (err error) {
 
 func (a *agent) newWorkers() (err error) {
 	a.workers, err = podworker.New(podworker.Config{
-		Syncer:    syncer{a},
-		Cache:     a.cache,
-		AfterSync: a.pleg.RequestRelist,
-		Logger:    a.log,
+		Syncer:       syncer{a},
+		Cache:        a.cache,
+		AfterSync:    a.pleg.RequestRelist,
+		ResyncPeriod: a.opts.SyncFrequency.Duration,
+		Observer:     a.node.metrics.Workers(podworker.Observer{}),
+		Logger:       a.log,
 	})
 	return err
 }
@@ -108,13 +116,15 @@ func (a *agent) newStatuses() (err error) {
 	}
 	a.statuses, err = status.New(status.Config{
 		Logger:   a.log,
-		Observer: status.Observer{StatusChanged: a.console.changed},
+		Observer: a.node.metrics.Statuses(status.Observer{StatusChanged: a.console.changed}),
 		Saved:    a.saidBefore,
 	})
 	if err != nil {
 		return err
 	}
-	a.publish, err = status.NewPublisher(status.PublisherConfig{Statuses: a.statuses, Sink: a.saved, Logger: a.log})
+	a.publish, err = status.NewPublisher(status.PublisherConfig{
+		Statuses: a.statuses, Sink: a.saved, Logger: a.log, Observer: a.node.metrics.Publisher(status.PublisherObserver{}),
+	})
 	return err
 }
 

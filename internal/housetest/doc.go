@@ -15,12 +15,15 @@
 // Shape: lines of files and functions, methods of interfaces, parameters of
 // constructors, test code per code.
 //
-// Documentation: a doc.go, a comment on every exported symbol, and a runnable
+// Documentation: a doc.go with the headings that all have, a comment on every exported symbol, and a runnable
 // example with output in every package that users import.
 //
 // State and time: no package variables, no init, no panics, no system clock.
 //
 // Tests: a leak check in every package, no skipping, no waiting in real time.
+//
+// Pages: links lead to files and headings that are there, and Go code in them is
+// lines of a file that is compiled.
 //
 // Words: no unfinished work, and nothing of one particular machine in a
 // committed file.

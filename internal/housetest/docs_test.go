@@ -140,6 +140,7 @@ func checkPackages(m *module) (found []finding) {
 		if !slices.ContainsFunc(files, isPackageDoc) {
 			found = append(found, finding{dir + "/doc.go", 1, "missing or without a package comment: write the manual there"})
 		}
+		found = append(found, missingHeadings(dir, files)...)
 		if isPublic(dir) && !hasExample(files) {
 			found = append(found, finding{dir + "/example_test.go", 1, "no Example with an Output comment: show the package at work"})
 		}
@@ -157,6 +158,32 @@ func isPackageDoc(s source) bool {
 		name = s.file.Name.Name + ".go"
 	}
 	return s.file.Doc != nil && (s.path == s.dir()+"/"+name || s.path == s.dir()+"/doc.go")
+}
+
+// headings are what the manual of each package for users has, in this order.
+func headings() []string {
+	return []string{
+		"What it does", "What you supply", "What it guarantees", "Goroutines and locking", "Differences from ", "Testing your code with it",
+	}
+}
+
+// missingHeadings finds what the manual of a package for users does not have, or
+// has in another place.
+func missingHeadings(dir string, files []source) (found []finding) {
+	i := slices.IndexFunc(files, isPackageDoc)
+	if i < 0 || !isPublic(dir) {
+		return nil
+	}
+	rest := "\n" + files[i].file.Doc.Text()
+	for _, h := range headings() {
+		_, after, ok := strings.Cut(rest, "\n# "+h)
+		if !ok {
+			found = append(found, finding{files[i].path, 1, "no heading \"" + strings.TrimSpace(h) + "\", or not in its place: all manuals have the same"})
+			continue
+		}
+		rest = after
+	}
+	return found
 }
 
 func hasExample(files []source) bool {

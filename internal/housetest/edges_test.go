@@ -38,6 +38,7 @@ func edges() map[string][]string {
 		"fakecri/streaming":             {"fakecri"},
 		"internal/coalesce":             {},
 		"internal/loop":                 {},
+		"internal/quantity":             {},
 		"internal/crilabels":            {},
 		"internal/housetest":            {},
 		"examples/minimal-agent":        {"*"},
@@ -101,9 +102,13 @@ func deniedAlways() []denial {
 		{"k8s.io/component-base", "no feature gates, no metrics globals"},
 		{"k8s.io/klog", "log through Config.Logger"},
 		{"k8s.io/kubernetes", "it is not a library"},
-		{"github.com/prometheus", "export through Observer"},
 		{"github.com/google/cadvisor", "statistics are injected"},
 	}
+}
+
+// deniedInParts are what only the examples may import besides.
+func deniedInParts() []denial {
+	return []denial{{"github.com/prometheus", "export through Observer"}}
 }
 
 // deniedInCode are what only tests may import.
@@ -125,6 +130,9 @@ func checkDenied(m *module) (found []finding) {
 		denied := deniedAlways()
 		if !s.isTest() && !isSuite(s.dir()) {
 			denied = append(denied, deniedInCode()...)
+		}
+		if !s.isExample() {
+			denied = append(denied, deniedInParts()...)
 		}
 		for _, spec := range s.file.Imports {
 			for _, d := range denied {

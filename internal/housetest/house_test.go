@@ -35,6 +35,7 @@ func checks() []check {
 		{"variables", checkVariables},
 		{"calls", checkCalls},
 		{"words", checkWords},
+		{"pages", checkPages},
 	}
 }
 

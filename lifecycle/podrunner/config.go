@@ -115,8 +115,8 @@ type Config struct {
 	// Required, absolute.
 	LogRoot string
 	// RootDir is the folder of all else that is kept for pods, below pods/UID as
-	// in the kubelet's /var/lib/kubelet: hosts files, termination messages and
-	// sub-paths. It is made if it is missing. Empty: there are none of these;
+	// in the kubelet's /var/lib/kubelet: hosts files, termination messages,
+	// sub-paths, and when a pod that ends must have ended. It is made if it is missing. Empty: there are none of these;
 	// otherwise absolute.
 	RootDir string
 	// Agent is the name that marks what this Runner makes, as the label
@@ -145,6 +145,31 @@ type Config struct {
 type Observer struct {
 	// Planned is called with every plan that is not empty, before it is done.
 	Planned func(*corev1.Pod, Actions)
+	// PostExit is called once for each instance of a container that has ended, see
+	// [Exit]: the callback for what has to happen then however it ended, where a
+	// preStop hook does not run because the container completed or crashed
+	// (kubernetes#55807).
+	PostExit func(Exit)
+	// SandboxStarted is called after every try to make a pod's sandbox, with why it
+	// failed: the kubelet's started_pods_total and started_pods_errors_total.
+	SandboxStarted func(pod *corev1.Pod, err error)
+	// ContainerStarted is called after every try to start a container, its postStart
+	// hook included: the kubelet's started_containers_total and
+	// started_containers_errors_total. One that only backs off is not tried.
+	ContainerStarted func(ContainerStart)
+}
+
+// A ContainerStart is a try to start a container.
+type ContainerStart struct {
+	// Pod is the pod, not to be modified, and Start what was to be started and why.
+	Pod *corev1.Pod
+	Start
+	// Code is why it failed, as the pod's status shows it, such as
+	// [CreateContainerError]. It is empty after a success, and when the turn was
+	// called off.
+	Code string
+	// Err is nil after a success.
+	Err error
 }
 
 // Validate reports every problem with c, joined.

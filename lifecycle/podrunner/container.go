@@ -99,6 +99,7 @@ func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Nod
 	if config.Linux.SecurityContext, err = containerSecurity(pod, c, in, node); err != nil {
 		return nil, err
 	}
+	mapMounts(config)
 	return config, nil
 }
 

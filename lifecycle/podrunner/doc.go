@@ -59,7 +59,9 @@
 //     cgroups or in the runtime; [Runner.Leftovers] finds what a crash left.
 //  10. A pod has one deadline for hooks, waiting and stops. A shorter one moves it
 //     while they are under way. A preStop hook that has ended is not run again for
-//     its container.
+//     its container. With a RootDir both hold over a restart of the agent: before
+//     anything is stopped, and whenever it moves, the deadline is in a file of the
+//     pod's folder, whole, until the pod is given back or wanted again.
 //  11. A terminating turn succeeds only when a fresh look at the runtime shows that
 //     nothing runs; otherwise it is [ErrStillRunning].
 //  12. One container that can't be started holds up no other, and its reason is
@@ -70,13 +72,16 @@
 //     and files.
 //  15. An image is leased from being wanted until its container is created.
 //  16. A pod start costs the sandbox and its status, and of each container its
-//     image's status, create and start; no list.
+//     image's status, create and start; no list. An end costs one small file, which
+//     is written again when the deadline moves or a hook has ended.
+//  17. Every instance of a container that ran is reported once when it has ended,
+//     however it did: [Observer.PostExit].
 //
 // # Goroutines and locking
 //
-// A Runner starts goroutines only to end several containers at once, to run hooks
-// and to fetch the images of one turn while its sandbox comes up, and joins them
-// before the call returns. Turns of different pods may run at the same
+// A Runner starts goroutines only to end several containers at once, to watch the
+// deadline of that, to run hooks and to fetch the images of one turn while its
+// sandbox comes up, and joins them before the call returns. Turns of different pods may run at the same
 // time, those of one pod may not. Every call takes a context; a cancelled turn
 // leaves something half done that the next plan sees and finishes.
 //
@@ -88,8 +93,16 @@
 //     written on its containers, not within one second, and its hooks run.
 //   - A postStart hook has a deadline, [Config.PostStartTimeout]. One that was called
 //     off because its pod ends does not get its container blamed.
-//   - A preStop hook that a repeated turn finds ended is not run a second time. After
-//     a restart of the agent it is, because nobody has written down that it ran.
+//   - A preStop hook that a repeated turn finds ended is not run a second time.
+//   - A pod whose end had begun when the agent was killed does not get its grace
+//     period anew, although a pod from a manifest has no deletion timestamp. The file
+//     can only make an end earlier: one that is missing, spoiled (an error is logged)
+//     or in the far future leaves the grace period as it is. It holds wall clock
+//     time, which an agent that starts turns into time left: a clock set back
+//     meanwhile gives the grace period once more at most, one set forward what any
+//     container gets, 2 s. It is not forced to disk: the machine's end is the pod's.
+//   - A preStop hook runs for no container that completes or crashes, as in the
+//     kubelet (kubernetes#55807); PostExit tells of those too.
 //   - A container whose volumes can't be mounted says so in its status, not only in
 //     an event; nothing of its pod is pulled or made until they can.
 //   - Volumes are brought up to date in each turn in which nothing starts.

@@ -84,6 +84,6 @@ func (e *ending) preStop(turn, ctx context.Context, name string) {
 		PodIP: hookIP(e.pod, e.ips, e.node()), Deadline: e.deadline, Exited: e.exited(id),
 	})
 	if turn.Err() == nil || errors.Is(context.Cause(ctx), lifecycle.ErrDeadline) {
-		e.setHookDone(e.pod.UID, id)
+		e.setHookDone(turn, e.pod.UID, id)
 	}
 }

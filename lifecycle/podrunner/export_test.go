@@ -1,10 +1,19 @@
 package podrunner
 
-import "os"
+import (
+	"os"
+	"time"
+)
 
 // WithBinder returns s with other mounts than the system's, which needs rights
 // for them.
 func WithBinder(s SubPaths, bind func(*os.File, string) error, unbind func(string) error) SubPaths {
 	s.bind, s.unbind = bind, unbind
 	return s
+}
+
+// ParseEnd reads what is written about a pod that ends.
+func ParseEnd(text []byte) (deadline time.Time, preStopped []string, err error) {
+	rec, err := parseEnd(text)
+	return rec.Deadline, rec.PreStopped, err
 }

@@ -67,20 +67,19 @@ func (r *Runner) hookDone(uid types.UID, id string) bool {
 	return r.preStopped[uid][id]
 }
 
-func (r *Runner) setHookDone(uid types.UID, id string) {
+func (r *Runner) setHookDone(ctx context.Context, uid types.UID, id string) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.setPreStopped(uid, id)
+	r.mu.Unlock()
+	r.writeEnd(ctx, uid)
+}
+
+// setPreStopped needs the lock.
+func (r *Runner) setPreStopped(uid types.UID, id string) {
 	if r.preStopped[uid] == nil {
 		r.preStopped[uid] = map[string]bool{}
 	}
 	r.preStopped[uid][id] = true
-}
-
-// forgetHook drops what is known of a container's hook once it has been stopped.
-func (r *Runner) forgetHook(uid types.UID, id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.preStopped[uid], id)
 }
 
 // remembered is what the annotations of its containers tell about a pod that only

@@ -221,6 +221,52 @@ func TestPreStopThatWasCalledOffRunsAgain(t *testing.T) {
 	})
 }
 
+// TestLifeCycleHooks is upstream's TestLifeCycleHook and
+// TestLifeCycleHookForRestartableInitContainer: what runs of a container and of a
+// sidecar, by command and HTTP, and with no time for it.
+func TestLifeCycleHooks(t *testing.T) {
+	t.Parallel()
+	get := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromInt32(80)}}
+	for kind, where := range map[string]func(*corev1.Pod) *corev1.Container{
+		"a container": func(pod *corev1.Pod) *corev1.Container { return &pod.Spec.Containers[0] },
+		"a sidecar": func(pod *corev1.Pod) *corev1.Container {
+			pod.Spec.InitContainers = []corev1.Container{sidecar("side", "app")}
+			return &pod.Spec.InitContainers[0]
+		},
+	} {
+		for name, tt := range map[string]struct {
+			hooks corev1.Lifecycle
+			grace time.Duration
+			want  []string
+		}{
+			"postStart by command": {corev1.Lifecycle{PostStart: command("1s")}, 30 * time.Second, []string{"1s", "1s has ended"}},
+			"preStop by command":   {corev1.Lifecycle{PreStop: command("2s")}, 30 * time.Second, []string{"2s", "2s has ended"}},
+			"preStop by HTTP":      {corev1.Lifecycle{PreStop: get}, 30 * time.Second, []string{"GET http://10.88.0.2:80/bye"}},
+			"preStop without time": {corev1.Lifecycle{PreStop: command("2s")}, 0, nil},
+			"both": {
+				corev1.Lifecycle{PostStart: command("1s"), PreStop: command("2s")},
+				30 * time.Second,
+				[]string{"1s", "1s has ended", "2s", "2s has ended"},
+			},
+		} {
+			ran, a, e := &commands{}, &asked{}, &events{}
+			inBubble(t, func(b *bed) {
+				pod := podOf(nil, "app")
+				where(pod).Lifecycle = &tt.hooks
+				for range 3 {
+					require.NoError(t, b.sync(pod))
+				}
+				require.NoError(t, b.terminate(pod, tt.grace))
+				require.Equal(t, tt.want, append(ran.take(), a.take()...), "%s: %s", kind, name)
+				require.NotContains(t, strings.Join(e.take(), "\n"), "Hook", "%s: %s", kind, name)
+			}, func(c *podrunner.Config) {
+				c.Events = e
+				c.Hooks = hookRunner(t, lifecycle.HookConfig{Exec: ran, HTTP: a, Events: e, Clock: c.Clock})
+			})
+		}
+	}
+}
+
 func TestWhichKillsRunPreStop(t *testing.T) {
 	t.Parallel()
 	hookBubble(t, func(b *bed, ran *commands, _ *events) {

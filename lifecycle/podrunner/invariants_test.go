@@ -86,7 +86,7 @@ func randomSituation(random *rand.Rand) string {
 			if boxes > 0 {
 				in = fmt.Sprint("in ", random.IntN(boxes))
 			}
-			state := pick(random, "created", "running", "running", "running", "exited 0", "exited 1", "exited 0", "exited 2", "unknown", "weird")
+			state := pick(random, "created", "broken-off", "running", "running", "running", "exited 0", "exited 1", "exited 0", "exited 2", "unknown", "weird")
 			line(name, count, state, in, pick(random, "", "", "", "old", "nohash", "kubelet"),
 				pick(random, "", "started", "started", "startup-failed", "liveness-failed"),
 				pick(random, "", "memory=100 quota=100 shares=100", "memory=200 quota=100 shares=100", "memory=200 quota=50 shares=100"))
@@ -284,7 +284,7 @@ func (p *plan) checkStarts() {
 				continue
 			}
 			require.Greater(p, int(s.Attempt), podcache.RestartCount(c), p.about)
-			require.True(p, s.Kind != podrunner.Ephemeral || c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED, p.about)
+			require.True(p, s.Kind != podrunner.Ephemeral || neverRan(c), p.about)
 		}
 		p.checkPolicy(s)
 		p.checkTurn(s)
@@ -339,9 +339,13 @@ func (p *plan) checkUpdates() {
 	}
 }
 
+func neverRan(c *runtimeapi.ContainerStatus) bool {
+	return c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED || podcache.BrokenOff(c)
+}
+
 func (p *plan) checkPolicy(s podrunner.Start) {
 	last := p.status.Container(s.Name)
-	if s.Kind == podrunner.Ephemeral || last == nil || last.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED {
+	if s.Kind == podrunner.Ephemeral || last == nil || last.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || podcache.BrokenOff(last) {
 		return
 	}
 	for c, init := range podspec.Containers(&p.pod.Spec) {
@@ -377,7 +381,7 @@ func (p *plan) checkRemovals() {
 			require.False(p, mayRun(p.byID(r.ID)), p.about)
 			require.False(p, slices.ContainsFunc(p.Start, func(s podrunner.Start) bool { return s.ID == r.ID }), p.about)
 			if r.Name != "gone" && p.status.Container(r.Name) == p.byID(r.ID) && slices.Contains(p.specNames(), r.Name) {
-				require.Equal(p, runtimeapi.ContainerState_CONTAINER_CREATED, p.byID(r.ID).GetState(), p.about)
+				require.True(p, neverRan(p.byID(r.ID)), p.about)
 			}
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criapierrors "k8s.io/cri-api/pkg/errors"
 
@@ -31,13 +32,11 @@ var errStale = errors.New("its status is stale")
 // SyncTerminatingPod ends every container of the pod by the turn's deadline,
 // preStop hooks and the order of sidecars included, then its sandboxes, and looks
 // whether that is so. When the deadline moves earlier meanwhile, hooks and stops
-// under way end earlier with it.
+// under way end earlier with it. Where there is a RootDir, it is on disk, and an
+// agent that is started anew goes on with it.
 func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	deadline := t.Deadline()
-	if deadline == nil {
-		deadline = lifecycle.NewDeadline(r.cfg.Clock, r.cfg.Clock.Now().Add(t.Grace))
-	}
-	if err := r.stopPod(ctx, t.Pod, t.Status, deadline, ""); err != nil {
+	r.tellExits(t.Pod, t.Status)
+	if err := r.endPod(ctx, t, t.Grace); err != nil {
 		r.event(t.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
 		return err
 	}
@@ -48,31 +47,39 @@ func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error
 // SyncTerminatingRuntimePod ends a pod of which only the runtime knows. Its
 // containers get the grace period that was written on them when they were made,
 // and their preStop hooks: the kubelet gives them one second, because it does not
-// look.
+// look. If their end had begun before a restart of the agent, it goes on.
 func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
-	if err := r.stopPod(ctx, nil, t.Status, r.writtenDeadline(t), ""); err != nil {
+	r.tellExits(nil, t.Status)
+	if err := r.endPod(ctx, t, writtenGrace(t)); err != nil {
 		return err
 	}
 	return r.checkStopped(ctx, t)
 }
 
-// writtenDeadline is the deadline of a pod without a spec, the same in each turn.
-func (r *Runner) writtenDeadline(t podworker.Turn) *lifecycle.Deadline {
+// endPod stops what a terminating turn has to stop. A pod without a spec has a
+// deadline of its own, because its worker knows less of its grace.
+func (r *Runner) endPod(ctx context.Context, t podworker.Turn, grace time.Duration) error {
+	var given *lifecycle.Deadline
+	if t.Pod != nil {
+		given = t.Deadline()
+	}
+	deadline := r.endBy(ctx, t.Status.UID, given, grace)
+	defer r.keepEnd(ctx, t.Status, deadline)()
+	return r.stopPod(ctx, t.Pod, t.Status, deadline, "")
+}
+
+// writtenGrace is the grace period of a pod without a spec.
+func writtenGrace(t podworker.Turn) time.Duration {
 	grace := t.Grace
 	for _, c := range t.Status.Containers {
 		for _, key := range []string{crilabels.PodDeletionGracePeriod, crilabels.PodTerminationGracePeriod} {
 			if s, err := strconv.ParseInt(c.GetAnnotations()[key], 10, 32); err == nil {
-				grace = max(grace, time.Duration(s)*time.Second)
+				grace = max(grace, lifecycle.Seconds(s))
 				break
 			}
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ends[t.Status.UID] == nil {
-		r.ends[t.Status.UID] = lifecycle.NewDeadline(r.cfg.Clock, r.cfg.Clock.Now().Add(grace))
-	}
-	return r.ends[t.Status.UID]
+	return grace
 }
 
 // SyncTerminatedPod checks that nothing of the pod runs, takes away what was
@@ -82,6 +89,7 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error 
 	if t.Status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
+	r.tellExits(t.Pod, t.Status)
 	if err := r.giveBack(ctx, t.Status.UID); err != nil {
 		return err
 	}
@@ -94,17 +102,23 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error 
 
 // checkStopped looks at the runtime instead of believing it.
 func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
-	status, err := r.cfg.Refresh(ctx, t.Status.UID)
-	if err == nil && (status == nil || status.Stale) {
-		err = errStale
-	}
+	status, err := r.look(ctx, t.Status.UID)
 	if err != nil {
 		return fmt.Errorf("look at pod %s after killing it: %w", t.Status.UID, err)
 	}
+	r.tellExits(t.Pod, status)
 	if status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
 	return nil
+}
+
+func (r *Runner) look(ctx context.Context, uid types.UID) (*podcache.Status, error) {
+	status, err := r.cfg.Refresh(ctx, uid)
+	if err == nil && (status == nil || status.Stale) {
+		err = errStale
+	}
+	return status, err
 }
 
 // stopPod ends all containers and then all sandboxes. pod is nil when only the
@@ -171,11 +185,21 @@ func (r *Runner) remove(ctx context.Context, removes []Remove) error {
 
 // RemovePod removes everything of a stopped pod: from the runtime, its volumes and
 // other files, its cgroup, its log folder, and what is kept about it in memory. A
-// status with nothing but a UID is enough for what [Runner.Leftovers] found. It
-// refuses a pod of which something runs,
-// or may run because the status is stale: runtimes kill what they are told to
-// remove. What is gone already is no error.
+// status with nothing but a UID is enough for what [Runner.Leftovers] found: then
+// the runtime is looked at, because an agent that has just started knows of nothing
+// what runs. It refuses a pod of which something runs, or may run because the status
+// is stale: runtimes kill what they are told to remove. What is gone already is no
+// error.
 func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
+	if len(status.Sandboxes)+len(status.Containers) == 0 && !status.Stale {
+		seen, err := r.look(ctx, status.UID)
+		if err != nil {
+			return fmt.Errorf("look at pod %s before removing it: %w", status.UID, err)
+		}
+		if len(seen.Sandboxes)+len(seen.Containers) > 0 {
+			status = seen
+		}
+	}
 	switch {
 	case status.Stale:
 		return fmt.Errorf("remove pod %s: %w", status.UID, errStale)
@@ -195,7 +219,7 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	if err := r.giveBack(ctx, status.UID); err != nil {
 		return err
 	}
-	if err := r.removeFiles(status.UID); err != nil {
+	if err := r.removeFiles(status.UID, containersFolder, hostsFile); err != nil {
 		return err
 	}
 	r.Forget(status.UID)

@@ -139,8 +139,14 @@ func endOf(s *runtimeapi.ContainerStatus) time.Time {
 	return time.Unix(0, s.GetFinishedAt())
 }
 
+// exited says that s ran and has ended.
 func exited(s *runtimeapi.ContainerStatus) bool {
-	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
+	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && !podcache.BrokenOff(s)
+}
+
+// unstarted says that s has never run.
+func unstarted(s *runtimeapi.ContainerStatus) bool {
+	return s.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED || podcache.BrokenOff(s)
 }
 
 func running(s *runtimeapi.ContainerStatus) bool {
@@ -149,10 +155,13 @@ func running(s *runtimeapi.ContainerStatus) bool {
 
 // dead says that nothing of s runs: it has ended or was never started.
 func dead(s *runtimeapi.ContainerStatus) bool {
-	return exited(s) || s.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED
+	return exited(s) || unstarted(s)
 }
 
+// mayRun says that s runs, or that nobody knows.
+func mayRun(s *runtimeapi.ContainerStatus) bool { return !dead(s) }
+
 // unknown says that s is in a state that says nothing, or that no CRI has.
-func unknown(s *runtimeapi.ContainerStatus) bool { return !dead(s) && !running(s) }
+func unknown(s *runtimeapi.ContainerStatus) bool { return mayRun(s) && !running(s) }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -43,14 +43,8 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 		if !p.replace(c, &start, s) {
 			return
 		}
-	case s.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED:
-		start.Attempt = uint32(podcache.RestartCount(s))
-		start.Reason = "it was created but not started"
-		if !changed(c, s) {
-			start.ID = s.GetId()
-			break
-		}
-		p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: c.Name, Reason: "it was never started and its definition changed"})
+	case unstarted(s):
+		p.again(&start, s, changed(c, s))
 	case exited(s):
 		if !podspec.ShouldRestart(p.Pod, c, s.GetExitCode()) {
 			return
@@ -62,6 +56,22 @@ func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimea
 	}
 	if start.After.IsZero() || !p.backsOff(c, start.After) {
 		p.Start = append(p.Start, start)
+	}
+}
+
+// again plans the start of s, which was made but never ran: as the same attempt, in its
+// place if it can't be used any more.
+func (p *planner) again(start *Start, s *runtimeapi.ContainerStatus, changed bool) {
+	start.Attempt = uint32(podcache.RestartCount(s))
+	start.Reason = "it was created but not started"
+	switch {
+	case podcache.BrokenOff(s):
+		start.Reason = "its start was broken off"
+		p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: start.Name, Reason: start.Reason})
+	case changed:
+		p.Remove = append(p.Remove, Remove{ID: s.GetId(), Name: start.Name, Reason: "it was never started and its definition changed"})
+	default:
+		start.ID = s.GetId()
 	}
 }
 

@@ -72,7 +72,7 @@ func (p *planner) done(c *corev1.Container) bool {
 // counts as killed. With Never it is not started again: it may have done its work.
 func (p *planner) outcome(s *runtimeapi.ContainerStatus) (exitCode int32, ended bool) {
 	switch {
-	case s == nil || s.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED:
+	case s == nil || unstarted(s):
 		return 0, false
 	case exited(s):
 		return s.GetExitCode(), true

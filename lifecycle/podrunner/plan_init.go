@@ -76,7 +76,7 @@ func (p *planner) ephemeralContainers() {
 		case s != nil && s != p.here(c.Name):
 			continue // it was made for a sandbox that is gone
 		case s != nil:
-			start.ID, start.Attempt, start.Reason = s.GetId(), uint32(podcache.RestartCount(s)), "it was created but not started"
+			p.again(&start, s, false)
 		}
 		p.Start = append(p.Start, start)
 	}
@@ -88,7 +88,7 @@ func (p *planner) ran(name string) bool {
 	for _, s := range p.Status.Containers {
 		if podcache.ContainerName(s) == name {
 			known = true
-			if s.GetState() != runtimeapi.ContainerState_CONTAINER_CREATED {
+			if !unstarted(s) {
 				return true
 			}
 		}

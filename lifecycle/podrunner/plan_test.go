@@ -266,6 +266,8 @@ func (s *situation) addContainer(tb testing.TB, words []string) {
 	for i := 2; i < len(words); i++ {
 		switch words[i] {
 		case "created":
+		case "broken-off":
+			c.State, c.ExitCode, c.Reason, c.Message = runtimeapi.ContainerState_CONTAINER_EXITED, 128, "StartError", "failed to create task: context canceled"
 		case "running":
 			c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
 		case "unknown":

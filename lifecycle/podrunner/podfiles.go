@@ -59,11 +59,14 @@ func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path stri
 	return filepath.Join(r.podRoot(), file), nil
 }
 
-// giveBack takes away what was prepared for a pod of which nothing runs: its
-// volumes, after the parts of them that are bound elsewhere, its user IDs, after
-// the files that are theirs, and its cgroup. All can be repeated, and are until
-// they succeed.
+// giveBack takes away what was prepared for a pod of which nothing runs: what is
+// written about its end, its volumes, after the parts of them that are bound
+// elsewhere, its user IDs, after the files that are theirs, and its cgroup. All can
+// be repeated, and are until they succeed.
 func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
+	if err := r.removeFiles(uid, endFile, newEndFile); err != nil {
+		return err
+	}
 	if r.cfg.RootDir != "" {
 		parts, err := SubPathsOf(r.podRoot(), uid)
 		if err == nil {
@@ -92,9 +95,9 @@ func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// removeFiles removes what the Runner keeps in the pod's folder, and the folder if
-// that was all.
-func (r *Runner) removeFiles(uid types.UID) (err error) {
+// removeFiles removes what the Runner keeps in the pod's folder under these names,
+// and the folder if that was all.
+func (r *Runner) removeFiles(uid types.UID, names ...string) (err error) {
 	if r.cfg.RootDir == "" || uid == "" {
 		return nil
 	}
@@ -109,7 +112,7 @@ func (r *Runner) removeFiles(uid types.UID) (err error) {
 		return fmt.Errorf("remove files: %w", err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	for _, name := range []string{containersFolder, hostsFile} {
+	for _, name := range names {
 		if err := root.RemoveAll(filepath.Join(string(uid), name)); err != nil {
 			return fmt.Errorf("remove files: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/podcache"
 )
 
 // Reasons of events about what a pod needs before it can start: the kubelet's.
@@ -126,10 +127,25 @@ func (t *turn) files(in *Instance, c *corev1.Container, b *box) (err error) {
 	if in.EtcHosts, err = t.writeHosts(t.pod, b.ips, t.node); err != nil {
 		return err
 	}
-	if c.TerminationMessagePath != "" {
-		in.TerminationLog, err = MakeTerminationLog(t.podRoot(), t.pod.UID, c.Name, in.Attempt)
+	if c.TerminationMessagePath == "" {
+		return nil
 	}
-	return err
+	if in.TerminationLog, err = MakeTerminationLog(t.podRoot(), t.pod.UID, c.Name, in.Attempt); err != nil {
+		return err
+	}
+	return dropTerminationLogs(t.podRoot(), t.pod.UID, c.Name, t.readable(c.Name, in.Attempt))
+}
+
+// readable are the files of last words that a status may still show, by their names:
+// those of the containers that are there, and of the one that is made now.
+func (t *turn) readable(container string, attempt uint32) map[string]bool {
+	names := map[string]bool{wordsFile(attempt): true}
+	for _, s := range t.status.Containers {
+		if podcache.ContainerName(s) == container {
+			names[wordsFile(s.GetMetadata().GetAttempt())] = true
+		}
+	}
+	return names
 }
 
 // kill ends single containers, at the same time, each with its hook and within its
@@ -145,11 +161,7 @@ func (t *turn) kill(ctx context.Context, kills []Kill) error {
 		e := t.ending(t.pod, deadline, statusIPs(t.status))
 		s := t.statusOf(k.ID)
 		e.add(k.Name, target{id: k.ID, running: s != nil && running(s)})
-		err := e.end(ctx)
-		if err == nil {
-			t.forgetHook(t.pod.UID, k.ID)
-		}
-		return err
+		return e.end(ctx)
 	})
 }
 

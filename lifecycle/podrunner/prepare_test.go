@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -371,6 +372,34 @@ func TestLastWords(t *testing.T) {
 	require.Equal(t, "panic\n", podrunner.LastWords(s.look("other").Containers[0]))
 }
 
+// A container that crashes for weeks leaves no file per crash: the status shows the
+// last words of the instances that are there, and no others.
+func TestLastWordsOfARestartingContainerGoWithIt(t *testing.T) {
+	t.Parallel()
+	s := newSupplied(t)
+	pod := podOf(nil, "crash")
+	pod.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+	folder := filepath.Join(s.root, "pods/uid/containers/crash")
+	for attempt := range 8 {
+		require.NoError(t, s.sync(pod))
+		entries, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		var files []string
+		for _, e := range entries {
+			files = append(files, e.Name())
+		}
+		require.Contains(t, files, strconv.Itoa(attempt))
+		require.LessOrEqual(t, len(files), 3, files)
+		for _, c := range s.look(pod.UID).Containers {
+			require.Contains(t, files, strconv.Itoa(int(c.GetMetadata().GetAttempt())), "what can be shown is kept")
+		}
+		s.clock.Step(20 * time.Minute)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "somebody-elses"), nil, 0o600))
+	require.NoError(t, s.sync(pod))
+	require.FileExists(t, filepath.Join(folder, "somebody-elses"))
+}
+
 func TestLeftoversOfPodsThatAreGone(t *testing.T) {
 	t.Parallel()
 	s := newSupplied(t)
@@ -396,6 +425,37 @@ func TestLeftoversOfPodsThatAreGone(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(s.root, "pods/z/somebody-elses"), 0o755))
 	require.NoError(t, s.runner.RemovePod(t.Context(), &podcache.Status{UID: "z"}))
 	require.DirExists(t, filepath.Join(s.root, "pods/z/somebody-elses"))
+}
+
+// TestSilenceIsNoAbsence: an agent that has just started may ask to clear the disk
+// before it has looked at the runtime.
+func TestSilenceIsNoAbsence(t *testing.T) {
+	t.Parallel()
+	var fails error
+	s := newSupplied(t, func(c *podrunner.Config) {
+		refresh := c.Refresh
+		c.Refresh = func(ctx context.Context, uid types.UID) (*podcache.Status, error) {
+			if fails != nil {
+				return nil, fails
+			}
+			return refresh(ctx, uid)
+		}
+	})
+	pod := mounting(podOf(nil, "app"), "data")
+	require.NoError(t, s.sync(pod))
+	before := s.files()
+	silence := &podcache.Status{UID: pod.UID}
+	require.ErrorContains(t, s.runner.RemovePod(t.Context(), silence), "remove pod uid: it runs")
+	fails = errors.New("it does not answer")
+	require.ErrorIs(t, s.runner.RemovePod(t.Context(), silence), fails)
+	require.Equal(t, before, s.files())
+	require.True(t, s.volumes.pods[pod.UID], "its volumes are not taken from under it")
+
+	fails = nil
+	require.NoError(t, s.terminate(pod, 10*time.Second))
+	require.NoError(t, s.runner.RemovePod(t.Context(), silence))
+	require.Empty(t, s.look(pod.UID).Containers, "what the runtime shows has stopped")
+	require.Empty(t, s.files())
 }
 
 // lose has the runtime lose the pod.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/internal/quantity"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
@@ -198,7 +199,7 @@ func hugePages(limits corev1.ResourceList, sizes []int64) ([]*runtimeapi.Hugepag
 		if !ok {
 			continue
 		}
-		size, err := resource.ParseQuantity(text)
+		size, err := quantity.Parse(text)
 		quantity := limits[name]
 		switch {
 		case err != nil:

@@ -27,7 +27,9 @@ type Runner struct {
 	waiting    map[types.UID]map[string]corev1.ContainerStateWaiting
 	resized    map[types.UID]map[resizeKey]string // the last resize that was made
 	preStopped map[types.UID]map[string]bool      // ids of containers whose preStop hook has ended
-	ends       map[types.UID]*lifecycle.Deadline  // of pods that only the runtime knows
+	ends       map[types.UID]*begunEnd            // of pods that are ending
+	seen       map[types.UID]map[string]instance  // by id, see tellExits
+	recalled   sync.Once                          // the ends on disk are in ends
 }
 
 var _ podworker.Syncer = (*Runner)(nil)
@@ -46,7 +48,8 @@ func New(cfg Config) (*Runner, error) {
 		waiting:    map[types.UID]map[string]corev1.ContainerStateWaiting{},
 		resized:    map[types.UID]map[resizeKey]string{},
 		preStopped: map[types.UID]map[string]bool{},
-		ends:       map[types.UID]*lifecycle.Deadline{},
+		ends:       map[types.UID]*begunEnd{},
+		seen:       map[types.UID]map[string]instance{},
 	}, nil
 }
 
@@ -69,10 +72,24 @@ func (c Config) withDefaults() (Config, error) {
 			return c, err
 		}
 	}
-	if c.Observer.Planned == nil {
-		c.Observer.Planned = func(*corev1.Pod, Actions) {}
-	}
+	c.Observer = c.Observer.withDefaults()
 	return c, nil
+}
+
+func (o Observer) withDefaults() Observer {
+	if o.Planned == nil {
+		o.Planned = func(*corev1.Pod, Actions) {}
+	}
+	if o.PostExit == nil {
+		o.PostExit = func(Exit) {}
+	}
+	if o.SandboxStarted == nil {
+		o.SandboxStarted = func(*corev1.Pod, error) {}
+	}
+	if o.ContainerStarted == nil {
+		o.ContainerStarted = func(ContainerStart) {}
+	}
+	return o
 }
 
 // Waiting returns why containers of the pod that are to run are not started, by
@@ -91,6 +108,10 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	if t.Status.Stale {
 		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), errStale)
 	}
+	if err := r.unend(ctx, t.Pod.UID); err != nil {
+		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), err)
+	}
+	r.tellExits(t.Pod, t.Status)
 	node := r.node()
 	actions := Plan(Input{
 		Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
@@ -129,6 +150,7 @@ func (r *Runner) Forget(uid types.UID) {
 	delete(r.resized, uid)
 	delete(r.preStopped, uid)
 	delete(r.ends, uid)
+	delete(r.seen, uid)
 	r.mu.Unlock()
 	r.cfg.RestartBackoff.Reset(sandboxKey(uid))
 	r.cfg.Images.Forget(uid)

@@ -35,7 +35,8 @@ func TerminationMessageShare(containers int) int {
 // MakeTerminationLog makes an empty file for the last words of an instance of a
 // container, which everybody may write to, below the pod's folder in podRoot
 // (containers/NAME/ATTEMPT), and returns its path. It follows no link out of
-// podRoot. The file goes with the pod's folder.
+// podRoot. The file goes with the pod's folder; a [Runner] removes it before that, when
+// the instance is gone and the next one but one is made.
 func MakeTerminationLog(podRoot string, uid types.UID, container string, attempt uint32) (path string, err error) {
 	names := []string{string(uid), containersFolder, container}
 	if err := makeFolders(podRoot, 0o750, names...); err != nil {
@@ -46,7 +47,7 @@ func MakeTerminationLog(podRoot string, uid types.UID, container string, attempt
 		return "", fmt.Errorf("make termination log: %w", err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	file := filepath.Join(append(names, strconv.FormatUint(uint64(attempt), 10))...)
+	file := filepath.Join(append(names, wordsFile(attempt))...)
 	if err := dir.WriteFile(file, nil, 0o666); err != nil {
 		return "", fmt.Errorf("make termination log: %w", err)
 	}
@@ -54,6 +55,32 @@ func MakeTerminationLog(podRoot string, uid types.UID, container string, attempt
 		return "", fmt.Errorf("make termination log: %w", err)
 	}
 	return filepath.Join(podRoot, file), nil
+}
+
+func wordsFile(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) }
+
+// dropTerminationLogs removes the files of instances of a container that are not to be
+// kept: one that crashes for weeks would have thousands.
+func dropTerminationLogs(podRoot string, uid types.UID, container string, keep map[string]bool) (err error) {
+	dir, err := os.OpenRoot(podRoot)
+	if err != nil {
+		return fmt.Errorf("drop termination logs: %w", err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	folder := filepath.Join(string(uid), containersFolder, container)
+	entries, err := fs.ReadDir(dir.FS(), filepath.ToSlash(folder))
+	if err != nil {
+		return fmt.Errorf("drop termination logs: %w", err)
+	}
+	for _, e := range entries {
+		if _, err := strconv.ParseUint(e.Name(), 10, 32); err != nil || keep[e.Name()] {
+			continue
+		}
+		if err := dir.Remove(filepath.Join(folder, e.Name())); err != nil {
+			return fmt.Errorf("drop termination logs: %w", err)
+		}
+	}
+	return nil
 }
 
 // TerminationMessage returns the last words of a container that ended: what it

@@ -125,6 +125,12 @@ func (t *turn) sandbox(ctx context.Context, a Actions) (*box, error) {
 	if a.CreateSandbox == "" {
 		return t.presentBox(), nil
 	}
+	b, err := t.newBox(ctx, a)
+	t.cfg.Observer.SandboxStarted(t.pod, err)
+	return b, err
+}
+
+func (t *turn) newBox(ctx context.Context, a Actions) (*box, error) {
 	b := &box{config: t.boxConfig(a)}
 	err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID))
 	if err != nil {
@@ -180,6 +186,8 @@ func (t *turn) startAll(ctx context.Context, starts []Start, b *box) error {
 			continue
 		}
 		err := t.start(ctx, c, s, b)
+		code, _, _ := whyNot(err)
+		t.cfg.Observer.ContainerStarted(ContainerStart{Pod: t.pod, Start: s, Code: code, Err: err})
 		if err == nil {
 			continue
 		}

@@ -46,6 +46,19 @@ func userNamespace(pod *corev1.Pod, node Node) *runtimeapi.UserNamespace {
 	return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: mapping(), Gids: mapping()}
 }
 
+// mapMounts shows the container the owners of its mounts' files as numbers of its own
+// user namespace, as the kubelet does (KEP-127): else they would be nobody's in there,
+// and root could not read a Secret.
+func mapMounts(config *runtimeapi.ContainerConfig) {
+	users := config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
+	if users.GetMode() != runtimeapi.NamespaceMode_POD {
+		return
+	}
+	for _, m := range config.GetMounts() {
+		m.UidMappings, m.GidMappings = users.GetUids(), users.GetGids()
+	}
+}
+
 func checkUserNamespace(pod *corev1.Pod, node Node) error {
 	if !wantsUserNamespace(pod) {
 		return nil

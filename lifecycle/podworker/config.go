@@ -77,6 +77,10 @@ type Observer struct {
 	Moved func(uid types.UID, pod *corev1.Pod, phase Phase)
 	// Ignored is called for an update that was not taken.
 	Ignored func(u Update, reason string)
+	// Restarted is called when a pod has ended that was asked for again meanwhile,
+	// with the spec that has ended: the one of its UID that follows is another life of
+	// it. It is the kubelet's restarted_pods_total.
+	Restarted func(pod *corev1.Pod)
 }
 
 // TurnInfo describes a turn that has ended.
@@ -85,8 +89,10 @@ type TurnInfo struct {
 	UID types.UID
 	// Pod is its spec, nil if only the runtime knows it.
 	Pod *corev1.Pod
-	// Type is why there was a turn.
-	Type UpdateType
+	// Type is why there was a turn. First says that it was the pod's first, of
+	// which Type need not be [Create] if there was another update meanwhile.
+	Type  UpdateType
+	First bool
 	// Phase is the one that the pod was in when the turn began.
 	Phase Phase
 	// Waited is how long it took until a status was new enough, Duration how
@@ -162,6 +168,9 @@ func (o Observer) withDefaults() Observer {
 	}
 	if o.Ignored == nil {
 		o.Ignored = func(Update, string) {}
+	}
+	if o.Restarted == nil {
+		o.Restarted = func(*corev1.Pod) {}
 	}
 	return o
 }

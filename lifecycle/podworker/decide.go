@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
 )
@@ -151,21 +152,15 @@ func grace(before time.Duration, pod *corev1.Pod, override *time.Duration) time.
 		}
 	}
 	if pod != nil && pod.DeletionGracePeriodSeconds != nil {
-		lower(seconds(*pod.DeletionGracePeriodSeconds))
+		lower(lifecycle.Seconds(*pod.DeletionGracePeriodSeconds))
 	}
 	if override != nil {
 		lower(*override)
 	}
 	if !decided && pod != nil {
-		g = seconds(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
+		g = lifecycle.Seconds(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
 	}
 	return max(g.Truncate(time.Second), lastGrace)
-}
-
-// seconds returns n seconds, as many as a Duration can hold.
-func seconds(n int64) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Second)
-	return time.Duration(min(max(n, 0), most)) * time.Second
 }
 
 // orphaned takes the news that nobody wants the pod, which ends it. A pod that

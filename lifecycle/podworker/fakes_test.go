@@ -186,7 +186,9 @@ type bed struct {
 	moved   []string
 	ignored []string
 	after   []types.UID
-	stop    func()
+	// restarted are the pods that began another life.
+	restarted []types.UID
+	stop      func()
 }
 
 // inBubble runs f on Workers that run, and stops them afterwards.
@@ -223,7 +225,8 @@ func newBed(t *testing.T) *bed {
 			Moved: func(uid types.UID, _ *corev1.Pod, p podworker.Phase) {
 				record(func() { b.moved = append(b.moved, fmt.Sprint(uid, " ", p)) })
 			},
-			Ignored: func(_ podworker.Update, why string) { record(func() { b.ignored = append(b.ignored, why) }) },
+			Ignored:   func(_ podworker.Update, why string) { record(func() { b.ignored = append(b.ignored, why) }) },
+			Restarted: func(p *corev1.Pod) { record(func() { b.restarted = append(b.restarted, p.UID) }) },
 		},
 	})
 	require.NoError(t, err)

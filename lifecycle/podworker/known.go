@@ -53,29 +53,53 @@ func (w *Workers) SyncKnownPods(desired func() []*corev1.Pod) map[types.UID]Know
 			w.want(p)
 		}
 	}
-	var moved []*worker
+	var done swept
 	for _, p := range w.pods {
 		if p.updated > since {
 			w.want(p)
 		}
-		orphan := p.desired != w.sweep
-		if orphan && p.desired+1 == w.sweep {
-			w.known = nil // it was desired the last time
-		}
-		if (orphan || p.restart) && forgettable(p.state, orphan) {
-			w.forget(p)
-			continue
-		}
-		if orphan && w.abandon(p) {
-			moved = append(moved, p)
-		}
+		w.visit(p, &done)
 	}
 	known := w.snapshot()
 	w.mu.Unlock()
-	for _, p := range moved {
+	for _, p := range done.moved {
 		w.tell(p)
 	}
+	for _, pod := range done.restarted {
+		w.cfg.Observer.Restarted(pod)
+	}
 	return known
+}
+
+// swept is what is to be told of a sweep.
+type swept struct {
+	moved     []*worker
+	restarted []*corev1.Pod
+}
+
+// visit ends p if nobody wants it, and forgets it if nothing is left of it.
+func (w *Workers) visit(p *worker, done *swept) {
+	orphan := p.desired != w.sweep
+	if orphan && p.desired+1 == w.sweep {
+		w.known = nil // it was desired the last time
+	}
+	switch {
+	case (orphan || p.restart) && forgettable(p.state, orphan):
+		if !orphan {
+			done.restarted = append(done.restarted, p.pod)
+		}
+		w.forget(p)
+	case orphan && w.abandon(p):
+		done.moved = append(done.moved, p)
+	}
+}
+
+// KnownPods returns what is known now. What is desired is as the last call of
+// [Workers.SyncKnownPods] had it. The result must not be modified.
+func (w *Workers) KnownPods() map[types.UID]Known {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.snapshot()
 }
 
 // want notes that p is desired in this sweep.

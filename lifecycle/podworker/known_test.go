@@ -170,3 +170,43 @@ func TestASweepCountsARuntimePodThatCameUpMeanwhileAsAnOrphan(t *testing.T) {
 		require.Equal(t, map[types.UID]podworker.Known{"a": {Phase: podworker.Terminating, Orphan: true}}, known)
 	})
 }
+
+func TestAPodThatWasAskedForAgainWhileItEndedIsRestartedOnce(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		gate := make(chan struct{})
+		b.sync.set("terminating", func(context.Context, podworker.Turn) (bool, error) { <-gate; return false, nil })
+		pod := newPod("a", static("web"))
+		b.update(podworker.Create, pod)
+		b.SyncKnownPods(desired(pod))
+		b.update(podworker.Kill, pod)
+		b.update(podworker.Create, pod)
+		b.SyncKnownPods(desired(pod))
+		require.Empty(t, b.restarted, "it has not ended yet")
+		close(gate)
+		synctest.Wait()
+		b.SyncKnownPods(desired(pod))
+		require.Equal(t, []types.UID{"a"}, b.restarted)
+		b.update(podworker.Create, pod)
+		b.SyncKnownPods(desired(pod))
+		require.Equal(t, []types.UID{"a"}, b.restarted)
+
+		b.update(podworker.Kill, pod)
+		b.SyncKnownPods(desired())
+		require.Equal(t, []types.UID{"a"}, b.restarted, "one that is only forgotten is not restarted")
+	})
+}
+
+func TestKnownPodsAreThoseOfNow(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		require.Empty(t, b.KnownPods())
+		b.update(podworker.Create, newPod("a"))
+		b.update(podworker.Create, newPod("b"))
+		b.SyncKnownPods(desired(newPod("a"), newPod("b")))
+		b.sync.hang("terminating")
+		b.update(podworker.Kill, newPod("b"))
+		require.Equal(t, map[types.UID]podworker.Known{
+			"a": {HasConfig: true},
+			"b": {HasConfig: true, Phase: podworker.Terminating},
+		}, b.KnownPods())
+	})
+}

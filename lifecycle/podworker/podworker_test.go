@@ -438,3 +438,21 @@ func TestAPodThatWasBeingDeletedDoesNotBeginItsGraceAnew(t *testing.T) {
 		require.Equal(t, 7*time.Second, left)
 	})
 }
+
+func TestTheFirstTurnOfAPodIsToldApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		pod := newPod("a")
+		b.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+		b.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})
+		b.run()
+		b.update(podworker.Sync, pod)
+		b.stop()
+		var first []bool
+		for _, turn := range b.turns {
+			require.Equal(t, podworker.Sync, turn.Type)
+			first = append(first, turn.First)
+		}
+		require.Equal(t, []bool{true, false}, first)
+	})
+}

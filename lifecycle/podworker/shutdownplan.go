@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
@@ -144,7 +145,7 @@ func PlanShutdown(pods []*corev1.Pod, periods []ShutdownGracePeriodByPodPriority
 		for i, p := range s.Pods {
 			s.Pods[i].Grace = s.Period
 			if own := p.Pod.Spec.TerminationGracePeriodSeconds; own != nil {
-				s.Pods[i].Grace = min(s.Period, seconds(*own))
+				s.Pods[i].Grace = min(s.Period, lifecycle.Seconds(*own))
 			}
 		}
 	}

@@ -73,6 +73,7 @@ func (w *Workers) begin(h *hand) bool {
 		return false
 	}
 	w.queue.remove(p)
+	first := !p.started
 	p.wanted, p.started = false, true
 	p.stopping = p.stopping || p.phase >= Terminating
 	if p.phase == Terminating && p.deadline == nil {
@@ -83,7 +84,7 @@ func (w *Workers) begin(h *hand) bool {
 		p:     p,
 		turn:  Turn{Type: p.why, Pod: p.pod, Status: p.running, Grace: p.grace, Evict: p.evicted, StatusFn: p.statusFn},
 		since: p.ended,
-		info:  TurnInfo{UID: p.uid, Pod: p.pod, Type: p.why, Phase: p.phase},
+		info:  TurnInfo{UID: p.uid, Pod: p.pod, Type: p.why, First: first, Phase: p.phase},
 	}
 	h.turn.acted = &h.acted
 	p.follows.Store(false)

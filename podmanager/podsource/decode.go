@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubeparts/kubeparts/internal/quantity"
 )
 
 // maxDocuments bounds what one file can hold: what is wrong with each is a line in
@@ -185,6 +187,9 @@ func decodeDocument(text []byte, toJSON func([]byte) ([]byte, error), of origin)
 // decodePod makes a static pod of its JSON, named for the node.
 func decodePod(data []byte, of origin) (*corev1.Pod, error) {
 	errs := checkFields(data, reflect.TypeFor[corev1.Pod](), false)
+	if len(errs) > 0 && !decodable(data) {
+		return nil, fieldErrors(errs)
+	}
 	pod := new(corev1.Pod)
 	if err := json.Unmarshal(data, pod); err != nil {
 		if len(errs) == 0 {
@@ -197,6 +202,26 @@ func decodePod(data []byte, of origin) (*corev1.Pod, error) {
 		return nil, fieldErrors(errs)
 	}
 	return pod, nil
+}
+
+// decodable says whether all that is in data can be tried as a quantity. What is
+// wrong with a pod may be where there is one: decoders take a field "Limits" for
+// limits.
+func decodable(data []byte) bool {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return true // that was all
+		}
+		switch token.(type) {
+		case string, json.Number:
+			if quantity.Check(fmt.Sprint(token)) != nil {
+				return false
+			}
+		}
+	}
 }
 
 // completePod makes what was decoded a static pod, and returns what is wrong with it.

@@ -70,6 +70,22 @@ func TestWhatIsNotAPod(t *testing.T) {
 	}
 }
 
+// Of some amounts [resource.ParseQuantity] makes minutes of work.
+func TestAnAmountThatNobodyCouldReadInTimeIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	const amount = "92E7000000000000000"
+	for name, c := range map[string]struct{ file, text, want string }{
+		"of a container":        {"f.yaml", podWith("", "resources: {limits: {memory: "+amount+"}}"), "spec.containers[0].resources.limits[memory]: Invalid value"},
+		"of a pod":              {"f.yaml", podWith("overhead: {cpu: '1e-1000000000 '}", ""), "spec.overhead[cpu]: Invalid value"},
+		"of a volume":           {"f.yaml", podWith(`volumes: [{name: v, emptyDir: {sizeLimit: "1E-1000000000"}}]`, ""), "spec.volumes[0].emptyDir.sizeLimit: Invalid value"},
+		"in a field of no pod":  {"f.yaml", podWith("", "resources: {Limits: {memory: "+amount+"}}"), "spec.containers[0].resources.Limits: Forbidden: unknown field"},
+		"a number of JSON":      {"f.json", `{"apiVersion":"v1","kind":"Pod","spec":{"overhead":{"cpu":1e-1000000000}}}`, "spec.overhead[cpu]: Invalid value"},
+		"the same, in no field": {"f.json", `{"apiVersion":"v1","kind":"Pod","spec":{"Overhead":{"cpu":1e-1000000000}}}`, "spec.Overhead: Forbidden: unknown field"},
+	} {
+		require.Contains(t, decodeErr(t, c.file, c.text), c.want, name)
+	}
+}
+
 func TestAllProblemsOfAManifestAreOneError(t *testing.T) {
 	t.Parallel()
 	_, problems := decodeFile("f.yaml", []byte(podWith("restartPolicy: Nope\nnope: 1", "ports: [{containerPort: 0}]")), origin{source: SourceFile, node: "n"})
@@ -111,6 +127,7 @@ func TestManifestsThatAreRight(t *testing.T) {
 		"behind its marker":      `--- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}`,
 		"marker in a scalar":     podWith("", "args:\n- |\n  ---\n  a: b"),
 		"with a status":          podWith("", "") + "status: {phase: Running, conditions: [{type: Ready, status: \"True\"}]}\n",
+		"an amount that is none": podWith("", "env: [{name: A, value: 92E7000000000000000}]"),
 		"anchors":                podWith("", "env: [{name: A, value: &v x}, {name: B, value: *v}]"),
 		"host ports":             podWith("", "ports: [{containerPort: 1, hostPort: 80}, {containerPort: 1, hostPort: 80, protocol: UDP}]"),
 		"short-lived host port":  podWith("initContainers: [{name: i, image: i, ports: [{containerPort: 80, hostPort: 80}]}]", "ports: [{containerPort: 80, hostPort: 80}]"),

@@ -12,6 +12,7 @@ func FuzzDecodeFile(f *testing.F) {
 		"", "---", "--- x", "a: b: c", "{", "[]", "\x00", "~", "&a [*a]", "a: &a {<<: *a}",
 		podWith("", ""), podWith("", "") + "---\n" + podWith("", ""),
 		podWith("volumes: [{name: v}]", "volumeMounts: [{name: v, mountPath: /a}]"),
+		podWith("", "resources: {limits: {cpu: 92E7000000000000000}}"),
 		podWith("", "livenessProbe: {httpGet: {port: http}}\nresources: {limits: {cpu: 1}}"),
 		podWith("", "lifecycle: {preStop: {sleep: {seconds: 5}}}"),
 		podWith("terminationGracePeriodSeconds: null", "env: [null]"),

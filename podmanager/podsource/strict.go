@@ -9,7 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kubeparts/kubeparts/internal/quantity"
 )
 
 // checkFields compares a JSON value with the type that it is to become, and
@@ -34,6 +37,12 @@ type checker struct {
 func (c *checker) value(path *field.Path, raw json.RawMessage, t reflect.Type) {
 	if kindOf(raw) == "null" {
 		return // means absent, as in the API
+	}
+	if t == reflect.TypeFor[resource.Quantity]() {
+		if err := quantity.Check(strings.Trim(string(raw), `"`)); err != nil {
+			c.errs = append(c.errs, field.TypeInvalid(path, c.shown(raw), err.Error()))
+			return
+		}
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		if err := json.Unmarshal(raw, reflect.New(t).Interface()); err != nil {

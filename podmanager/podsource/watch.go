@@ -17,10 +17,12 @@ import (
 
 // How long a folder must be quiet after a change before it is looked at. An editor
 // saves in several steps, and what is in the folder between two of them is nothing
-// to act upon, least of all a file that is away for the moment. A folder that is
-// never quiet is looked at anyway.
+// to act upon, least of all a file that is away for the moment. What was written is
+// there in one piece nearly always, and a pod waits for it. A folder that is never
+// quiet is looked at anyway.
 const (
-	quietAfterWrite  = 20 * time.Millisecond
+	quietAfterWrite  = 5 * time.Millisecond
+	quietWhileEmpty  = 20 * time.Millisecond // a file that is about to be written
 	quietAfterRemove = 50 * time.Millisecond
 	mostDelay        = 75 * time.Millisecond
 )
@@ -135,6 +137,7 @@ func (w *watch) listen(watcher *fsnotify.Watcher) {
 type pause struct {
 	clock clock.Clock
 	first time.Time // of the changes; zero while there is no pause
+	until time.Time // what asks for little time takes none from what asked for more
 	timer clock.Timer
 	over  <-chan time.Time
 }
@@ -143,11 +146,14 @@ type pause struct {
 func (p *pause) extend(quiet time.Duration) {
 	now := p.clock.Now()
 	if p.first.IsZero() {
-		p.first = now
+		p.first, p.until = now, now
 	} else {
 		p.timer.Stop()
 	}
-	p.timer = p.clock.NewTimer(max(0, min(quiet, mostDelay-now.Sub(p.first))))
+	if until := now.Add(quiet); until.After(p.until) {
+		p.until = until
+	}
+	p.timer = p.clock.NewTimer(max(0, min(p.until.Sub(now), mostDelay-now.Sub(p.first))))
 	p.over = p.timer.C()
 }
 
@@ -168,8 +174,17 @@ func quietAfter(event fsnotify.Event, folder string) time.Duration {
 			return 0
 		}
 	}
-	if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
+	switch {
+	case event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename):
 		return quietAfterRemove
+	case isEmpty(event.Name):
+		return quietWhileEmpty
+	default:
+		return quietAfterWrite
 	}
-	return quietAfterWrite
+}
+
+func isEmpty(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Size() == 0
 }

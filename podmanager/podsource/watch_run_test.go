@@ -222,9 +222,10 @@ func TestAFolderThatIsRemovedAndMadeAgain(t *testing.T) {
 	for i := range 5 { // the file system may give the new one the number of the old one
 		w.write("a.yaml", yamlOf("a", fmt.Sprintf("i:%d", i)))
 		w.requireNext(fmt.Sprintf("a-n i:%d", i))
+		noticed := w.foldersGone()
 		require.NoError(t, os.RemoveAll(path))
 		if i%2 == 0 {
-			w.waitFolderGone()
+			w.waitFolderGone(noticed)
 		}
 		require.NoError(t, os.Mkdir(path, 0o700))
 		w.write("a.yaml", yamlOf("a", fmt.Sprintf("i:%d", i)))
@@ -237,14 +238,15 @@ func TestAFolderThatIsRemovedAndMadeAgain(t *testing.T) {
 	}
 }
 
-// waitFolderGone waits until the Directory has noticed, so that what follows is
-// another case than a folder that is replaced behind its back.
-func (w *watched) waitFolderGone() {
+// foldersGone is how often the Directory has noticed that its folder was gone.
+func (w *watched) foldersGone() int { return strings.Count(w.log.String(), "folder cannot be read") }
+
+// waitFolderGone waits until the Directory has noticed once more, so that what follows
+// is another case than a folder that is replaced behind its back.
+func (w *watched) waitFolderGone(before int) {
 	w.t.Helper()
-	const words = "folder cannot be read"
-	have := strings.Count(w.log.String(), words)
 	for range 200 {
-		if strings.Count(w.log.String(), words) > have {
+		if w.foldersGone() > before {
 			return
 		}
 		select {

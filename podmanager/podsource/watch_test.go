@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestWhichEventsMatterAndHowLongToWait(t *testing.T) {
@@ -44,6 +45,20 @@ func TestWhichEventsMatterAndHowLongToWait(t *testing.T) {
 			require.Equal(t, c.want, quietAfter(c.event, filepath.FromSlash("/m")))
 		})
 	}
+}
+
+// Who makes a file writes it next, and who has cut one off does.
+func TestAnEmptyFileIsGivenTimeToBeWritten(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "a.yaml")
+	for _, op := range []fsnotify.Op{fsnotify.Create, fsnotify.Write} {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		require.Equal(t, quietWhileEmpty, quietAfter(fsnotify.Event{Name: path, Op: op}, folder))
+		require.NoError(t, os.WriteFile(path, []byte("kind: Pod"), 0o600))
+		require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: path, Op: op}, folder))
+	}
+	require.Equal(t, quietAfterWrite, quietAfter(fsnotify.Event{Name: folder, Op: fsnotify.Create}, folder), "a folder is no file")
 }
 
 // A machine has few watches, and they are everybody's.
@@ -95,6 +110,25 @@ func TestAnErrorOfTheWatcherIsAReasonToLook(t *testing.T) {
 	broken := &watch{open: func() (*fsnotify.Watcher, error) { return nil, errors.New("boom") }, path: "x"}
 	require.EqualError(t, broken.arm(), "boom")
 	broken.stop()
+}
+
+// A file that is away for a moment is not looked for because another was written.
+func TestAWriteDoesNotCutShortTheTimeOfARemoval(t *testing.T) {
+	t.Parallel()
+	c := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	p := pause{clock: c}
+	p.extend(quietAfterRemove)
+	c.Step(time.Millisecond)
+	p.extend(quietAfterWrite)
+	c.Step(quietAfterRemove - 2*time.Millisecond)
+	require.Empty(t, p.over)
+	c.Step(time.Millisecond)
+	require.Len(t, p.over, 1)
+	p.end()
+	p.extend(quietAfterWrite) // another pause
+	c.Step(quietAfterWrite)
+	require.Len(t, p.over, 1)
+	p.end()
 }
 
 // A folder that is never quiet is looked at all the same.

@@ -1,5 +1,6 @@
 // Package grpcprobe checks health by gRPC, for the package prober. It is a package
-// of its own so that whoever has no gRPC probes need not link gRPC.
+// of its own so that whoever has no gRPC probes need not link it. It does not link
+// gRPC.
 //
 // # What it does
 //
@@ -19,28 +20,35 @@
 // # What it guarantees
 //
 //  1. An answer of any kind, and none in time, is an outcome with the kubelet's text;
-//     there are no errors to be thrown away.
-//  2. A port that refuses is a failure at once, not at the timeout. A kept connection
-//     that has ended is not: there is one try on a new one.
-//  3. Connections that were not asked for within IdleTimeout are closed by the next
-//     check of any, or by Close, and have no transport open even before.
+//     there are no errors to be thrown away. Whatever the answer, the text is that
+//     of gRPC's own client, codes of HTTP, resets and malformed messages included.
+//  2. A port that refuses is a failure at once, not at the timeout, and so is one
+//     whose server does not speak HTTP/2. A kept connection that has ended without a
+//     sign of an answer, and a server that says that it has not looked at the
+//     request, are not: there is one try more, on a new connection.
+//  3. Connections that were not asked for within IdleTimeout are closed, at the
+//     latest when it has passed once more.
+//  4. Of an answer no more than 16 KiB are held, and as much of its headers.
 //
 // # Goroutines and locking
 //
-// Each kept connection has those of gRPC, which end with it. After [Checker.Close]
-// there are none. A Checker may be used by any number of goroutines; those of one
-// address share a connection.
+// None are kept. A Checker may be used by any number of goroutines; each check has a
+// connection for itself while it lasts, and its reads and writes are done by the
+// caller. So a kept connection is not listened to between checks: a server that pings
+// one that is idle, and hangs up when there is no answer, costs the next check a new
+// one.
 //
 // # Differences from the kubelet
 //
 //   - Connections are reused. The kubelet builds an HTTP/2 client for each probe, in
 //     861 allocations, those of the server in the same process included. A check over
-//     a kept one takes 82, and the server's none of them: two for its messages here,
-//     the rest in gRPC itself, whose call is not to be had for less.
+//     a kept one takes 31, its context's included and the server's not, where gRPC's
+//     own client takes 94: there is one call at a time, with one message each way.
 //   - Connections are closed by a reset, which leaves nothing in TIME_WAIT.
 //   - A refused connection is a failure that says so within a millisecond; the
 //     kubelet's takes the whole timeout and says that there was one.
 //   - TLS, without verification of the server's certificate (KEP-4939).
+//   - The user agent is the one of Config alone, without that of gRPC.
 //
 // # Testing your code with it
 //

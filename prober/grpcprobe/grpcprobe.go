@@ -2,27 +2,18 @@ package grpcprobe
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	grpcstatus "google.golang.org/grpc/status"
+	"golang.org/x/net/http/httpguts"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/prober"
 )
-
-// window is more than an answer needs.
-const window = 64 << 10
 
 // Config configures a [Checker].
 type Config struct {
@@ -39,19 +30,27 @@ type Config struct {
 
 // Validate reports every problem with c, joined.
 func (c Config) Validate() error {
+	var errs []error
 	if c.IdleTimeout < 0 {
-		return fmt.Errorf("field IdleTimeout: %v is negative", c.IdleTimeout)
+		errs = append(errs, fmt.Errorf("field IdleTimeout: %v is negative", c.IdleTimeout))
 	}
-	return nil
+	if !httpguts.ValidHeaderFieldValue(c.UserAgent) {
+		errs = append(errs, fmt.Errorf("field UserAgent: %q cannot be the value of a header", c.UserAgent))
+	}
+	return errors.Join(errs...)
 }
 
 // Checker checks health by gRPC. Make it with [New].
 type Checker struct {
 	cfg Config
 
-	mu     sync.Mutex
-	conns  map[target]*conn
+	mu sync.Mutex
+	// kept are the connections that wait for a check, the one used last at the end;
+	// taken are those in use.
+	kept   map[target][]*conn
+	taken  map[*conn]struct{}
 	swept  time.Time
+	timer  clock.Timer // of the next sweep, if anything is kept
 	closed bool
 }
 
@@ -59,20 +58,6 @@ type Checker struct {
 type target struct {
 	address string
 	tls     bool
-}
-
-// conn is a connection that may be in use.
-type conn struct {
-	*grpc.ClientConn
-	target target
-	// users are the checks that use it, used is when the last one ended; gone says
-	// that nobody else is to.
-	users int
-	used  time.Time
-	gone  bool
-
-	mu   sync.Mutex
-	dead error // of the last attempt to connect
 }
 
 // New returns a checker without connections.
@@ -92,20 +77,30 @@ func New(cfg Config) (*Checker, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	return &Checker{cfg: cfg, conns: map[target]*conn{}, swept: cfg.Clock.Now()}, nil
+	return &Checker{
+		cfg: cfg, kept: map[target][]*conn{}, taken: map[*conn]struct{}{}, swept: cfg.Clock.Now(),
+	}, nil
 }
 
-// Close closes all connections, also those in use. Checks fail from then on.
+// Close closes all connections, also those in use. Checks fail from then on. There is
+// never an error.
 func (c *Checker) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	var errs []error
-	for t, k := range c.conns {
-		errs = append(errs, k.Close())
-		delete(c.conns, t)
+	if c.timer != nil {
+		c.timer.Stop()
 	}
-	return errors.Join(errs...)
+	for k := range c.taken {
+		k.abort()
+	}
+	for _, conns := range c.kept {
+		for _, k := range conns {
+			k.abort()
+		}
+	}
+	clear(c.kept)
+	return nil
 }
 
 // errClosed says that Close was called.
@@ -115,147 +110,196 @@ var errClosed = errors.New("grpcprobe: the checker is closed")
 // [prober.Failed] with the kubelet's text. It returns when ctx is done at the
 // latest, which is a failure too.
 func (c *Checker) Check(ctx context.Context, r prober.GRPCRequest) (prober.Outcome, string) {
-	request := &grpc_health_v1.HealthCheckRequest{Service: r.Service}
-	response := &grpc_health_v1.HealthCheckResponse{}
-	for {
-		k, kept, err := c.take(r)
-		if err != nil {
-			return prober.Failed, failedToConnect(r.Address, err)
-		}
-		err = k.Invoke(ctx, grpc_health_v1.Health_Check_FullMethodName, request, response)
-		// One that has failed would make others wait before it tried again. If it
-		// was a kept one, that says nothing of the server yet.
-		unavailable := grpcstatus.Code(err) == codes.Unavailable
-		connecting := err != nil && k.GetState() != connectivity.Ready
-		c.release(k, unavailable || connecting)
-		if kept && unavailable && ctx.Err() == nil {
-			continue // once, as the next one is new
-		}
-		if err != nil {
-			return prober.Failed, explain(ctx, r, k, connecting, err)
-		}
-		break
+	switch h, err := c.ask(ctx, r); {
+	case err != nil:
+		return prober.Failed, explain(ctx, r, err)
+	case h != serving:
+		return prober.Failed, fmt.Sprintf("service unhealthy (responded with %q)", h)
+	default:
+		return prober.Succeeded, "service healthy"
 	}
-	if s := response.GetStatus(); s != grpc_health_v1.HealthCheckResponse_SERVING {
-		return prober.Failed, fmt.Sprintf("service unhealthy (responded with %q)", s)
+}
+
+// ask asks over a kept connection or, if there is none, over a new one. If it turns
+// out that nobody heard, it asks once more, over a new one.
+func (c *Checker) ask(ctx context.Context, r prober.GRPCRequest) (health, error) {
+	request, err := newRequest(r.Service)
+	if err != nil {
+		return 0, err
 	}
-	return prober.Succeeded, "service healthy"
+	k, err := c.take(r)
+	if k == nil && err == nil {
+		k, err = c.connect(ctx, r)
+	}
+	if err != nil {
+		return 0, err
+	}
+	h, err := c.over(ctx, k, request)
+	if refused, is := errors.AsType[*rpcError](err); !is || !refused.unheard || ctx.Err() != nil {
+		return h, err
+	}
+	if k, err = c.connect(ctx, r); err != nil {
+		return 0, err
+	}
+	return c.over(ctx, k, request)
+}
+
+// connectError says that there was nobody to ask.
+type connectError struct{ error }
+
+// connect returns a new connection, to be released.
+func (c *Checker) connect(ctx context.Context, r prober.GRPCRequest) (*conn, error) {
+	k, err := c.dial(ctx, target{address: r.Address, tls: r.TLS})
+	if err != nil {
+		return nil, connectError{err}
+	}
+	k.last = r.Fresh
+	if err = c.own(k); err == nil {
+		stop := context.AfterFunc(ctx, k.abort)
+		err = k.hello()
+		if !stop() && err == nil {
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		k.last = true
+		c.release(k)
+		return nil, connectError{err}
+	}
+	return k, nil
+}
+
+// over asks over k, and releases it.
+func (c *Checker) over(ctx context.Context, k *conn, request []byte) (h health, err error) {
+	defer c.release(k)
+	timeout := ""
+	if deadline, limited := ctx.Deadline(); limited {
+		timeout = encodeTimeout(deadline.Sub(clock.RealClock{}.Now()))
+	}
+	stop := context.AfterFunc(ctx, k.abort)
+	broken := k.ask(request, timeout)
+	k.last = !stop() || broken != nil || k.last
+	switch {
+	case broken == nil:
+		return k.call.answer()
+	case isLate(ctx):
+		return 0, failf(deadlineExceeded, "%v", context.DeadlineExceeded)
+	case ctx.Err() != nil:
+		return 0, failf(canceled, "%v", ctx.Err())
+	default:
+		failure := failf(unavailable, "error reading from server: %v", broken)
+		// That a kept one has ended says nothing of the server yet.
+		failure.unheard = k.call.id > 1 && !k.call.begun
+		return 0, failure
+	}
 }
 
 // explain says why there was no answer, in the kubelet's words.
-func explain(ctx context.Context, r prober.GRPCRequest, k *conn, connecting bool, err error) string {
-	if why := k.failure(); why != nil && grpcstatus.Code(err) == codes.Unavailable {
-		return failedToConnect(r.Address, why)
-	}
-	switch grpcstatus.Code(err) {
-	case codes.Unimplemented:
-		return fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s",
-			grpcstatus.Convert(err).Message())
-	case codes.DeadlineExceeded:
-		if connecting {
-			return fmt.Sprintf("timeout: failed to connect service %q within %s: %v", r.Address, r.Timeout, context.Cause(ctx))
+func explain(ctx context.Context, r prober.GRPCRequest, err error) string {
+	if failure, is := errors.AsType[connectError](err); is {
+		var t net.Error
+		switch {
+		case isLate(ctx), errors.As(failure.error, &t) && t.Timeout():
+			return fmt.Sprintf("timeout: failed to connect service %q within %s: %v", r.Address, r.Timeout, context.DeadlineExceeded)
+		case ctx.Err() != nil:
+			failure.error = context.Cause(ctx)
 		}
+		return fmt.Sprintf("error: failed to connect service at %q: %v", r.Address, failure.error)
+	}
+	failure, _ := errors.AsType[*rpcError](err)
+	switch {
+	case failure.code == unimplemented:
+		return "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " + failure.message
+	case failure.code == deadlineExceeded, failure.code == canceled && isLate(ctx):
 		return fmt.Sprintf("timeout: health rpc did not complete within %s", r.Timeout)
 	default:
 		return fmt.Sprintf("error: health rpc probe failed: %v", err)
 	}
 }
 
-func failedToConnect(address string, err error) string {
-	return fmt.Sprintf("error: failed to connect service at %q: %v", address, err)
+// isLate says whether the deadline is over. A server, which knows it too, may have
+// noticed before ctx has.
+func isLate(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return limited && !clock.RealClock{}.Now().Before(deadline)
 }
 
-// take returns a connection, to be released, and whether it is a kept one.
-func (c *Checker) take(r prober.GRPCRequest) (k *conn, kept bool, err error) {
+// take returns a kept connection, to be released, or nil if there is none or it is
+// not to be used.
+func (c *Checker) take(r prober.GRPCRequest) (*conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, false, errClosed
+		return nil, connectError{errClosed}
 	}
-	now := c.cfg.Clock.Now()
-	c.sweep(now)
-	key := target{address: r.Address, tls: r.TLS}
-	k, kept = c.conns[key]
-	if r.Fresh || !kept {
-		kept = false
-		if k, err = c.dial(key); err != nil {
-			return nil, false, err
-		}
-		if k.gone = r.Fresh; !k.gone {
-			c.conns[key] = k
-		}
+	c.sweep()
+	t := target{address: r.Address, tls: r.TLS}
+	conns := c.kept[t]
+	if r.Fresh || len(conns) == 0 {
+		return nil, nil
 	}
-	k.users++
-	return k, kept, nil
+	k := conns[len(conns)-1]
+	conns[len(conns)-1] = nil
+	c.kept[t] = conns[:len(conns)-1]
+	c.taken[k] = struct{}{}
+	return k, nil
 }
 
-// release gives a connection back, for good if it is of no more use.
-func (c *Checker) release(k *conn, useless bool) {
+// own notes a new connection.
+func (c *Checker) own(k *conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k.users--
-	k.used = c.cfg.Clock.Now()
-	if useless && c.conns[k.target] == k {
-		k.gone = true
-		delete(c.conns, k.target)
+	c.taken[k] = struct{}{}
+	if c.closed {
+		return errClosed
 	}
-	if k.gone && k.users == 0 {
-		_ = k.Close() // nobody is left to be told
+	return nil
+}
+
+// release gives a connection back: to be kept, or closed if it is of no more use.
+func (c *Checker) release(k *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.taken, k)
+	if k.last || c.closed {
+		k.abort()
+		return
+	}
+	k.used = c.cfg.Clock.Now()
+	c.kept[k.target] = append(c.kept[k.target], k)
+	if c.timer == nil {
+		c.timer = clock.RealClock{}.AfterFunc(c.cfg.IdleTimeout, c.tick)
+	}
+}
+
+// tick sweeps when nobody else does.
+func (c *Checker) tick() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer = nil
+	c.sweep()
+	if len(c.kept) > 0 {
+		c.timer = clock.RealClock{}.AfterFunc(c.cfg.IdleTimeout, c.tick)
 	}
 }
 
 // sweep closes what has not been used for long, now and then. It needs mu.
-func (c *Checker) sweep(now time.Time) {
+func (c *Checker) sweep() {
+	now := c.cfg.Clock.Now()
 	if now.Sub(c.swept) < c.cfg.IdleTimeout {
 		return
 	}
 	c.swept = now
-	for t, k := range c.conns {
-		if k.users == 0 && now.Sub(k.used) >= c.cfg.IdleTimeout {
-			_ = k.Close() // nobody uses it
-			delete(c.conns, t)
+	for t, conns := range c.kept {
+		conns = slices.DeleteFunc(conns, func(k *conn) bool {
+			old := now.Sub(k.used) >= c.cfg.IdleTimeout
+			if old {
+				k.abort()
+			}
+			return old
+		})
+		if c.kept[t] = conns; len(conns) == 0 {
+			delete(c.kept, t)
 		}
 	}
-}
-
-// dial returns a connection that connects when it is used.
-func (c *Checker) dial(t target) (*conn, error) {
-	k := &conn{target: t}
-	security := insecure.NewCredentials()
-	if t.tls {
-		security = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
-	}
-	var err error
-	k.ClientConn, err = grpc.NewClient("passthrough:///"+t.address,
-		grpc.WithTransportCredentials(security),
-		grpc.WithUserAgent(c.cfg.UserAgent),
-		grpc.WithIdleTimeout(c.cfg.IdleTimeout),
-		grpc.WithNoProxy(),
-		grpc.WithDisableServiceConfig(),
-		grpc.WithDisableRetry(),
-		// Fixed windows spare the pings that would find out better ones.
-		grpc.WithInitialWindowSize(window),
-		grpc.WithInitialConnWindowSize(window),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			conn, err := c.cfg.Dial(ctx, "tcp", address)
-			k.dialed(err)
-			if raw, ok := conn.(*net.TCPConn); ok {
-				_ = raw.SetLinger(0) // closed by a reset, it leaves nothing in TIME_WAIT
-			}
-			return conn, err
-		}))
-	return k, err
-}
-
-// dialed notes how the last attempt to connect ended.
-func (k *conn) dialed(err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.dead = err
-}
-
-func (k *conn) failure() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.dead
 }

@@ -263,61 +263,29 @@ func remote(tb testing.TB) string {
 	return strings.TrimSpace(line)
 }
 
-// A check over a kept connection: the kubelet's takes 861 allocations of both sides,
-// one over a connection that it kept would take 158. These are of the client's side,
-// and all but two of them are in gRPC and what that calls.
+// A check over a kept connection, with a deadline as all have, whose context is
+// counted too. The kubelet's takes 861 allocations of both sides, one over a
+// connection that it kept would take 158; gRPC's own client takes 94 of the client's
+// side, which is what is counted here.
 func TestWhatACheckCosts(t *testing.T) {
 	address := remote(t)
 	k := checker(t, grpcprobe.Config{})
 	check := func() {
-		outcome, output := k.Check(t.Context(), prober.GRPCRequest{Address: address})
+		outcome, output := ask(t, k, prober.GRPCRequest{Address: address}, patience)
 		require.Equal(t, prober.Succeeded, outcome, output)
 	}
 	check()
 	const runs = 500
-	rate := runtime.MemProfileRate
-	runtime.MemProfileRate = 1
-	defer func() { runtime.MemProfileRate = rate }()
 	var before, after runtime.MemStats
-	mine := ours(t)
 	runtime.ReadMemStats(&before)
 	for range runs {
 		check()
 	}
 	runtime.ReadMemStats(&after)
-	mine = ours(t) - mine
 	allocs := (after.Mallocs - before.Mallocs) / runs
-	t.Logf("%d allocs, %d B; %.1f allocs are made here", allocs, (after.TotalAlloc-before.TotalAlloc)/runs, float64(mine)/runs)
+	t.Logf("%d allocs, %d B", allocs, (after.TotalAlloc-before.TotalAlloc)/runs)
 	require.LessOrEqual(t, allocs, uint64(maxAllocs))
-	require.InDelta(t, 2, float64(mine)/runs, 0.5, "the request and the response")
-}
-
-// ours counts the allocations so far that the package itself has made, rather than
-// somebody whom it has called.
-func ours(t *testing.T) (count int64) {
-	t.Helper()
-	for range 3 { // what is profiled shows two collections later
-		runtime.GC()
-	}
-	records := make([]runtime.MemProfileRecord, 1<<16)
-	n, ok := runtime.MemProfile(records, true)
-	require.True(t, ok)
-	for _, r := range records[:n] {
-		frames := runtime.CallersFrames(r.Stack())
-		for more := true; more; {
-			var f runtime.Frame
-			f, more = frames.Next()
-			if strings.HasPrefix(f.Function, "runtime.") {
-				continue
-			}
-			if strings.HasPrefix(f.Function, "github.com/kubeparts/kubeparts/prober/grpcprobe.") {
-				count += r.AllocObjects
-			}
-			break
-		}
-	}
-	return count
 }
 
 // maxAllocs is the ceiling for a check, on the client's side.
-const maxAllocs = 90
+const maxAllocs = 60

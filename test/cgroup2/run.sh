@@ -14,7 +14,8 @@
 #     --dir PATH        working directory in the guest (default /test; ./testdata
 #                       of the caller's directory is there too)
 #     --out DIR         what the program leaves in /out comes back in DIR
-#     --disk SIZE[:AT]  an ext4 file system on a disk (default: at /data)
+#     --disk SIZE[:AT]  an ext4 file system with project quotas on a disk (default:
+#                       at /data)
 #     --swap SIZE       a swap device
 #     --modules A,B     kernel modules to load, with those they need
 #     --sysctl N=V      a kernel setting
@@ -170,7 +171,8 @@ if [ -n "$DISK" ]; then
 	at=/data
 	case $DISK in *:*) at=${DISK#*:} ;; esac
 	truncate -s "${DISK%%:*}" "$T/disk"
-	PATH=$PATH:/sbin mkfs.ext4 -q -F -m 0 -O ^has_journal "$T/disk" || die "mkfs.ext4 failed"
+	PATH=$PATH:/sbin mkfs.ext4 -q -F -m 0 -I 256 -O ^has_journal,quota,project -E quotatype=prjquota "$T/disk" || die "mkfs.ext4 failed"
+	MODULES=quota_v2${MODULES:+,$MODULES}
 	drive "$T/disk"
 	conf "disk $DEV $at"
 fi

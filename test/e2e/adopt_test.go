@@ -158,7 +158,7 @@ func TestContainerdKilledAndRestartedRestartsNoContainer(t *testing.T) {
 	waitFor(t, 10*time.Second, "the agent to be unhealthy and say why", a.health(func(code int, body string) bool {
 		return code == http.StatusServiceUnavailable && strings.TrimSpace(body) != ""
 	}))
-	_, reason, err := a.get("/healthz")
+	_, reason, err := a.get("/readyz")
 	require.NoError(t, err)
 	t.Logf("unhealthy after %v: %s", time.Since(begin).Round(10*time.Millisecond), reason)
 

@@ -201,6 +201,7 @@ spec:
 		})
 	}
 	t.Logf("from a poll that saw the threshold crossed (each %v) to the decision: %s", pollPeriod, spread(notice))
+	figure(t, "evict-notice", slices.Max(notice).Seconds()*1e3, "ms", 0)
 	t.Logf("from the decision to the pod's end, 1 s of grace included: %s", spread(whole))
 	require.Zero(t, n.output.linesWith(" OOMKilled: "), "the kernel was first")
 	n.waitRunning("calm")

@@ -10,7 +10,12 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,40 +41,38 @@ const (
 	idleSettle = 20 * time.Second
 )
 
-// Not parallel: the pods of other tests would be news for this agent's stream.
-func TestAHundredIdlePodsCostFewCallsAndTheRuntimesEndShowsAtOnce(t *testing.T) {
+// TestAHundredIdlePodsCostLittle has an agent idle over a hundred pods, killed and
+// started anew over them, and take them down. Not parallel: it measures, and the pods
+// of other tests would be news for this agent's stream.
+func TestAHundredIdlePodsCostLittle(t *testing.T) {
 	n, p := newNode(t), startProxy(t)
-	n.start("--cri-endpoint", p.endpoint, "--eviction-hard", "memory.available<10Mi,nodefs.available<1%,imagefs.available<1%")
+	flags := []string{"--cri-endpoint", p.endpoint, "--eviction-hard", "memory.available<10Mi,nodefs.available<1%,imagefs.available<1%"}
+	n.start(flags...)
 	for i := range idlePods {
 		n.write(fmt.Sprintf("p%02d.yaml", i), idlePod(fmt.Sprintf("p%02d", i), ""))
 	}
-	waitFor(t, 2*time.Minute, "all to run", func() (string, bool) {
-		shown, err := n.agent.pods()
-		up := 0
-		for i := range shown {
-			if running(&shown[i]) {
-				up++
-			}
-		}
-		return fmt.Sprint(up, err), up == idlePods
-	})
+	waitFor(t, 2*time.Minute, "all to run", n.allRun(idlePods))
 	waitFor(t, 3*time.Minute, "the agent to come to rest", func() (string, bool) {
 		return fmt.Sprint(p.counts()), p.quiet("List") > idleSettle
 	})
+	n.idleMinute(p)
 
-	before := p.counts()
-	rest := time.NewTimer(time.Minute)
-	defer rest.Stop()
-	<-rest.C
-	calls, total := p.counts(), 0
-	for method := range calls {
-		calls[method] -= before[method]
-		total += calls[method]
+	n.agent.kill(t)
+	began := time.Now()
+	n.start(flags...)
+	waitFor(t, time.Minute, "all to be reported Running again", n.allRun(idlePods))
+	figure(t, "adopt-hundred", time.Since(began).Seconds(), "s", 5) // 1 on a quiet machine
+
+	began = time.Now()
+	for i := range idlePods {
+		n.remove(fmt.Sprintf("p%02d.yaml", i))
 	}
-	maps.DeleteFunc(calls, func(_ string, n int) bool { return n == 0 })
-	t.Logf("%d idle pods: %d CRI calls in a minute: %v", idlePods, total, calls)
-	require.Less(t, total, idleLimit)
-	require.Positive(t, total, "nothing was counted")
+	waitFor(t, 2*time.Minute, "all to be gone", func() (string, bool) {
+		shown, err := n.agent.pods()
+		boxes, boxErr := bed.sandboxes(map[string]string{labelAgent: n.name})
+		return fmt.Sprint(len(shown), len(boxes), err, boxErr), errors.Join(err, boxErr) == nil && len(shown)+len(boxes) == 0
+	})
+	figure(t, "hundred-gone", time.Since(began).Seconds(), "s", 40) // 12 on a quiet machine
 
 	healthy := n.agent.health(func(code int, _ string) bool { return code == http.StatusOK })
 	seen, ok := healthy()
@@ -80,6 +83,95 @@ func TestAHundredIdlePodsCostFewCallsAndTheRuntimesEndShowsAtOnce(t *testing.T) 
 		return code == http.StatusServiceUnavailable
 	}))
 	t.Logf("unhealthy %v after the end of its runtime", time.Since(gone).Round(10*time.Millisecond))
+}
+
+// allRun returns a condition that all of so many pods run, as the agent says.
+func (n *node) allRun(pods int) condition {
+	return func() (string, bool) {
+		shown, err := n.agent.pods()
+		up := 0
+		for i := range shown {
+			if running(&shown[i]) {
+				up++
+			}
+		}
+		return fmt.Sprint(up, err), up == pods
+	}
+}
+
+// idleMinute measures what an agent takes in a minute in which nothing happens.
+func (n *node) idleMinute(p *proxy) {
+	t := n.t
+	t.Helper()
+	before, cpuBefore := p.counts(), n.agent.cpu(t)
+	rest := time.NewTimer(time.Minute)
+	defer rest.Stop()
+	<-rest.C
+	calls, total := p.counts(), 0
+	cpu := n.agent.cpu(t) - cpuBefore
+	for method := range calls {
+		calls[method] -= before[method]
+		total += calls[method]
+	}
+	maps.DeleteFunc(calls, func(_ string, n int) bool { return n == 0 })
+	t.Logf("%d idle pods: %d CRI calls in a minute: %v", idlePods, total, calls)
+	figure(t, "idle-calls", float64(total), "calls", idleLimit)
+	require.Positive(t, total, "nothing was counted")
+	figure(t, "idle-cpu", cpu.Seconds(), "s", 0.6) // 0.3 on a quiet machine
+	figure(t, "idle-rss", n.agent.rss(t), "MiB", 40)
+	_, metrics, err := n.agent.get("/metrics")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`(?m)^go_goroutines (\d+)$`).FindStringSubmatch(metrics)
+	require.NotNil(t, found, metrics)
+	goroutines, err := strconv.Atoi(found[1])
+	require.NoError(t, err)
+	figure(t, "idle-goroutines", float64(goroutines), "goroutines", 60)
+}
+
+// rss returns the memory of the process in MiB.
+func (a *agent) rss(t *testing.T) float64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(status), "VmRSS:")
+	require.True(t, found)
+	kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	require.NoError(t, err)
+	return kilobytes / 1024
+}
+
+// TestTheProgramIsSmallAndReadyAtOnce builds it as its users would, and has it ready
+// to run pods on a runtime.
+func TestTheProgramIsSmallAndReadyAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "agent")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "./examples/minimal-agent")
+	build.Dir = repository
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	figure(t, "binary", float64(info.Size())/1e6, "MB", 35)
+
+	var took []time.Duration
+	for range 5 {
+		n := newNode(t)
+		addr := freeAddr(t)
+		began := time.Now()
+		n.agent, err = startAgent(addr, n.output, n.flags(addr)...)
+		require.NoError(t, err)
+		ready := "nothing"
+		for deadline := began.Add(10 * time.Second); ready != "" && time.Now().Before(deadline); {
+			code, body, err := n.agent.get("/readyz")
+			if ready = fmt.Sprint(code, body, err); code == http.StatusOK {
+				ready = ""
+			}
+		}
+		require.Empty(t, ready)
+		took = append(took, time.Since(began))
+		n.agent.stop(t)
+	}
+	slices.Sort(took)
+	figure(t, "ready", took[len(took)/2].Seconds(), "s", 1) // 0.15 on a quiet machine
 }
 
 // proxy stands between an agent and a bed's runtime and counts calls.

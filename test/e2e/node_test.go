@@ -85,7 +85,7 @@ func (n *node) flags(addr string, extra ...string) []string {
 	return append([]string{
 		"--cri-endpoint", bed.endpoint, "--manifests", n.manifests, "--listen", addr,
 		"--node-name", n.hostname, "--root-dir", n.root, "--agent-name", n.name,
-		"--eviction-hard=", // how full this machine is, is no test's business but those of evictions
+		"--max-pods", "500", "--eviction-hard=", // how full this machine is, is no test's business but those of evictions
 	}, extra...)
 }
 

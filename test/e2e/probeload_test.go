@@ -73,6 +73,7 @@ func TestManyProbesCostLittleAndLeaveNoSockets(t *testing.T) {
 	left := timeWaits(t) - waiting
 	t.Logf("%d pods × 3 probes at 1 s for %v: the agent used %.1f %% of a core, %d sockets more in TIME_WAIT",
 		pods, took.Round(time.Second), 100*used.Seconds()/took.Seconds(), left)
+	figure(t, "probe-load", 100*used.Seconds()/took.Seconds(), "%", 0)
 	// This test's own questions for /pods go over one connection.
 	require.Less(t, left, 20)
 	shown, err := n.agent.pods()

@@ -94,15 +94,7 @@ func TestPodsHaveCgroupsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	parent := "/kpbed-" + n.hostname
-	t.Cleanup(func() {
-		dirs, err := filepath.Glob("/sys/fs/cgroup/*" + parent)
-		require.NoError(t, err)
-		for _, dir := range append(dirs, "/sys/fs/cgroup"+parent) {
-			for _, below := range []string{"/kubepods/burstable", "/kubepods/besteffort", "/kubepods", ""} {
-				_ = os.Remove(dir + below) // those that are empty and there
-			}
-		}
-	})
+	t.Cleanup(func() { removeCgroups(t, parent) })
 	n.write("sized.yaml", strings.ReplaceAll(sized, "6a01", "6a02"))
 	n.start("--cgroup-parent", parent)
 	pod := n.waitRunning("sized")
@@ -126,6 +118,18 @@ func TestPodsHaveCgroupsOfTheirOwn(t *testing.T) {
 	n.waitGone(20*time.Second, "sized")
 	n.requireNothingLeft()
 	waitFor(t, 10*time.Second, "no cgroup of the pod to be left", func() (string, bool) { return fmt.Sprint(find()), len(find()) == 0 })
+}
+
+// removeCgroups removes the cgroups in which those of pods were, the pods' being gone.
+func removeCgroups(t *testing.T, parent string) {
+	t.Helper()
+	dirs, err := filepath.Glob("/sys/fs/cgroup/*" + parent)
+	require.NoError(t, err)
+	for _, dir := range append(dirs, "/sys/fs/cgroup"+parent) {
+		for _, below := range []string{"/kubepods/burstable", "/kubepods/besteffort", "/kubepods", ""} {
+			_ = os.Remove(dir + below) // those that are empty and there
+		}
+	}
 }
 
 // TestActiveDeadlineEndsAPod with the kubelet's reason.

@@ -4,7 +4,10 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
 // TestPodStartCostsTheFewestCalls: of each container its image's status, create and
@@ -51,96 +57,170 @@ func TestPodStartCostsTheFewestCalls(t *testing.T) {
 	}
 }
 
-// startByHand makes a pod of one container as the bed's own client does, without an
-// agent, and returns when it runs.
-func (b *testbed) startByHand(ctx context.Context, agent, name string) error {
-	labels := map[string]string{labelAgent: agent}
-	box := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: agent + name, Namespace: "by-hand"}, Labels: labels, Hostname: name,
-		Linux: &runtimeapi.LinuxPodSandboxConfig{},
+// byHand makes pods as the bed's own client does, without an agent, of the very
+// configurations that an agent's library makes: the runtime has the same to do.
+type byHand struct {
+	t *testing.T
+	// agent is nobody's name: an agent would take away what bears its own and no
+	// manifest asks for.
+	agent, root string
+	image       *runtimeapi.Image
+	resolv      podrunner.ResolvConf
+}
+
+func newByHand(t *testing.T) *byHand {
+	t.Helper()
+	h := &byHand{t: t, agent: "hand-of-" + t.Name(), root: t.TempDir()}
+	answer, err := bed.images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: imageServer}})
+	require.NoError(t, err)
+	h.image = answer.GetImage()
+	text, err := os.ReadFile("/etc/resolv.conf")
+	if err == nil {
+		h.resolv, err = podrunner.ParseResolvConf(string(text))
 	}
-	made, err := b.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: box})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := bed.removeSandboxes(map[string]string{labelAgent: h.agent}); err != nil {
+			t.Errorf("removing the pods made by hand: %v", err)
+		}
+	})
+	return h
+}
+
+// handmade is a pod ready to be made.
+type handmade struct {
+	sandbox   *runtimeapi.PodSandboxConfig
+	container *runtimeapi.ContainerConfig
+}
+
+// pod prepares one like that of [sleeper], its files included.
+func (h *byHand) pod(name string) handmade {
+	h.t.Helper()
+	node := podrunner.Node{
+		Agent: h.agent, LogRoot: filepath.Join(h.root, "logs"), DNS: podrunner.DNS{Host: &h.resolv},
+		Cgroups: podrunner.Cgroups{V2: exists("/sys/fs/cgroup/cgroup.controllers")},
+	}
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace, pod.UID = name, "by-hand", types.UID(h.agent+name)
+	pod.Spec.DNSPolicy, pod.Spec.TerminationGracePeriodSeconds = corev1.DNSClusterFirst, new(int64(1))
+	pod.Spec.Containers = []corev1.Container{{
+		Name: "main", Image: imageServer, Args: []string{"sleep", "3600"}, TerminationMessagePath: corev1.TerminationMessagePathDefault,
+	}}
+	folder := filepath.Join(h.root, name)
+	require.NoError(h.t, os.MkdirAll(filepath.Join(podrunner.LogDirectory(node.LogRoot, pod), "main"), 0o755))
+	require.NoError(h.t, os.Mkdir(folder, 0o755))
+	in := podrunner.Instance{Image: h.image, EtcHosts: filepath.Join(folder, "hosts"), TerminationLog: filepath.Join(folder, "words")}
+	require.NoError(h.t, errors.Join(os.WriteFile(in.EtcHosts, nil, 0o644), os.WriteFile(in.TerminationLog, nil, 0o644)))
+	container, err := podrunner.ContainerConfig(pod, &pod.Spec.Containers[0], in, node)
+	require.NoError(h.t, err)
+	return handmade{podrunner.SandboxConfig(pod, 0, node), container}
+}
+
+func (p handmade) start(ctx context.Context) error {
+	made, err := bed.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.sandbox})
 	if err != nil {
 		return err
 	}
-	created, err := b.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: made.GetPodSandboxId(), SandboxConfig: box, Config: &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: imageServer}, Args: []string{"sleep", "3600"},
-		Labels: labels, Linux: &runtimeapi.LinuxContainerConfig{},
-	}})
+	created, err := bed.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: made.GetPodSandboxId(), SandboxConfig: p.sandbox, Config: p.container,
+	})
 	if err != nil {
 		return err
 	}
-	_, err = b.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.GetContainerId()})
+	_, err = bed.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.GetContainerId()})
 	return err
+}
+
+// one makes a pod and returns how long the runtime took.
+func (h *byHand) one(name string) time.Duration {
+	h.t.Helper()
+	p := h.pod(name)
+	begin := time.Now()
+	require.NoError(h.t, p.start(h.t.Context()))
+	return time.Since(begin)
+}
+
+// many makes pods all at once.
+func (h *byHand) many(name string, many int) time.Duration {
+	h.t.Helper()
+	var pods []handmade
+	for i := range many {
+		pods = append(pods, h.pod(fmt.Sprintf("%s%d", name, i)))
+	}
+	begin := time.Now()
+	errs := make(chan error, many)
+	for _, p := range pods {
+		go func() { errs <- p.start(h.t.Context()) }()
+	}
+	for range many {
+		require.NoError(h.t, <-errs)
+	}
+	return time.Since(begin)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func sleeper(name string) string {
 	return endText(name, 1, fmt.Sprintf("containers: [{name: main, image: %q, args: [sleep, \"3600\"]}]", imageServer))
 }
 
-// startedAt waits until the runtime shows the agent's containers running and
-// returns when the last of them started.
-func (n *node) startedAt(pods int) time.Time {
+// startedAt waits until that many of the agent's containers run and returns when
+// the last of them started. It asks little while it waits: the runtime is busy.
+func (n *node) startedAt(pods int) (last time.Time) {
 	n.t.Helper()
-	var last time.Time
-	waitFor(n.t, 2*time.Minute, fmt.Sprintf("%d containers", pods), func() (string, bool) {
-		all, err := bed.find(map[string]string{labelAgent: n.name, "io.kubernetes.pod.namespace": corev1.NamespaceDefault})
-		running := slices.DeleteFunc(all, func(i instance) bool { return !i.running() })
-		for _, i := range running {
-			if i.Started.After(last) {
-				last = i.Started
-			}
-		}
-		return fmt.Sprint(len(running), err), err == nil && len(running) == pods
+	waitFor(n.t, 3*time.Minute, fmt.Sprintf("%d containers", pods), func() (string, bool) {
+		answer, err := bed.runtime.ListContainers(n.t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+			LabelSelector: map[string]string{labelAgent: n.name},
+			State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		}})
+		return fmt.Sprint(len(answer.GetContainers()), err), len(answer.GetContainers()) == pods
 	})
+	for _, i := range bed.instances(n.t, map[string]string{labelAgent: n.name}) {
+		if i.Started.After(last) {
+			last = i.Started
+		}
+	}
 	return last
 }
 
 // TestPodStartTakesHardlyLongerThanTheRuntime: manifest written to all running,
-// against the runtime's own calls. Figures to beat: 1.15 × for one pod, and the
-// bed's client for 50 at once. The machine is busy with other things: what is
-// asserted is twice that; what was measured is printed.
+// against the runtime's own calls for the same pods. Figures to beat: 1.15 × for one
+// pod, and the bed's client for 50 at once. Others use the machine too: what is
+// asserted is looser, what was measured is printed.
 func TestPodStartTakesHardlyLongerThanTheRuntime(t *testing.T) {
-	n := newNode(t)
+	n, hand := newNode(t), newByHand(t)
 	n.start()
-	var byHand, byAgent []time.Duration
-	for i := range 7 {
+	const samples = 9
+	var alone, agent []time.Duration
+	for i := range samples {
+		name := fmt.Sprintf("one%d", i)
+		alone = append(alone, hand.one(name))
 		begin := time.Now()
-		require.NoError(t, bed.startByHand(t.Context(), n.name, fmt.Sprintf("one%d", i)))
-		byHand = append(byHand, time.Since(begin))
-		begin = time.Now()
-		n.write(fmt.Sprintf("one%d.yaml", i), sleeper(fmt.Sprintf("one%d", i)))
-		byAgent = append(byAgent, n.startedAt(i+1).Sub(begin))
+		n.write(name+".yaml", sleeper(name))
+		agent = append(agent, n.startedAt(i+1).Sub(begin))
 	}
-	slices.Sort(byHand)
-	slices.Sort(byAgent)
-	t.Logf("one pod, median of 7: by hand %v, by the agent %v (%.2f ×)", byHand[3].Round(time.Millisecond), byAgent[3].Round(time.Millisecond),
-		float64(byAgent[3])/float64(byHand[3]))
-	require.Less(t, byAgent[3], 2*byHand[3]+300*time.Millisecond)
+	slices.Sort(alone)
+	slices.Sort(agent)
+	one, started := alone[samples/2], agent[samples/2]
+	t.Logf("one pod, median of %d: by hand %v, by the agent %v (%.2f ×); the fastest %v and %v", samples, one.Round(time.Millisecond),
+		started.Round(time.Millisecond), float64(started)/float64(one), alone[0].Round(time.Millisecond), agent[0].Round(time.Millisecond))
+	figure(t, "one-pod", started.Seconds(), "s", 0)
+	require.Less(t, started, 2*one+100*time.Millisecond)
 
 	const many = 50
-	first := manyByHand(t, n.name, "first", many)
+	first := hand.many("first", many)
 	begin := time.Now()
 	for i := range many {
 		n.write(fmt.Sprintf("many%d.yaml", i), sleeper(fmt.Sprintf("many%d", i)))
 	}
-	agent := n.startedAt(7 + many).Sub(begin)
+	together := n.startedAt(samples + many).Sub(begin)
 	// The more pods there are the longer it takes: what comes before and what comes
 	// after are the measure together.
-	hand := (first + manyByHand(t, n.name, "second", many)) / 2
-	t.Logf("%d pods at once: by hand %v, by the agent %v (%.2f ×)", many, hand.Round(time.Millisecond), agent.Round(time.Millisecond), float64(agent)/float64(hand))
-	require.Less(t, agent, 2*hand+2*time.Second)
-}
-
-func manyByHand(t *testing.T, agent, name string, many int) time.Duration {
-	t.Helper()
-	begin := time.Now()
-	errs := make(chan error, many)
-	for i := range many {
-		go func() { errs <- bed.startByHand(t.Context(), agent, fmt.Sprintf("%s%d", name, i)) }()
-	}
-	for range many {
-		require.NoError(t, <-errs)
-	}
-	return time.Since(begin)
+	mean := (first + hand.many("second", many)) / 2
+	t.Logf("%d pods at once: by hand %v, by the agent %v (%.2f ×)", many, mean.Round(time.Millisecond), together.Round(time.Millisecond), float64(together)/float64(mean))
+	figure(t, "fifty-pods", float64(together)/float64(mean), "x", 0)
+	require.Less(t, together, 2*mean+2*time.Second)
 }

@@ -59,7 +59,31 @@ mounts() { awk -v dir="$DIR/" 'index($5, dir) == 1 {print $5}' /proc/self/mounti
 # network namespaces are mounts, and their veth pairs go with them.
 unmount() { for _ in 1 2 3; do mounts | xargs -r umount -l 2>/dev/null; done; }
 
+nat() { iptables -w -t nat "$@" 2>/dev/null; }
+
+# host_ports takes away what the portmap plugin has left: the rules of pods that
+# went without it, which name the bed's network, and the chains of all networks if
+# no other uses them and the bed did not find them.
+host_ports() {
+	local rule words chain
+	[ -e "$DIR/chains" ] && nat -S >/dev/null || return 0
+	nat -S CNI-HOSTPORT-DNAT | grep -F "name: \\\"$NET\\\"" | while read -r rule; do
+		eval "words=(${rule#-A })" # the comment is quoted as for a shell
+		chain=${words[-1]}
+		nat -D "${words[@]}"
+		nat -F "$chain" && nat -X "$chain"
+	done
+	[ ! -s "$DIR/chains" ] && ! nat -S CNI-HOSTPORT-DNAT | grep -q '^-A' || return 0
+	for chain in PREROUTING OUTPUT POSTROUTING; do
+		nat -S $chain | grep -- '-j CNI-HOSTPORT-' | while read -r rule; do
+			eval "nat -D ${rule#-A }"
+		done
+	done
+	for chain in CNI-HOSTPORT-{DNAT,SETMARK,MASQ}; do nat -F "$chain" && nat -X "$chain"; done
+}
+
 network() {
+	host_ports
 	ip link del "$BRIDGE" 2>/dev/null
 	ip route del unreachable "$CIDR" metric 4000000 2>/dev/null
 	# Not while another bridge may need it.
@@ -92,7 +116,7 @@ stop_processes
 unmount
 network
 cgroups
-cd "$DIR" && rm -rf containerd.pid registry.pid registry.addr env ip_forward containerd.sock containerd.sock.ttrpc s cni/ipam
+cd "$DIR" && rm -rf containerd.pid registry.pid registry.addr env ip_forward chains containerd.sock containerd.sock.ttrpc s cni/ipam
 rm -rf --one-file-system "$DIR/state"
 left=$(mounts | wc -l)
 [ "$left" = 0 ] || { say "$left mounts left under $DIR" && exit 1; }

@@ -16,7 +16,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$here/lib.sh"
 
-CONTAINERD=v2.4.2
+CONTAINERD=v2.4.2 RUNC=v1.3.6
 DIR='' BRIDGE=kpbed0 CIDR=10.88.0.0/16 SNAPSHOTTER=overlayfs PREPARE=''
 CACHE=${KPBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kpbed}
 CNIBIN=/usr/lib/cni # where Debian's containernetworking-plugins are
@@ -45,7 +45,7 @@ options() {
 # packages installs those of Debian's packages that are missing.
 packages() {
 	local p missing=()
-	for p in busybox-static containernetworking-plugins iproute2 procps runc; do
+	for p in busybox-static containernetworking-plugins gcc iproute2 iptables libc6-dev libseccomp-dev pkgconf procps runc; do
 		dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
@@ -56,8 +56,8 @@ packages() {
 	"${install[@]}" >/dev/null 2>&1 || { apt-get update -qq && "${install[@]}" >/dev/null; }
 }
 
-# programs builds containerd into the cache, once a version, and the bed's own
-# programs and images, once a change of them.
+# programs builds containerd into the cache, once a version, a runc that knows more
+# than Debian's, and the bed's own programs and images, once a change of them.
 programs() {
 	local m=github.com/containerd/containerd/v2/cmd
 	CBIN=$CACHE/containerd-$CONTAINERD
@@ -69,6 +69,13 @@ programs() {
 			-tags 'no_btrfs no_zfs no_devmapper no_blockfile no_tracing' \
 			"$m/containerd@$CONTAINERD" "$m/containerd-shim-runc-v2@$CONTAINERD" "$m/ctr@$CONTAINERD"
 		mv "$CBIN.new" "$CBIN"
+	fi
+	RUNCNEW=$CACHE/runc-$RUNC
+	if [ ! -x "$RUNCNEW/runc" ]; then
+		say "building runc $RUNC (a minute, once)"
+		rm -rf "$RUNCNEW.new"
+		CGO_ENABLED=1 GOBIN=$RUNCNEW.new go install -trimpath -tags seccomp -ldflags='-s -w' "github.com/opencontainers/runc@$RUNC"
+		mv "$RUNCNEW.new" "$RUNCNEW"
 	fi
 	local key
 	key=$(cd "$here/images" && cat build.sh go.mod go.sum ./*/*.go /bin/busybox | sha256sum | cut -c1-16)
@@ -161,16 +168,27 @@ imports = []
         BinaryName = "$(command -v runc)"
         Root = "$DIR/state/runc"
         SystemdCgroup = false
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.newer]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.newer.options]
+        BinaryName = "$RUNCNEW/runc"
+        Root = "$DIR/state/runc-newer"
+        SystemdCgroup = false
 C
 	# Debian's plugins are of 1.1 and know no later cniVersion. No masquerading
-	# and no default route: pods reach each other and the host, nothing else.
+	# and no default route: pods reach each other and the host, nothing else. The
+	# host's addresses have routes of their own: who calls a host port comes from
+	# one of them.
+	local routes
+	routes=$(ip -4 -o addr show scope global | awk '{sub("/.*", "", $4); printf "%s{\"dst\": \"%s/32\"}", sep, $4; sep = ", "}')
 	cat >"$DIR/cni/net.d/10-kpbed.conflist" <<C
 {
   "cniVersion": "1.0.0",
   "name": "$NET",
   "plugins": [
     {"type": "bridge", "bridge": "$BRIDGE", "isGateway": true, "ipMasq": false, "hairpinMode": true,
-     "ipam": {"type": "host-local", "dataDir": "$DIR/cni/ipam", "ranges": [[{"subnet": "$CIDR"}]]}}
+     "ipam": {"type": "host-local", "dataDir": "$DIR/cni/ipam", "ranges": [[{"subnet": "$CIDR"}]], "routes": [$routes]}},
+    {"type": "portmap", "capabilities": {"portMappings": true}}
   ]
 }
 C
@@ -179,6 +197,8 @@ C
 network() {
 	# The bridge plugin turns forwarding on; cri-down.sh puts the old value back.
 	[ -e "$DIR/ip_forward" ] || cat /proc/sys/net/ipv4/ip_forward >"$DIR/ip_forward"
+	# Nor does the portmap plugin take away the chains that all networks share.
+	[ -e "$DIR/chains" ] || { iptables -w -t nat -S 2>/dev/null | grep -- '^-N CNI-HOSTPORT-' >"$DIR/chains" || true; }
 	# Keeps packets for a pod that is gone from leaving by the default route when
 	# the bridge is gone too.
 	ip route replace unreachable "$CIDR" metric 4000000

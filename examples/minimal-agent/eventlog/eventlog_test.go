@@ -3,6 +3,7 @@ package eventlog_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -148,13 +149,13 @@ func TestLogAgainstAModel(t *testing.T) {
 			e := event(string(rune('a'+r.IntN(8))), "m")
 			l.Add(e)
 			e.Number, e.Time, e.Count = uint64(n+1), clock.Now(), 1
-			for i := len(model) - 1; i >= 0; i-- {
-				if model[i].Name != e.Name {
+			for i, before := range slices.Backward(model) {
+				if before.Name != e.Name {
 					continue
 				}
-				if e.Time.Sub(model[i].Time) < 10*time.Second {
-					e.Count += model[i].Count
-					model = append(model[:i], model[i+1:]...)
+				if e.Time.Sub(before.Time) < 10*time.Second {
+					e.Count += before.Count
+					model = slices.Delete(slices.Clone(model), i, i+1)
 				}
 				break
 			}

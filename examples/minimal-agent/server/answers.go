@@ -137,7 +137,7 @@ func wantsText(r *http.Request) bool {
 // prefers says whether the Accept header names a before b, if at all. How much it
 // likes them (q=) is not looked at.
 func prefers(r *http.Request, a, b string) bool {
-	for _, accepted := range strings.Split(r.Header.Get("Accept"), ",") {
+	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		kind, _, err := mime.ParseMediaType(accepted)
 		switch {
 		case err != nil:

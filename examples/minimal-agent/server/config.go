@@ -102,6 +102,7 @@ type StatusError struct {
 	Message string
 }
 
+// Error is the message, which clients are told.
 func (e *StatusError) Error() string { return e.Message }
 
 func (c Config) withDefaults() Config {

@@ -26,7 +26,6 @@ func (s *Server) guard(next http.Handler, loopback bool, conns *connections) htt
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
 		switch {
 		case r.URL.Path == "/livez":
-		case r.URL.Path == "/" && s.token != nil: // the page says nothing of the node, and asks for the token
 		case s.token != nil && !s.token.allows(r.Header.Get("Authorization")):
 			h.Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "this agent wants a token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
@@ -52,15 +51,11 @@ func loopbackName(host string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// loopbackAddr returns the address of a listener, and whether only this machine can
-// reach it. Those that are no network's can't be reached otherwise either.
-func loopbackAddr(addr net.Addr) (netip.Addr, bool) {
+// isLoopback says whether only this machine can reach an address. One that is no
+// network's can't be reached otherwise either.
+func isLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}, true
-	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	return ip, ip.IsLoopback()
+	return !ok || tcp.AddrPort().Addr().Unmap().IsLoopback()
 }
 
 // fileToken is the token in a file, as it is now.

@@ -22,7 +22,7 @@ func Listen(ctx context.Context, address string, access Access) (net.Listener, e
 	if err != nil {
 		return nil, err
 	}
-	if _, loopback := loopbackAddr(resolved); !loopback && (access.CertFile == "" || access.TokenFile == "") {
+	if !isLoopback(resolved) && (access.CertFile == "" || access.TokenFile == "") {
 		return nil, fmt.Errorf("%s can be reached from other machines: that takes a certificate and a token", address)
 	}
 	// What was looked at is what is listened on, whatever the name means next.

@@ -52,10 +52,9 @@ func New(cfg Config) (*Server, error) {
 
 // Run serves on the listener, which it closes, until ctx is done.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
-	_, loopback := loopbackAddr(listener.Addr())
 	conns := newConnections(s.cfg.MaxConnections)
 	server := &http.Server{
-		Handler:        s.guard(s.Handler(), loopback, conns),
+		Handler:        s.guard(s.Handler(), isLoopback(listener.Addr()), conns),
 		ReadTimeout:    requestTimeout, // of a body too, that nobody here wants
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,

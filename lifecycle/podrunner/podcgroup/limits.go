@@ -7,8 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubeparts/kubeparts/internal/quantity"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
@@ -91,13 +91,13 @@ func Weight(shares int64) int64 {
 
 func hugePages(limits corev1.ResourceList) map[string]int64 {
 	out := map[string]int64{}
-	for name, quantity := range limits {
+	for name, amount := range limits {
 		text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
 		if !ok {
 			continue
 		}
-		if size, err := resource.ParseQuantity(text); err == nil && size.Sign() > 0 {
-			out[PageSize(size.Value())] = quantity.Value()
+		if size, err := quantity.Parse(text); err == nil && size.Sign() > 0 {
+			out[PageSize(size.Value())] = amount.Value()
 		}
 	}
 	return out

@@ -86,7 +86,7 @@ func openFolder(src Source) (folder, error) {
 	if err != nil {
 		return folder{}, noLog(err)
 	}
-	defer all.Close()
+	defer func() { _ = all.Close() }() // nothing was written
 	root, err := all.OpenRoot(src.Dir)
 	if err != nil {
 		return folder{}, noLog(err)
@@ -101,7 +101,8 @@ func noLog(err error) error {
 	return err
 }
 
-func (f folder) close() error { return f.root.Close() }
+// close gives the folder back, through which nothing was written.
+func (f folder) close() { _ = f.root.Close() }
 
 // list returns the files of the attempts from the given one on.
 func (f folder) list(attempt uint32) ([]name, error) {
@@ -109,7 +110,7 @@ func (f folder) list(attempt uint32) ([]name, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }() // it was only read
 	files, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, err

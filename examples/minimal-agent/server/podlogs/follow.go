@@ -29,31 +29,33 @@ func (c *copier) follow(current *logFile, split *splitter) (err error) {
 		}
 		switch {
 		case len(later) > 0:
-			if current, split, err = c.advance(current, split, later); err != nil {
-				return err
-			}
-			continue
+			current, split, err = c.advance(current, split, later)
 		case ended && settled:
 			return c.end(split, true)
 		case ended:
-			settled = true
-			if err := c.pause(); err != nil {
-				return err
-			}
-			continue
+			settled, err = true, c.pause()
+		default:
+			settled = false
+			look, err = c.await(poll.C, events, lost)
 		}
-		settled = false
-		select {
-		case <-c.ctx.Done():
-			return c.ctx.Err()
-		case <-poll.C:
-			look = true
-		case <-lost:
-			look = true
-		case e := <-events:
-			look = e.Op != fsnotify.Write
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// await returns when there may be something new, and whether that may be a file.
+func (c *copier) await(poll <-chan time.Time, events <-chan fsnotify.Event, lost <-chan error) (look bool, err error) {
+	select {
+	case <-c.ctx.Done():
+		return false, c.ctx.Err()
+	case <-poll:
+	case err := <-lost:
+		return err != nil, nil
+	case e := <-events:
+		return e.Op != fsnotify.Write, nil
+	}
+	return true, nil
 }
 
 // watch returns the events of the folder, and when some were lost. Where they can't be

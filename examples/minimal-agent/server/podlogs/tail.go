@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"slices"
 )
 
 // firstWindow is how much of the end of a file is looked at first for its last lines.
@@ -20,8 +21,8 @@ type start struct {
 
 // findTail returns where the last n of the wanted lines begin.
 func findTail(files []*logFile, n int64, wanted func(Line) bool) (start, error) {
-	for i := len(files) - 1; i >= 0; i-- {
-		found, err := tailOf(files[i], n, wanted)
+	for i, file := range slices.Backward(files) {
+		found, err := tailOf(file, n, wanted)
 		switch {
 		case err != nil:
 			return start{}, err

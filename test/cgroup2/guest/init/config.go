@@ -83,7 +83,7 @@ func (c *config) apply() (err error) {
 	for _, disk := range c.disks {
 		device, folder, _ := strings.Cut(disk, " ")
 		try(waitFor(device))
-		try(mount{device, folder, "ext4", 0, ""}.do())
+		try(mount{device, folder, "ext4", 0, "prjquota"}.do())
 	}
 	for _, device := range c.swaps {
 		try(waitFor(device))

@@ -1,0 +1,48 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+)
+
+func (p Program) config() command {
+	return command{
+		name: "config", args: "validate FILE | dump [FLAGS OF run]", does: "what is wrong with a configuration, or all of it",
+		raw: true,
+		complete: func(_ context.Context, args []string) []string {
+			if len(args) == 0 {
+				return []string{"validate", "dump"}
+			}
+			return nil
+		},
+		run: func(_ context.Context, args []string) error {
+			switch {
+			case len(args) == 2 && args[0] == "validate":
+				return p.validate(args[1])
+			case len(args) > 0 && args[0] == "dump":
+				text, err := p.Dump(args[1:])
+				if err != nil {
+					return err
+				}
+				_, err = p.Stdout.Write(text)
+				return err
+			}
+			return usagef("want config validate FILE, or config dump with the flags of run")
+		},
+	}
+}
+
+// validate says what is wrong with a file, and what is to be known of it.
+func (p Program) validate(file string) error {
+	f, err := config.Load(file)
+	if err != nil {
+		return err
+	}
+	for _, note := range f.Notes {
+		fmt.Fprintf(p.Stdout, "%s: %v\n", file, note)
+	}
+	fmt.Fprintf(p.Stdout, "%s can be used\n", file)
+	return nil
+}

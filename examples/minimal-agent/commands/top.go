@@ -1,0 +1,157 @@
+package commands
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+)
+
+const (
+	// Words of terminals.
+	otherScreen = "\x1b[?1049h\x1b[?25l" // and no cursor
+	oldScreen   = "\x1b[?25h\x1b[?1049l"
+	home        = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+)
+
+func (p Program) top() command {
+	var conn connection
+	once, sort, every := false, "cpu", 2*time.Second
+	return command{
+		name: "top", does: "what pods use, again and again on a terminal",
+		flags: func(f *flag.FlagSet) {
+			conn.register(p, f)
+			f.BoolVar(&once, "once", false, "once, without clearing the screen")
+			f.DurationVar(&every, "interval", every, "time between two looks")
+			f.StringVar(&sort, "sort", sort, "first column that matters: cpu, memory, disk, restarts or name")
+		},
+		run: func(ctx context.Context, args []string) error {
+			if err := noArguments(args); err != nil {
+				return err
+			}
+			order, ok := orders()[sort]
+			if !ok {
+				return usagef("--sort %q: want cpu, memory, disk, restarts or name", sort)
+			}
+			if every < 100*time.Millisecond {
+				return usagef("--interval %s: want at least 100ms", every)
+			}
+			client, err := conn.open()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			text := func() (string, error) {
+				status, err := client.Status(ctx)
+				return p.topText(status, order), err
+			}
+			if _, _, terminal := p.terminal(); once || !terminal {
+				lines, err := text()
+				if err == nil {
+					_, err = fmt.Fprint(p.Stdout, lines)
+				}
+				return err
+			}
+			return p.repaint(ctx, every, text)
+		},
+	}
+}
+
+// repaint shows what look returns until ctx is done. An agent that does not answer any
+// more is waited for, with what it said last: it may be restarting.
+func (p Program) repaint(ctx context.Context, every time.Duration, look func() (string, error)) error {
+	text, err := look()
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(p.Stdout, otherScreen)
+	defer fmt.Fprint(p.Stdout, oldScreen)
+	ticker := p.Clock.NewTicker(every)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		shown := text
+		if err != nil {
+			shown = p.screenLook().line(red, err.Error()) + "\n\n" + text
+		}
+		fmt.Fprint(p.Stdout, p.screen(shown))
+		select {
+		case <-ctx.Done():
+		case <-ticker.C():
+			var now string
+			if now, err = look(); err == nil {
+				text = now
+			}
+		}
+	}
+	return nil
+}
+
+// screen is text as it fits on the terminal, from its upper left corner on.
+func (p Program) screen(text string) string {
+	_, height, _ := p.terminal()
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if height > 1 && len(lines) >= height {
+		lines = lines[:height-1]
+	}
+	return home + strings.Join(lines, clearLine+"\n") + clearLine + "\n" + clearBelow
+}
+
+// topText is one look. Lines are no longer than the terminal is wide.
+func (p Program) topText(s api.Status, order func(a, b api.Pod) int) string {
+	var out bytes.Buffer
+	l := p.screenLook()
+	head := fmt.Sprintf("%s  %s  up %s  pods %s", s.Now.Local().Format(time.TimeOnly), s.Node.Name, age(s.Now, &s.Agent.Started), podsLine(s.Pods))
+	fmt.Fprintln(&out, l.line(bold, head))
+	short := newTable(&out, l)
+	for _, signal := range s.Signals {
+		if signal.Time != nil {
+			short.row(pressure(signal), signal.Name, bar(signal, barWidth), amount(signal.Name, signal.Available)+" of "+amount(signal.Name, signal.Capacity))
+		}
+	}
+	short.flush()
+	out.WriteString("\n")
+	t := newTable(&out, l)
+	t.row(bold, "POD", "CPU", "MEMORY", "DISK", "RESTARTS", "STATUS")
+	pods := slices.Clone(s.Pods)
+	slices.SortStableFunc(pods, func(a, b api.Pod) int {
+		return cmp.Or(order(a, b), cmp.Compare(fullName(a), fullName(b)))
+	})
+	for _, pod := range pods {
+		cpu, memory := usage(pod.Usage)
+		disk := "-"
+		if pod.Usage != nil {
+			disk = size(int64(pod.Usage.EphemeralBytes))
+		}
+		t.row(podColour(pod), fullName(pod), cpu, memory, disk, fmt.Sprint(pod.Restarts), pod.State)
+	}
+	t.flush()
+	return out.String()
+}
+
+// orders put the most first.
+func orders() map[string]func(a, b api.Pod) int {
+	by := func(figure func(api.Usage) float64) func(a, b api.Pod) int {
+		value := func(p api.Pod) float64 {
+			if p.Usage == nil {
+				return -1
+			}
+			return figure(*p.Usage)
+		}
+		return func(a, b api.Pod) int { return cmp.Compare(value(b), value(a)) }
+	}
+	return map[string]func(a, b api.Pod) int{
+		"cpu":      by(func(u api.Usage) float64 { return u.CPUCores }),
+		"memory":   by(func(u api.Usage) float64 { return float64(u.MemoryBytes) }),
+		"disk":     by(func(u api.Usage) float64 { return float64(u.EphemeralBytes) }),
+		"restarts": func(a, b api.Pod) int { return cmp.Compare(b.Restarts, a.Restarts) },
+		"name":     func(a, b api.Pod) int { return 0 },
+	}
+}

@@ -1,0 +1,191 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeparts/kubeparts/containergc/logrotate"
+)
+
+// Check returns what is out of range or does not go together, by the names of the
+// fields. The lines are 0.
+func (s Settings) Check() []Problem {
+	var c checker
+	s.checkSources(&c)
+	s.checkServer(&c)
+	s.checkPods(&c)
+	s.checkCgroups(&c)
+	s.checkImages(&c)
+	s.checkEviction(&c)
+	s.checkLogs(&c)
+	s.checkShutdown(&c)
+	return c.problems
+}
+
+type checker struct{ problems []Problem }
+
+func (c *checker) refuse(bad bool, field, format string, args ...any) {
+	if bad {
+		c.problems = append(c.problems, Problem{Field: field, Text: fmt.Sprintf(format, args...)})
+	}
+}
+
+// between refuses what is not in a range whose ends belong to it.
+func (c *checker) between(field string, n, least, most int64) {
+	switch {
+	case n >= least && n <= most:
+	case most == math.MaxInt64:
+		c.refuse(true, field, "%d: want at least %d", n, least)
+	default:
+		c.refuse(true, field, "%d: want %d to %d", n, least, most)
+	}
+}
+
+func (c *checker) atLeast(field string, d metav1.Duration, least time.Duration) {
+	c.refuse(d.Duration < least, field, "%s: want at least %s", d.Duration, least)
+}
+
+func (c *checker) oneOf(field, value string, all ...string) {
+	c.refuse(!slices.Contains(all, value), field, "%q: want %s", value, strings.Join(all, " or "))
+}
+
+func (s Settings) checkSources(c *checker) {
+	c.atLeast("syncFrequency", s.SyncFrequency, time.Millisecond)
+	c.atLeast("fileCheckFrequency", s.FileCheckFrequency, time.Millisecond)
+	c.atLeast("httpCheckFrequency", s.HTTPCheckFrequency, time.Millisecond)
+	if s.StaticPodURL != "" {
+		u, err := url.Parse(s.StaticPodURL)
+		c.refuse(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https",
+			"staticPodURL", "%q: want http://HOST/PATH or https://HOST/PATH", s.StaticPodURL)
+	}
+	c.refuse(len(s.StaticPodURLHeader) > 0 && s.StaticPodURL == "", "staticPodURLHeader", "there is no staticPodURL to send it to")
+}
+
+func (s Settings) checkServer(c *checker) {
+	c.refuse(!s.EnableServer, "enableServer", "false: the commands need it; it listens on loopback only unless address says otherwise")
+	c.refuse(net.ParseIP(s.Address) == nil, "address", "%q: want an IP address", s.Address)
+	c.between("port", int64(s.Port), 0, math.MaxUint16)
+	c.refuse(s.TLSCertFile != "" && s.TLSPrivateKeyFile == "", "tlsCertFile", "there is no tlsPrivateKeyFile")
+	c.refuse(s.TLSCertFile == "" && s.TLSPrivateKeyFile != "", "tlsPrivateKeyFile", "there is no tlsCertFile")
+}
+
+func (s Settings) checkPods(c *checker) {
+	e := s.ContainerRuntimeEndpoint
+	c.refuse(e != EmbeddedEndpoint && e != AutoEndpoint && !strings.HasPrefix(e, "unix:///"),
+		"containerRuntimeEndpoint", "%q: want %s, %s or unix:///PATH", e, EmbeddedEndpoint, AutoEndpoint)
+	if longest := s.CrashLoopBackOff.MaxContainerRestartPeriod; longest != nil {
+		c.refuse(longest.Duration < time.Second || longest.Duration > 300*time.Second,
+			"crashLoopBackOff", "maxContainerRestartPeriod %s: want 1s to 300s", longest.Duration)
+	}
+	for _, name := range s.AllowedUnsafeSysctls {
+		c.refuse(name == "" || strings.ContainsAny(name, " \t,") || strings.Contains(strings.TrimSuffix(name, "*"), "*"),
+			"allowedUnsafeSysctls", "%q: want a sysctl, or a prefix of some that ends in *", name)
+	}
+	for _, ip := range s.ClusterDNS {
+		c.refuse(net.ParseIP(ip) == nil, "clusterDNS", "%q is no IP address", ip)
+	}
+	c.between("maxPods", int64(s.MaxPods), 1, math.MaxInt64)
+	c.between("podsPerCore", int64(s.PodsPerCore), 0, math.MaxInt64)
+	c.refuse(s.PodsPerCore > s.MaxPods, "podsPerCore", "%d: want at most maxPods, %d", s.PodsPerCore, s.MaxPods)
+	c.reserved("systemReserved", s.SystemReserved)
+	c.reserved("kubeReserved", s.KubeReserved)
+	for _, e := range s.EnforceNodeAllocatable {
+		c.oneOf("enforceNodeAllocatable", e, "pods", "none")
+	}
+	c.refuse(slices.Contains(s.EnforceNodeAllocatable, "none") && len(s.EnforceNodeAllocatable) > 1,
+		"enforceNodeAllocatable", "none stands alone")
+}
+
+// reserved checks amounts that are kept for others than pods.
+func (c *checker) reserved(field string, all map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch corev1.ResourceName(name) {
+		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		default:
+			c.refuse(true, field, "%q: want cpu, memory or ephemeral-storage", name)
+			continue
+		}
+		q, err := resource.ParseQuantity(all[name])
+		c.refuse(err != nil || q.Sign() < 0, field, "%s %q: want an amount such as 500m or 1Gi", name, all[name])
+	}
+}
+
+func (s Settings) checkCgroups(c *checker) {
+	c.refuse(s.CgroupRoot != "" && (!filepath.IsAbs(s.CgroupRoot) || filepath.Clean(s.CgroupRoot) != s.CgroupRoot),
+		"cgroupRoot", "%q: want an absolute path", s.CgroupRoot)
+	c.refuse(s.CgroupRoot != "" && !s.CgroupsPerQOS, "cgroupRoot", "with cgroupsPerQOS false there are no cgroups of pods")
+	c.oneOf("cgroupDriver", s.CgroupDriver, "cgroupfs", "systemd")
+	c.refuse(s.CgroupsPerQOS && s.CgroupDriver == "systemd", "cgroupDriver", "systemd: cgroups of pods need cgroupfs, here and in the runtime")
+	c.refuse(s.PodPidsLimit < -1 || s.PodPidsLimit == 0, "podPidsLimit", "%d: want -1 for no limit, or at least 1", s.PodPidsLimit)
+	c.refuse(s.PodPidsLimit > 0 && !s.CgroupsPerQOS, "podPidsLimit", "it takes cgroups of pods: cgroupsPerQOS true, or a cgroupRoot")
+	c.refuse(s.CPUCFSQuotaPeriod.Duration < time.Millisecond || s.CPUCFSQuotaPeriod.Duration > time.Second,
+		"cpuCFSQuotaPeriod", "%s: want 1ms to 1s", s.CPUCFSQuotaPeriod.Duration)
+}
+
+func (s Settings) checkImages(c *checker) {
+	if n := s.MaxParallelImagePulls; n != nil {
+		c.between("maxParallelImagePulls", int64(*n), 1, math.MaxInt64)
+		c.refuse(*n > 1 && s.SerializeImagePulls, "maxParallelImagePulls", "%d: serializeImagePulls is true", *n)
+	}
+	c.between("registryPullQPS", int64(s.RegistryPullQPS), 0, math.MaxInt64)
+	c.between("registryBurst", int64(s.RegistryBurst), 0, math.MaxInt64)
+	const allowlist = "NeverVerifyAllowlistedImages"
+	c.oneOf("imagePullCredentialsVerificationPolicy", s.ImagePullCredentialsVerificationPolicy,
+		"NeverVerify", "NeverVerifyPreloadedImages", allowlist, "AlwaysVerify")
+	c.refuse(len(s.PreloadedImagesVerificationAllowlist) > 0 && s.ImagePullCredentialsVerificationPolicy != allowlist,
+		"preloadedImagesVerificationAllowlist", "it takes the policy "+allowlist)
+	c.between("imageGCHighThresholdPercent", int64(s.ImageGCHighThresholdPercent), 0, 100)
+	c.between("imageGCLowThresholdPercent", int64(s.ImageGCLowThresholdPercent), 0, 100)
+	c.refuse(s.ImageGCLowThresholdPercent >= s.ImageGCHighThresholdPercent, "imageGCLowThresholdPercent",
+		"%d: want less than imageGCHighThresholdPercent, %d", s.ImageGCLowThresholdPercent, s.ImageGCHighThresholdPercent)
+	c.atLeast("imageMinimumGCAge", s.ImageMinimumGCAge, 0)
+	c.atLeast("imageMaximumGCAge", s.ImageMaximumGCAge, 0)
+}
+
+func (s Settings) checkEviction(c *checker) {
+	if _, err := s.Thresholds(); err != nil {
+		for _, e := range unjoin(err) {
+			// It says "field evictionHard[memory.available]: why".
+			field, text, _ := strings.Cut(strings.TrimPrefix(e.Error(), "field "), "[")
+			c.refuse(true, field, "%s", strings.Replace(text, "]", "", 1))
+		}
+	}
+	c.atLeast("evictionPressureTransitionPeriod", s.EvictionPressureTransitionPeriod, 0)
+	c.atLeast("volumeStatsAggPeriod", s.VolumeStatsAggPeriod, time.Second)
+}
+
+func (s Settings) checkLogs(c *checker) {
+	c.refuse(s.PodLogsDir != "" && !filepath.IsAbs(s.PodLogsDir), "podLogsDir", "%q: want an absolute path", s.PodLogsDir)
+	_, err := logrotate.ParseMaxSize(s.ContainerLogMaxSize)
+	c.refuse(err != nil, "containerLogMaxSize", "%q: want a size such as 10Mi", s.ContainerLogMaxSize)
+	c.between("containerLogMaxFiles", int64(s.ContainerLogMaxFiles), 2, math.MaxInt64)
+	c.between("containerLogMaxWorkers", int64(s.ContainerLogMaxWorkers), 1, math.MaxInt64)
+	c.atLeast("containerLogMonitorInterval", s.ContainerLogMonitorInterval, 3*time.Second)
+}
+
+func (s Settings) checkShutdown(c *checker) {
+	all, critical := s.ShutdownGracePeriod.Duration, s.ShutdownGracePeriodCriticalPods.Duration
+	c.refuse(all != 0 && all < time.Second, "shutdownGracePeriod", "%s: want 0 or at least 1s", all)
+	c.refuse(critical != 0 && critical < time.Second, "shutdownGracePeriodCriticalPods", "%s: want 0 or at least 1s", critical)
+	c.refuse(critical > all, "shutdownGracePeriodCriticalPods", "%s: want at most shutdownGracePeriod, %s", critical, all)
+	c.refuse(len(s.ShutdownGracePeriodByPodPriority) > 0 && all+critical != 0,
+		"shutdownGracePeriodByPodPriority", "it stands alone: remove shutdownGracePeriod and shutdownGracePeriodCriticalPods")
+	seen := map[int32]bool{}
+	for _, p := range s.ShutdownGracePeriodByPodPriority {
+		c.refuse(p.ShutdownGracePeriodSeconds < 0, "shutdownGracePeriodByPodPriority",
+			"priority %d: %d seconds: want at least 0", p.Priority, p.ShutdownGracePeriodSeconds)
+		c.refuse(seen[p.Priority], "shutdownGracePeriodByPodPriority", "priority %d is there twice", p.Priority)
+		seen[p.Priority] = true
+	}
+}

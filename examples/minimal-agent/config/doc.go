@@ -1,0 +1,62 @@
+// Package config reads the agent's configuration file, which is a kubelet's: a
+// KubeletConfiguration of kubelet.config.k8s.io/v1beta1 (Kubernetes 1.36).
+//
+// # What it does
+//
+// [Load] reads a file and [Parse] its content into [Settings], the fields that the
+// agent has. Each field of a KubeletConfiguration is one of three kinds:
+//
+//   - implemented: a field of Settings, with the kubelet's name, form, range and
+//     default;
+//   - ignored: it makes no difference to what is safe. It is one of the [File]'s
+//     notes, with the reason, to be shown when the agent starts;
+//   - refused: whoever sets it relies on a protection or a place that the agent does
+//     not have: users and their rights (authentication, authorization), the choice of
+//     ciphers, a second endpoint for images.
+//
+// What is no field of it is a mistake. A file is read whole and every mistake is
+// reported at once, with its line.
+//
+// # What you supply
+//
+// A file, JSON or YAML, of one document. Paths in it that are not absolute start at
+// its folder, as the kubelet's do.
+//
+// # What it guarantees
+//
+//  1. A mistake is never passed over: unknown fields, fields that are there twice,
+//     values of a wrong type and values out of range are all named, and nothing of a
+//     file with a mistake is used.
+//  2. A field that is not set, or is null, has its default; so has one that is 0 or
+//     empty where the kubelet does not tell that from one that is not set.
+//  3. What [Settings.YAML] writes, Parse reads as the same settings.
+//
+// # Goroutines and locking
+//
+// There are none. Settings are plain values.
+//
+// # Differences from the kubelet
+//
+//   - Some defaults differ, because an agent is to be tried out beside other things
+//     on a machine: address (127.0.0.1), port (10255), containerRuntimeEndpoint
+//     (embedded, and there is auto), podLogsDir (in the agent's own folder),
+//     cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).
+//   - Strings, numbers and booleans are not taken for each other, and names must be
+//     in the right case. The kubelet says yes to port "1" in some files and no in others.
+//   - Eviction settings that the kubelet takes although they can't work are refused:
+//     see eviction.ParseThresholds. One that takes away defaults without saying so
+//     is a note (kubernetes#127577).
+//   - evictionMaxPodGracePeriod may be negative: a pod's own, as with the flag.
+//   - imageMaximumGCAge may be shorter than imageMinimumGCAge: both hold.
+//   - Of enforceNodeAllocatable there is pods and none.
+//
+// The package does not link k8s.io/kubelet/config/v1beta1: that brings
+// component-base with it, whose metrics, flags and feature gates register themselves
+// for the whole process. A test holds Settings against that type's source instead:
+// every field must be known here, of the same type, and with the default that is
+// documented there.
+//
+// # Testing your code with it
+//
+// Settings are a struct: [Default] and an assignment make any. Parse takes bytes.
+package config

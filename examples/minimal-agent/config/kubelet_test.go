@@ -1,0 +1,171 @@
+package config
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// theirs is a field of the kubelet's own type.
+type theirs struct{ typ, documented string }
+
+// kubeletFields reads the kubelet's type from its source.
+func kubeletFields(t *testing.T) map[string]theirs {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubelet").Output()
+	require.NoError(t, err)
+	file, err := parser.ParseFile(token.NewFileSet(),
+		filepath.Join(strings.TrimSpace(string(dir)), "config", "v1beta1", "types.go"), nil, parser.ParseComments)
+	require.NoError(t, err)
+	fields := map[string]theirs{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || spec.Name.Name != Kind {
+			return true
+		}
+		for _, f := range spec.Type.(*ast.StructType).Fields.List {
+			if len(f.Names) == 0 {
+				continue // TypeMeta
+			}
+			name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
+			fields[name] = theirs{typeText(f.Type), documentedDefault(f.Doc.Text())}
+		}
+		return false
+	})
+	require.Greater(t, len(fields), 100)
+	return fields
+}
+
+func typeText(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return typeText(e.X)
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	case *ast.ArrayType:
+		return "[]" + typeText(e.Elt)
+	case *ast.MapType:
+		return "map[" + typeText(e.Key) + "]" + typeText(e.Value)
+	}
+	return fmt.Sprint(e)
+}
+
+var (
+	defaultLine  = regexp.MustCompile(`(?m)^Default: (.*)$`)
+	defaultLines = regexp.MustCompile(`(?ms)^Default:\n((?:  .*?\n)+)`)
+)
+
+// documentedDefault returns what a comment says of a default, as YAML.
+func documentedDefault(doc string) string {
+	if m := defaultLine.FindStringSubmatch(doc); m != nil {
+		return m[1]
+	}
+	if m := defaultLines.FindStringSubmatch(doc + "\n"); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// TestEveryFieldOfTheKubeletsIsKnown and no other, each in one way.
+func TestEveryFieldOfTheKubeletsIsKnown(t *testing.T) {
+	t.Parallel()
+	kubelet := kubeletFields(t)
+	ours := map[string]string{}
+	s := Default()
+	for _, f := range s.fields() {
+		require.NotContains(t, ours, f.name)
+		ours[f.name] = "implemented"
+	}
+	for kind, names := range map[string]map[string]string{"ignored": ignored(), "refused": refused()} {
+		for name, why := range names {
+			require.NotContains(t, ours, name, kind)
+			require.NotEmpty(t, why)
+			ours[name] = kind
+		}
+	}
+	for name := range kubelet {
+		require.Contains(t, ours, name)
+		delete(ours, name)
+	}
+	require.Equal(t, map[string]string{"apiVersion": "implemented", "kind": "implemented"}, ours)
+}
+
+func TestTypesAreTheKubelets(t *testing.T) {
+	t.Parallel()
+	kubelet := kubeletFields(t)
+	s := Default()
+	typ := reflect.TypeOf(s)
+	names := map[string]string{}
+	for f := range typ.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names[name] = f.Name
+	}
+	for _, f := range s.fields()[2:] {
+		got := reflect.TypeOf(f.into).Elem()
+		for got.Kind() == reflect.Pointer {
+			got = got.Elem()
+		}
+		text := strings.NewReplacer("config.", "", "v1.", "").Replace(got.String())
+		want := strings.ReplaceAll(kubelet[f.name].typ, "ImagePullCredentialsVerificationPolicy", "string")
+		require.Equal(t, want, text, f.name)
+		require.NotEmpty(t, names[f.name], f.name)
+		require.Same(t, f.into, reflect.ValueOf(&s).Elem().FieldByName(names[f.name]).Addr().Interface(), f.name)
+		delete(names, f.name)
+	}
+	require.Equal(t, map[string]string{"": "TypeMeta"}, names)
+}
+
+// TestDefaultsAreTheDocumentedOnes but for those that the package says.
+func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
+	t.Parallel()
+	differ := map[string]string{
+		"address": "127.0.0.1", "port": "10255", "podLogsDir": "", "cgroupsPerQOS": "false", "enableProfilingHandler": "false",
+		// What the comment leaves out, or says in its own way.
+		"imagePullCredentialsVerificationPolicy": "NeverVerifyPreloadedImages", "containerRuntimeEndpoint": "embedded",
+		"cgroupRoot": "", "crashLoopBackOff": "maxContainerRestartPeriod: null", "singleProcessOOMKill": "null",
+		"imageMaximumGCAge": "0s", "preloadedImagesVerificationAllowlist": "null",
+		// The comment has not been told of imagefs.inodesFree (kubernetes#121834).
+		"evictionHard": "{memory.available: 100Mi, nodefs.available: 10%, nodefs.inodesFree: 5%, imagefs.available: 15%, imagefs.inodesFree: 5%}",
+	}
+	if runtime.GOOS != "linux" {
+		delete(differ, "evictionHard")
+	}
+	kubelet, s := kubeletFields(t), Default()
+	for _, f := range s.fields()[2:] {
+		if f.name == "evictionHard" && runtime.GOOS != "linux" {
+			continue
+		}
+		want, ok := differ[f.name]
+		if !ok {
+			want = kubelet[f.name].documented
+			require.NotEmpty(t, want, "%s: the kubelet does not say", f.name)
+		}
+		got, err := sigsyaml.Marshal(f.into)
+		require.NoError(t, err)
+		require.Equal(t, normal(t, want, f.into), normal(t, string(got), f.into), f.name)
+	}
+}
+
+// normal reads text as a value of into's type and writes it; nil and nothing are one.
+func normal(t *testing.T, text string, into any) string {
+	t.Helper()
+	if text == "nil" || text == "[]" || text == "{}\n" || text == "[]\n" {
+		text = "null"
+	}
+	v := reflect.New(reflect.TypeOf(into).Elem())
+	require.NoError(t, sigsyaml.Unmarshal([]byte(text), v.Interface()), text)
+	out, err := sigsyaml.Marshal(v.Interface())
+	require.NoError(t, err)
+	return string(out)
+}

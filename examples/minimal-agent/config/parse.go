@@ -1,0 +1,274 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/sets"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/kubeparts/kubeparts/eviction"
+)
+
+// maxBytes is the size from which on something is not taken for a configuration.
+const maxBytes = 1 << 20
+
+// File is what a file says.
+type File struct {
+	Settings Settings
+	// Notes are what somebody should know who wrote it: fields that are ignored, and
+	// settings that take others away.
+	Notes []Problem
+}
+
+// Problem is one thing that is wrong with a field, or to be known of it.
+type Problem struct {
+	// Line is where it is in the file, from 1; 0 where no line is to blame.
+	Line int
+	// Field is its name, empty for the file as a whole.
+	Field string
+	// Text says what is wrong.
+	Text string
+}
+
+// Error returns the problem as "line 3: maxPods: what is wrong".
+func (p Problem) Error() string {
+	var b strings.Builder
+	if p.Line > 0 {
+		fmt.Fprintf(&b, "line %d: ", p.Line)
+	}
+	if p.Field != "" {
+		b.WriteString(p.Field + ": ")
+	}
+	b.WriteString(p.Text)
+	return b.String()
+}
+
+// Load reads a file. Relative paths in it are made absolute, from the file's folder.
+// Its error is each [Problem] on a line that begins with the file's name.
+func Load(file string) (File, error) {
+	data, err := readSome(file)
+	if err != nil {
+		return File{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	f, err := Parse(data)
+	if err != nil {
+		var errs []error
+		for _, e := range unjoin(err) {
+			errs = append(errs, fmt.Errorf("%s: %w", file, e))
+		}
+		return File{}, errors.Join(errs...)
+	}
+	dir, err := filepath.Abs(filepath.Dir(file))
+	if err != nil {
+		return File{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	s := &f.Settings
+	for _, path := range []*string{&s.StaticPodPath, &s.TLSCertFile, &s.TLSPrivateKeyFile, &s.ResolverConfig} {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(dir, *path)
+		}
+	}
+	return f, nil
+}
+
+// readSome reads a file, but not one that can't be a configuration.
+func readSome(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err == nil && len(data) > maxBytes {
+		err = fmt.Errorf("%s is longer than %d bytes", file, maxBytes)
+	}
+	return data, err
+}
+
+// Parse reads a file's content. Paths stay as they are. Its error is every [Problem]
+// with the content, joined, by line.
+func Parse(data []byte) (File, error) {
+	p := reader{settings: Default(), lines: map[string]int{}}
+	if root := p.document(data); root != nil {
+		p.object(root)
+		p.header()
+		p.derive()
+		p.checked()
+	}
+	if len(p.problems) > 0 {
+		return File{}, join(byLine(p.problems))
+	}
+	return File{Settings: p.settings, Notes: byLine(p.notes)}, nil
+}
+
+// YAML returns s as the file that says all of it.
+func (s Settings) YAML() ([]byte, error) { return sigsyaml.Marshal(s) }
+
+type reader struct {
+	settings        Settings
+	lines           map[string]int // of fields that are set
+	problems, notes []Problem
+}
+
+func (p *reader) problem(line int, field, format string, args ...any) {
+	p.problems = append(p.problems, Problem{line, field, fmt.Sprintf(format, args...)})
+}
+
+// document returns the only document's mapping, or nil with a problem.
+func (p *reader) document(data []byte) *yaml.Node {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, more yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		p.problem(0, "", "the file is empty")
+		return nil
+	case err != nil:
+		p.problem(0, "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil
+	}
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		p.problem(more.Line, "", "more than one document: want one %s", Kind)
+		return nil
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		p.problem(doc.Line, "", "want the fields of a %s", Kind)
+		return nil
+	}
+	return doc.Content[0]
+}
+
+// object reads the fields of the file.
+func (p *reader) object(root *yaml.Node) {
+	known, defaults := map[string]field{}, Default()
+	byDefault := map[string]any{}
+	for _, f := range p.settings.fields() {
+		known[f.name] = f
+	}
+	for _, f := range defaults.fields() {
+		byDefault[f.name] = f.into
+	}
+	skipped, unsafe := ignored(), refused()
+	for key, value := range p.pairs("", root) {
+		name := key.Value
+		p.lines[name] = key.Line
+		f, ok := known[name]
+		switch {
+		case value.Tag == "!!null":
+			delete(p.lines, name)
+			if !ok && skipped[name] == "" && unsafe[name] == "" {
+				p.problem(key.Line, name, "%s", unknown(name, known, skipped, unsafe))
+			}
+		case ok:
+			p.assign(name, value, f.into)
+			if f.zeroIsUnset && defaulted(f.into, byDefault[name]) {
+				delete(p.lines, name)
+			}
+		case skipped[name] != "":
+			p.notes = append(p.notes, Problem{key.Line, name, "ignored: " + skipped[name]})
+		case unsafe[name] != "":
+			p.problem(key.Line, name, "not implemented: %s", unsafe[name])
+		default:
+			p.problem(key.Line, name, "%s", unknown(name, known, skipped, unsafe))
+		}
+	}
+}
+
+// unknown says that there is no such field, and which one may be meant.
+func unknown(name string, known map[string]field, more ...map[string]string) string {
+	all := sets.KeySet(known)
+	for _, m := range more {
+		all = all.Union(sets.KeySet(m))
+	}
+	for _, other := range sets.List(all) {
+		if strings.EqualFold(other, name) {
+			return "unknown field: " + other + " is written so"
+		}
+	}
+	return "unknown field"
+}
+
+// header checks what the file says that it is.
+func (p *reader) header() {
+	for _, h := range []struct{ name, got, want string }{
+		{"apiVersion", p.settings.APIVersion, APIVersion},
+		{"kind", p.settings.Kind, Kind},
+	} {
+		if line, ok := p.lines[h.name]; !ok {
+			p.problem(0, h.name, "missing: want %s", h.want)
+		} else if h.got != h.want {
+			p.problem(line, h.name, "%q: want %s", h.got, h.want)
+		}
+	}
+}
+
+// derive sets what follows from other fields where it is not set itself.
+func (p *reader) derive() {
+	s := &p.settings
+	if _, ok := p.lines["cgroupsPerQOS"]; !ok && s.CgroupRoot != "" {
+		s.CgroupsPerQOS = true
+	}
+	if _, ok := p.lines["serializeImagePulls"]; !ok && s.MaxParallelImagePulls != nil && *s.MaxParallelImagePulls > 1 {
+		s.SerializeImagePulls = false
+	}
+	line, ok := p.lines["evictionHard"]
+	if !ok || len(s.EvictionHard) == 0 || s.MergeDefaultEvictionSettings {
+		return
+	}
+	var lost []string
+	for signal := range eviction.DefaultEvictionHard("") {
+		if _, ok := s.EvictionHard[signal]; !ok {
+			lost = append(lost, signal)
+		}
+	}
+	if len(lost) > 0 {
+		slices.Sort(lost)
+		p.notes = append(p.notes, Problem{line, "evictionHard", fmt.Sprintf(
+			"nothing is evicted for %s any more: mergeDefaultEvictionSettings: true keeps their defaults", strings.Join(lost, ", "))})
+	}
+}
+
+// checked adds what is out of range. A field that could not be read is not blamed
+// twice.
+func (p *reader) checked() {
+	unread := map[string]bool{}
+	for _, bad := range p.problems {
+		name, _, _ := strings.Cut(bad.Field, ".")
+		name, _, _ = strings.Cut(name, "[")
+		unread[name] = true
+	}
+	for _, bad := range p.settings.Check() {
+		if bad.Line = p.lines[bad.Field]; !unread[bad.Field] {
+			p.problems = append(p.problems, bad)
+		}
+	}
+}
+
+func byLine(all []Problem) []Problem {
+	slices.SortStableFunc(all, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return all
+}
+
+func join(all []Problem) error {
+	errs := make([]error, len(all))
+	for i, p := range all {
+		errs[i] = p
+	}
+	return errors.Join(errs...)
+}
+
+// unjoin returns what was joined.
+func unjoin(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

@@ -1,0 +1,178 @@
+package config
+
+import (
+	"runtime"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeparts/kubeparts/eviction"
+)
+
+// What a file says that it is.
+const (
+	APIVersion = "kubelet.config.k8s.io/v1beta1"
+	Kind       = "KubeletConfiguration"
+)
+
+// Endpoints that are no address.
+const (
+	// EmbeddedEndpoint is an in-process runtime in memory.
+	EmbeddedEndpoint = "embedded"
+	// AutoEndpoint is the first live one of the well-known sockets.
+	AutoEndpoint = "auto"
+)
+
+// Settings are the fields of a KubeletConfiguration that the agent has. They mean
+// what they mean there; pointers are nil where the kubelet's default is not a value.
+// The zero value is not useful: begin with [Default].
+type Settings struct {
+	metav1.TypeMeta `json:",inline"`
+
+	StaticPodPath      string              `json:"staticPodPath"`
+	StaticPodURL       string              `json:"staticPodURL"`
+	StaticPodURLHeader map[string][]string `json:"staticPodURLHeader,omitempty"`
+	SyncFrequency      metav1.Duration     `json:"syncFrequency"`
+	FileCheckFrequency metav1.Duration     `json:"fileCheckFrequency"`
+	HTTPCheckFrequency metav1.Duration     `json:"httpCheckFrequency"`
+
+	EnableServer            bool   `json:"enableServer"`
+	Address                 string `json:"address"`
+	Port                    int32  `json:"port"`
+	TLSCertFile             string `json:"tlsCertFile"`
+	TLSPrivateKeyFile       string `json:"tlsPrivateKeyFile"`
+	EnableDebuggingHandlers bool   `json:"enableDebuggingHandlers"`
+	EnableProfilingHandler  bool   `json:"enableProfilingHandler"`
+
+	ContainerRuntimeEndpoint string                 `json:"containerRuntimeEndpoint"`
+	CrashLoopBackOff         CrashLoopBackOffConfig `json:"crashLoopBackOff"`
+	SeccompDefault           bool                   `json:"seccompDefault"`
+	AllowedUnsafeSysctls     []string               `json:"allowedUnsafeSysctls,omitempty"`
+	ClusterDNS               []string               `json:"clusterDNS,omitempty"`
+	ClusterDomain            string                 `json:"clusterDomain"`
+	ResolverConfig           string                 `json:"resolvConf"`
+
+	MaxPods                int32             `json:"maxPods"`
+	PodsPerCore            int32             `json:"podsPerCore"`
+	SystemReserved         map[string]string `json:"systemReserved,omitempty"`
+	KubeReserved           map[string]string `json:"kubeReserved,omitempty"`
+	EnforceNodeAllocatable []string          `json:"enforceNodeAllocatable"`
+
+	CgroupsPerQOS        bool            `json:"cgroupsPerQOS"`
+	CgroupRoot           string          `json:"cgroupRoot"`
+	CgroupDriver         string          `json:"cgroupDriver"`
+	PodPidsLimit         int64           `json:"podPidsLimit"`
+	CPUCFSQuota          bool            `json:"cpuCFSQuota"`
+	CPUCFSQuotaPeriod    metav1.Duration `json:"cpuCFSQuotaPeriod"`
+	SingleProcessOOMKill *bool           `json:"singleProcessOOMKill,omitempty"`
+
+	SerializeImagePulls   bool   `json:"serializeImagePulls"`
+	MaxParallelImagePulls *int32 `json:"maxParallelImagePulls,omitempty"`
+	RegistryPullQPS       int32  `json:"registryPullQPS"`
+	RegistryBurst         int32  `json:"registryBurst"`
+
+	ImagePullCredentialsVerificationPolicy string   `json:"imagePullCredentialsVerificationPolicy"`
+	PreloadedImagesVerificationAllowlist   []string `json:"preloadedImagesVerificationAllowlist,omitempty"`
+
+	EvictionHard                     map[string]string `json:"evictionHard"`
+	EvictionSoft                     map[string]string `json:"evictionSoft,omitempty"`
+	EvictionSoftGracePeriod          map[string]string `json:"evictionSoftGracePeriod,omitempty"`
+	EvictionMinimumReclaim           map[string]string `json:"evictionMinimumReclaim,omitempty"`
+	EvictionPressureTransitionPeriod metav1.Duration   `json:"evictionPressureTransitionPeriod"`
+	EvictionMaxPodGracePeriod        int32             `json:"evictionMaxPodGracePeriod"`
+	MergeDefaultEvictionSettings     bool              `json:"mergeDefaultEvictionSettings"`
+	LocalStorageCapacityIsolation    bool              `json:"localStorageCapacityIsolation"`
+	KernelMemcgNotification          bool              `json:"kernelMemcgNotification"`
+	VolumeStatsAggPeriod             metav1.Duration   `json:"volumeStatsAggPeriod"`
+
+	ImageGCHighThresholdPercent int32           `json:"imageGCHighThresholdPercent"`
+	ImageGCLowThresholdPercent  int32           `json:"imageGCLowThresholdPercent"`
+	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge"`
+	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge"`
+
+	// PodLogsDir is empty for the agent's own folder.
+	PodLogsDir                  string          `json:"podLogsDir"`
+	ContainerLogMaxSize         string          `json:"containerLogMaxSize"`
+	ContainerLogMaxFiles        int32           `json:"containerLogMaxFiles"`
+	ContainerLogMaxWorkers      int32           `json:"containerLogMaxWorkers"`
+	ContainerLogMonitorInterval metav1.Duration `json:"containerLogMonitorInterval"`
+
+	ShutdownGracePeriod              metav1.Duration                    `json:"shutdownGracePeriod"`
+	ShutdownGracePeriodCriticalPods  metav1.Duration                    `json:"shutdownGracePeriodCriticalPods"`
+	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority `json:"shutdownGracePeriodByPodPriority,omitempty"`
+}
+
+// CrashLoopBackOffConfig bounds the wait before a container is restarted.
+type CrashLoopBackOffConfig struct {
+	MaxContainerRestartPeriod *metav1.Duration `json:"maxContainerRestartPeriod,omitempty"`
+}
+
+// ShutdownGracePeriodByPodPriority is the time that pods of a priority, and of those
+// above it up to the next entry's, have to end when the agent does.
+type ShutdownGracePeriodByPodPriority struct {
+	Priority                   int32 `json:"priority"`
+	ShutdownGracePeriodSeconds int64 `json:"shutdownGracePeriodSeconds"`
+}
+
+// Default returns the settings of a file that sets nothing.
+func Default() Settings {
+	return Settings{
+		TypeMeta:           metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
+		SyncFrequency:      seconds(60),
+		FileCheckFrequency: seconds(20),
+		HTTPCheckFrequency: seconds(20),
+
+		EnableServer:            true,
+		Address:                 "127.0.0.1",
+		Port:                    10255,
+		EnableDebuggingHandlers: true,
+
+		ContainerRuntimeEndpoint: EmbeddedEndpoint,
+		ResolverConfig:           "/etc/resolv.conf",
+
+		MaxPods:                110,
+		EnforceNodeAllocatable: []string{"pods"},
+
+		CgroupDriver:      "cgroupfs",
+		PodPidsLimit:      -1,
+		CPUCFSQuota:       true,
+		CPUCFSQuotaPeriod: metav1.Duration{Duration: 100 * time.Millisecond},
+
+		SerializeImagePulls: true,
+		RegistryPullQPS:     5,
+		RegistryBurst:       10,
+
+		ImagePullCredentialsVerificationPolicy: "NeverVerifyPreloadedImages",
+
+		EvictionHard:                     eviction.DefaultEvictionHard(runtime.GOOS),
+		EvictionPressureTransitionPeriod: seconds(300),
+		LocalStorageCapacityIsolation:    true,
+		VolumeStatsAggPeriod:             seconds(60),
+
+		ImageGCHighThresholdPercent: 85,
+		ImageGCLowThresholdPercent:  80,
+		ImageMinimumGCAge:           seconds(120),
+
+		ContainerLogMaxSize:         "10Mi",
+		ContainerLogMaxFiles:        5,
+		ContainerLogMaxWorkers:      1,
+		ContainerLogMonitorInterval: seconds(10),
+	}
+}
+
+func seconds(n int) metav1.Duration {
+	return metav1.Duration{Duration: time.Duration(n) * time.Second}
+}
+
+// Thresholds are the eviction settings as the eviction package reads them.
+func (s Settings) Thresholds() ([]eviction.Threshold, error) {
+	return eviction.ParseThresholds(eviction.ThresholdSettings{
+		EvictionHard:                 s.EvictionHard,
+		EvictionSoft:                 s.EvictionSoft,
+		EvictionSoftGracePeriod:      s.EvictionSoftGracePeriod,
+		EvictionMinimumReclaim:       s.EvictionMinimumReclaim,
+		EnforceNodeAllocatable:       s.EnforceNodeAllocatable,
+		MergeDefaultEvictionSettings: s.MergeDefaultEvictionSettings,
+		GOOS:                         runtime.GOOS,
+	})
+}

@@ -1,0 +1,134 @@
+package metrics_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/pleg"
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/prober"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+// newFullBed returns a bed in which everything has happened once, so that every metric
+// has a series.
+func newFullBed(t *testing.T) *bed {
+	t.Helper()
+	b := newBed(t)
+	pod := newPod("web", "app")
+	workers := b.Workers(podworker.Observer{})
+	workers.TurnEnd(podworker.TurnInfo{Pod: pod, First: true})
+	workers.Restarted(pod)
+	runner := b.Runner(podrunner.Observer{})
+	runner.ContainerStarted(podrunner.ContainerStart{Code: podrunner.CreateContainerError})
+	b.Images(images.Observer{}).Pulled(images.PullInfo{SizeBytes: 1})
+	b.Statuses(status.Observer{}).ContainerTerminated(status.ContainerEnd{Type: status.ContainerTypeRegular, Reason: "Error"})
+	b.Rejected("OutOfpods")
+	b.PLEG(pleg.Observer{}).RelistEnd(pleg.Result{}, nil)
+	b.Eviction(eviction.Observer{}).Evaluated(eviction.Decision{
+		Signal: eviction.MemoryAvailable, Threshold: &eviction.Report{}, Victims: make([]eviction.Victim, 1),
+	}, nil)
+	b.ContainerGC(containergc.Observer{}).Removed(containergc.Object{Kind: containergc.KindContainer}, 0, nil)
+	b.Prober(prober.Observer{}).Probed(run(pod, "app", prober.Liveness, prober.Succeeded))
+	err := b.CallObserver()(t.Context(), "/runtime.v1.RuntimeService/RunPodSandbox", &runtimeapi.RunPodSandboxRequest{}, nil, nil,
+		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return errNo })
+	require.ErrorIs(t, err, errNo)
+	b.from = metrics.Sources{
+		Desired:  func() []*corev1.Pod { return []*corev1.Pod{pod} },
+		Mirrors:  func() int { return 0 },
+		Known:    func() map[types.UID]podworker.Known { return nil },
+		Observed: func() []*podcache.Status { return []*podcache.Status{observed(pod)} },
+		Summary: func(context.Context) (*statsapi.Summary, error) {
+			return &statsapi.Summary{
+				Node: statsapi.NodeStats{CPU: cpu(9), Memory: memory(900), Swap: swap(90, 10)},
+				Pods: []statsapi.PodStats{{
+					PodRef: statsapi.PodReference{Name: "web", Namespace: "ns"}, CPU: cpu(5), Memory: memory(500), Swap: swap(50, 0),
+					Containers: []statsapi.ContainerStats{{
+						Name: "app", StartTime: metav1.NewTime(epoch.Add(time.Second)), CPU: cpu(4), Memory: memory(400), Swap: swap(40, 60),
+					}},
+				}},
+			}, nil
+		},
+	}
+	return b
+}
+
+// TestExposition holds every name, type, help text, label and bucket. Who changes one
+// breaks somebody's dashboard.
+func TestExposition(t *testing.T) {
+	t.Parallel()
+	datadriven.RunTest(t, "testdata/exposition", func(t *testing.T, d *datadriven.TestData) string {
+		t.Helper()
+		b := newFullBed(t)
+		pages := map[string]func() string{"metrics": b.page, "probes": b.probes, "resource": b.resource}
+		require.Contains(t, pages, d.Cmd)
+		return described(pages[d.Cmd]())
+	})
+}
+
+// described is a page without values and without what Go and the system have to say.
+// Of a histogram it has the bounds of one series.
+func described(page string) string {
+	var out strings.Builder
+	bounds, last := []string{}, ""
+	flush := func() {
+		if len(bounds) > 0 {
+			fmt.Fprintf(&out, "%s le=%s\n", last, strings.Join(bounds, " "))
+			bounds = nil
+		}
+	}
+	bucket := regexp.MustCompile(`^(.*)_bucket\{(.*?),?le="(.*)"\} `)
+	for line := range strings.Lines(page) {
+		line = strings.TrimSuffix(line, "\n")
+		if regexp.MustCompile(`^(# (HELP|TYPE) )?(go|process)_`).MatchString(line) {
+			continue
+		}
+		if m := bucket.FindStringSubmatch(line); m != nil {
+			last, bounds = m[1]+"{"+m[2]+"}", append(bounds, m[3])
+			continue
+		}
+		flush()
+		switch {
+		case strings.HasPrefix(line, "#"):
+			fmt.Fprintln(&out, line)
+		case regexp.MustCompile(`^\w+_(sum|count)(\{| )`).MatchString(line) && last != "" && strings.HasPrefix(line, strings.SplitN(last, "{", 2)[0]):
+		default:
+			fmt.Fprintln(&out, regexp.MustCompile(` [^ ]+( \d+)?$`).ReplaceAllStringFunc(line, func(v string) string {
+				if strings.Count(v, " ") == 2 {
+					return " (with a time)"
+				}
+				return ""
+			}))
+		}
+	}
+	flush()
+	return out.String()
+}
+
+func TestTheProcessAndGoAreThere(t *testing.T) {
+	t.Parallel()
+	page := newBed(t).page()
+	for _, name := range []string{"go_goroutines", "go_memstats_heap_inuse_bytes", "process_start_time_seconds", "process_resident_memory_bytes"} {
+		require.Positive(t, value(t, page, name), name)
+	}
+	require.InDelta(t, 1, value(t, page, `kubelet_node_name{node="node1"}`), 0)
+}

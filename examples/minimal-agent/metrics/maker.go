@@ -1,0 +1,72 @@
+package metrics
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Stability levels, which stand before the help text as in the kubelet's pages.
+const (
+	alpha  = "[ALPHA] "
+	beta   = "[BETA] "
+	stable = "[STABLE] "
+)
+
+// ownPrefix stands before the names of metrics that the kubelet does not have.
+const ownPrefix = "kubeparts_"
+
+// safe makes text from elsewhere a label's value: what is no UTF-8 would be refused.
+func safe(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// A maker makes metrics and registers them.
+type maker struct {
+	prefix   string
+	registry *prometheus.Registry
+	err      error
+}
+
+func (m *maker) add(c prometheus.Collector) { m.err = errors.Join(m.err, m.registry.Register(c)) }
+
+// own returns a maker of metrics that the kubelet does not have.
+func (m *maker) own() *maker { return &maker{prefix: ownPrefix, registry: m.registry} }
+
+// also makes the errors of another maker m's.
+func (m *maker) also(other *maker) { m.err = errors.Join(m.err, other.err) }
+
+func (m *maker) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: m.prefix + name, Help: alpha + help})
+	m.add(c)
+	return c
+}
+
+func (m *maker) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.prefix + name, Help: alpha + help}, labels)
+	m.add(c)
+	return c
+}
+
+func (m *maker) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: m.prefix + name, Help: alpha + help})
+	m.add(g)
+	return g
+}
+
+func (m *maker) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.prefix + name, Help: alpha + help}, labels)
+	m.add(g)
+	return g
+}
+
+func (m *maker) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: m.prefix + name, Help: alpha + help, Buckets: buckets})
+	m.add(h)
+	return h
+}
+
+func (m *maker) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.prefix + name, Help: alpha + help, Buckets: buckets}, labels)
+	m.add(h)
+	return h
+}

@@ -1,0 +1,252 @@
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+type podMetrics struct {
+	turns                                      *prometheus.HistogramVec
+	workerStart, containersPerPod, start       prometheus.Histogram
+	orphans                                    prometheus.Counter
+	restarted                                  *prometheus.CounterVec
+	startedPods, startedPodErrors              prometheus.Counter
+	startedContainers, startedContainersErrors *prometheus.CounterVec
+	pulls                                      *prometheus.HistogramVec
+	ends                                       *prometheus.CounterVec
+	published                                  prometheus.Histogram
+	publishErrors                              prometheus.Counter
+	httpFallbacks, sleepsCut                   prometheus.Counter
+	rejections                                 *prometheus.CounterVec
+	shutdownStart, shutdownEnd                 prometheus.Gauge
+}
+
+func newPods(f *maker) podMetrics {
+	own := f.own()
+	p := podMetrics{
+		turns:            f.histograms("pod_worker_duration_seconds", "How long a turn of a pod's worker took, by why there was one: create, update, sync, kill or terminated.", prometheus.DefBuckets, "operation_type"),
+		workerStart:      f.histogram("pod_worker_start_duration_seconds", "Time from when a pod was first seen to when its worker began.", prometheus.DefBuckets),
+		containersPerPod: f.histogram("containers_per_pod_count", "Regular containers of each pod that began.", prometheus.ExponentialBuckets(1, 2, 5)),
+		start: f.histogram("pod_start_duration_seconds", "Time from when a pod was first seen to when it was Running.",
+			[]float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}),
+		orphans:                 f.counter("orphaned_runtime_pods_total", "Pods that were found running although nobody had asked for them."),
+		restarted:               f.counters("restarted_pods_total", "Pods that were removed and asked for again with the same UID before they had ended.", "static"),
+		startedPods:             f.counter("started_pods_total", "Sandboxes that were to be started."),
+		startedPodErrors:        f.counter("started_pods_errors_total", "Sandboxes that could not be started."),
+		startedContainers:       f.counters("started_containers_total", "Containers that were to be started, by kind.", "container_type"),
+		startedContainersErrors: f.counters("started_containers_errors_total", "Containers that could not be started, by kind and by the reason that the pod's status shows.", "container_type", "code"),
+		pulls: f.histograms("image_pull_duration_seconds", "How long pulls of images took that succeeded, by the size of the image.",
+			[]float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}, "image_size_in_bytes"),
+		ends: f.counters("terminated_containers_total", "Containers that have ended, by kind, exit code and reason.", "container_type", "exit_code", "reason"),
+		published: f.histogram("pod_status_sync_duration_seconds", "Time from a change of a pod's status to its publication.",
+			[]float64{0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60}),
+		publishErrors: own.counter("status_publish_errors_total", "Publications of a pod's status that failed and are tried again."),
+		httpFallbacks: f.counter("lifecycle_handler_http_fallbacks_total", "Hooks by HTTPS that worked in plain HTTP only."),
+		sleepsCut:     f.counter("sleep_action_terminated_early_total", "Sleep hooks that were cut short."),
+		rejections:    f.counters("admission_rejections_total", "Pods that were refused, by reason.", "reason"),
+		shutdownStart: f.gauge("graceful_shutdown_start_time_seconds", "When the agent began to take its pods down, as a Unix time; 0 before that."),
+		shutdownEnd:   f.gauge("graceful_shutdown_end_time_seconds", "When they were down, as a Unix time; 0 before that."),
+	}
+	f.also(own)
+	return p
+}
+
+// Workers returns an observer for [podworker.Workers] that goes on to call next.
+func (m *Metrics) Workers(next podworker.Observer) podworker.Observer {
+	o := next
+	o.TurnEnd = then1(m.turnEnded, next.TurnEnd)
+	o.Moved = then3(func(_ types.UID, pod *corev1.Pod, phase podworker.Phase) {
+		if pod == nil && phase == podworker.Terminating {
+			m.pods.orphans.Inc()
+		}
+	}, next.Moved)
+	o.Restarted = then1(func(pod *corev1.Pod) { m.pods.restarted.WithLabelValues(static(pod)).Inc() }, next.Restarted)
+	return o
+}
+
+func (m *Metrics) turnEnded(t podworker.TurnInfo) {
+	took := t.Waited + t.Duration
+	m.pods.turns.WithLabelValues(turnType(t)).Observe(took.Seconds())
+	if !t.First || t.Phase != podworker.Syncing || t.Pod == nil {
+		return
+	}
+	m.pods.containersPerPod.Observe(float64(len(t.Pod.Spec.Containers)))
+	if seen, ok := firstSeen(t.Pod); ok {
+		m.pods.workerStart.Observe(max(0, m.cfg.Clock.Since(seen)-took).Seconds())
+	}
+}
+
+// turnType is the kubelet's word for a turn.
+func turnType(t podworker.TurnInfo) string {
+	switch {
+	case t.Phase == podworker.Terminating:
+		return podworker.Kill.String()
+	case t.Phase > podworker.Terminating:
+		return "terminated"
+	case t.First:
+		return podworker.Create.String()
+	default:
+		return t.Type.String()
+	}
+}
+
+// firstSeen is when the pod's source first gave it.
+func firstSeen(pod *corev1.Pod) (time.Time, bool) {
+	at, err := time.Parse(time.RFC3339Nano, pod.Annotations[podspec.SeenAnnotation])
+	return at, err == nil
+}
+
+// static is the value of that label.
+func static(pod *corev1.Pod) string {
+	if pod != nil && podspec.IsStatic(pod) {
+		return "true"
+	}
+	return ""
+}
+
+// Runner returns an observer for a [podrunner.Runner] that goes on to call next.
+func (m *Metrics) Runner(next podrunner.Observer) podrunner.Observer {
+	c, o := &m.pods, next
+	o.SandboxStarted = then2(func(_ *corev1.Pod, err error) {
+		c.startedPods.Inc()
+		if err != nil {
+			c.startedPodErrors.Inc()
+		}
+	}, next.SandboxStarted)
+	o.ContainerStarted = then1(func(s podrunner.ContainerStart) {
+		kind := containerType(s.Kind)
+		c.startedContainers.WithLabelValues(kind).Inc()
+		if s.Code != "" {
+			c.startedContainersErrors.WithLabelValues(kind, safe(s.Code)).Inc()
+		}
+	}, next.ContainerStarted)
+	return o
+}
+
+func containerType(k podrunner.ContainerKind) string {
+	switch k {
+	case podrunner.Init, podrunner.Sidecar:
+		return status.ContainerTypeInit
+	case podrunner.Ephemeral:
+		return status.ContainerTypeEphemeral
+	case podrunner.Regular:
+		return status.ContainerTypeRegular
+	default:
+		return status.ContainerTypeRegular
+	}
+}
+
+// Images returns an observer for an [images.Manager] that goes on to call next.
+func (m *Metrics) Images(next images.Observer) images.Observer {
+	o := next
+	o.Pulled = then1(func(p images.PullInfo) {
+		if p.Err == nil {
+			m.pods.pulls.WithLabelValues(sizeClass(p.SizeBytes)).Observe(p.Took.Seconds())
+		}
+	}, next.Pulled)
+	return o
+}
+
+// sizeClass is the label for an image of this size.
+func sizeClass(bytes uint64) string {
+	const mb, gb = 1 << 20, 1 << 30
+	if bytes == 0 {
+		return "N/A"
+	}
+	for _, class := range []struct {
+		upTo uint64
+		name string
+	}{
+		{10 * mb, "0-10MB"},
+		{100 * mb, "10MB-100MB"},
+		{500 * mb, "100MB-500MB"},
+		{1 * gb, "500MB-1GB"},
+		{5 * gb, "1GB-5GB"},
+		{10 * gb, "5GB-10GB"},
+		{20 * gb, "10GB-20GB"},
+		{30 * gb, "20GB-30GB"},
+		{40 * gb, "30GB-40GB"},
+		{60 * gb, "40GB-60GB"},
+		{100 * gb, "60GB-100GB"},
+	} {
+		if bytes <= class.upTo {
+			return class.name
+		}
+	}
+	return "GT100GB"
+}
+
+// Statuses returns an observer for a [status.Manager] that goes on to call next.
+func (m *Metrics) Statuses(next status.Observer) status.Observer {
+	o := next
+	o.StatusChanged = then1(func(c status.Change) {
+		if took, ok := startedIn(c, m.cfg.Clock.Now()); ok {
+			m.pods.start.Observe(took.Seconds())
+		}
+	}, next.StatusChanged)
+	o.ContainerTerminated = then1(func(e status.ContainerEnd) {
+		m.pods.ends.WithLabelValues(e.Type, strconv.Itoa(int(e.ExitCode)), safe(e.Reason)).Inc()
+	}, next.ContainerTerminated)
+	return o
+}
+
+// startedIn returns how long after it was first seen a pod came to run. One that ran
+// before it was seen, because another agent had started it, did not.
+func startedIn(c status.Change, now time.Time) (time.Duration, bool) {
+	if c.New.Phase != corev1.PodRunning || c.Old.Phase != "" && c.Old.Phase != corev1.PodPending || c.Pod == nil {
+		return 0, false
+	}
+	seen, ok := firstSeen(c.Pod)
+	if !ok {
+		return 0, false
+	}
+	for i := range c.New.ContainerStatuses {
+		if r := c.New.ContainerStatuses[i].State.Running; r != nil && r.StartedAt.Time.Before(seen.Truncate(time.Second)) {
+			return 0, false
+		}
+	}
+	return max(0, now.Sub(seen)), true
+}
+
+// Publisher returns an observer for a [status.Publisher] that goes on to call next.
+func (m *Metrics) Publisher(next status.PublisherObserver) status.PublisherObserver {
+	o := next
+	o.Published = then1(func(p status.Publication) {
+		if !p.Again && !p.Gone {
+			m.pods.published.Observe(p.Latency.Seconds())
+		}
+	}, next.Published)
+	o.Failed = then3(func(*corev1.Pod, error, time.Duration) { m.pods.publishErrors.Inc() }, next.Failed)
+	return o
+}
+
+// Hooks returns an observer for a [lifecycle.HookRunner] that goes on to call next.
+func (m *Metrics) Hooks(next lifecycle.HookObserver) lifecycle.HookObserver {
+	o := next
+	o.HTTPFallback = then1(func(lifecycle.HookInfo) { m.pods.httpFallbacks.Inc() }, next.HTTPFallback)
+	o.SleepTerminated = then1(func(lifecycle.HookInfo) { m.pods.sleepsCut.Inc() }, next.SleepTerminated)
+	return o
+}
+
+// Rejected counts a pod that was refused, by the reason that its status shows.
+func (m *Metrics) Rejected(reason string) {
+	m.pods.rejections.WithLabelValues(rejection(reason)).Inc()
+}
+
+// ShutdownStarted says that the agent takes its pods down, and ShutdownEnded that they
+// are down.
+func (m *Metrics) ShutdownStarted() { m.pods.shutdownStart.Set(unix(m.cfg.Clock.Now())) }
+
+// ShutdownEnded says that all pods are down.
+func (m *Metrics) ShutdownEnded() { m.pods.shutdownEnd.Set(unix(m.cfg.Clock.Now())) }

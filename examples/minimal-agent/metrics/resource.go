@@ -1,0 +1,119 @@
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// resource collects what is used, for one request.
+type resource struct {
+	ctx     context.Context
+	summary func(context.Context) (*statsapi.Summary, error)
+	log     *slog.Logger
+}
+
+// Describe is for [prometheus.Collector]. It is an unchecked one: what there is shows
+// when it is asked.
+func (r *resource) Describe(chan<- *prometheus.Desc) {}
+
+// Collect is for [prometheus.Collector].
+func (r *resource) Collect(ch chan<- prometheus.Metric) {
+	s, err := r.summary(r.ctx)
+	if err != nil {
+		r.log.WarnContext(r.ctx, "measuring what is used failed", "err", err)
+	}
+	broken := 0.0
+	if s == nil {
+		broken = 1
+	} else {
+		used(ch, s)
+	}
+	for name, level := range map[string]string{"scrape_error": alpha, "resource_scrape_error": stable} {
+		d := prometheus.NewDesc(name, level+"1 if nothing could be measured, else 0.", nil, nil)
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, broken)
+	}
+}
+
+func used(ch chan<- prometheus.Metric, s *statsapi.Summary) {
+	node := scope{ch: ch, prefix: "node_"}
+	node.cpu(s.Node.CPU)
+	node.memory(s.Node.Memory)
+	node.swap(s.Node.Swap)
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		pod := scope{ch: ch, prefix: "pod_", labels: []string{"pod", "namespace"}, values: []string{safe(p.PodRef.Name), safe(p.PodRef.Namespace)}}
+		pod.cpu(p.CPU)
+		pod.memory(p.Memory)
+		pod.swap(p.Swap)
+		for j := range p.Containers {
+			c := &p.Containers[j]
+			container := scope{
+				ch: ch, prefix: "container_",
+				labels: []string{"container", "pod", "namespace"}, values: []string{safe(c.Name), safe(p.PodRef.Name), safe(p.PodRef.Namespace)},
+			}
+			container.started(c.StartTime.Time)
+			container.cpu(c.CPU)
+			container.memory(c.Memory)
+			container.swap(c.Swap)
+			container.swapLimit(c.Swap)
+		}
+	}
+}
+
+// A scope is what figures are about: the node, a pod or a container.
+type scope struct {
+	ch             chan<- prometheus.Metric
+	prefix         string
+	labels, values []string
+}
+
+// tell sends a figure, with the time of its measurement if it has one.
+func (s scope) tell(kind prometheus.ValueType, at metav1.Time, value float64, name, help string) {
+	m := prometheus.MustNewConstMetric(prometheus.NewDesc(s.prefix+name, help, s.labels, nil), kind, value, s.values...)
+	if !at.IsZero() {
+		m = prometheus.NewMetricWithTimestamp(at.Time, m)
+	}
+	s.ch <- m
+}
+
+func (s scope) cpu(c *statsapi.CPUStats) {
+	if c != nil && c.UsageCoreNanoSeconds != nil {
+		s.tell(prometheus.CounterValue, c.Time, float64(*c.UsageCoreNanoSeconds)/float64(time.Second),
+			"cpu_usage_seconds_total", stable+"CPU time used, in seconds of one core.")
+	}
+}
+
+func (s scope) memory(m *statsapi.MemoryStats) {
+	if m != nil && m.WorkingSetBytes != nil {
+		s.tell(prometheus.GaugeValue, m.Time, float64(*m.WorkingSetBytes),
+			"memory_working_set_bytes", stable+"Memory used that can't be taken back at will.")
+	}
+}
+
+func (s scope) swap(w *statsapi.SwapStats) {
+	if w != nil && w.SwapUsageBytes != nil {
+		s.tell(prometheus.GaugeValue, w.Time, float64(*w.SwapUsageBytes), "swap_usage_bytes", alpha+"Swap used.")
+	}
+}
+
+func (s scope) swapLimit(w *statsapi.SwapStats) {
+	if w == nil || w.SwapAvailableBytes == nil {
+		return
+	}
+	limit := float64(*w.SwapAvailableBytes)
+	if w.SwapUsageBytes != nil {
+		limit += float64(*w.SwapUsageBytes)
+	}
+	s.tell(prometheus.GaugeValue, w.Time, limit, "swap_limit_bytes", alpha+"Swap that may be used.")
+}
+
+func (s scope) started(at time.Time) {
+	if at.Unix() > 0 {
+		s.tell(prometheus.GaugeValue, metav1.Time{}, unix(at), "start_time_seconds", stable+"When it was started, as a Unix time.")
+	}
+}

@@ -1,0 +1,174 @@
+// Smallest-agent is the least that is a node agent: it runs the pods of a folder of
+// manifests, restarts what dies, removes what has ended, and prints what becomes of
+// them. The runtime is one in memory; docs/writing-an-agent.md reads it line by line.
+//
+//	go run ./examples/smallest-agent DIR
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/pleg"
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/podmanager"
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+// agent is the parts, and what flows between them:
+//
+//	manifests -> pods -> workers -> runner -> runtime
+//	runtime -> pleg -> cache -> workers, statuses
+type agent struct {
+	source   *podsource.Directory
+	pods     *podmanager.Manager
+	workers  *podworker.Workers
+	runner   *podrunner.Runner
+	cache    *podcache.Cache
+	pleg     *pleg.Generator
+	statuses *status.Manager
+	dead     *containergc.Manager
+}
+
+// runtime is any CRI client.
+type runtime interface {
+	cri.RuntimeService
+	cri.ImageManagerService
+}
+
+func newAgent(rt runtime, manifests, logs string, out io.Writer) (*agent, error) {
+	a := &agent{pods: podmanager.New(), cache: podcache.New()}
+	pulls, err := images.New(images.Config{Images: rt})
+	var errs [6]error
+	a.source, errs[0] = podsource.NewDirectory(podsource.DirectoryConfig{
+		Path: manifests, NodeName: "node1", Handler: a.desired,
+	})
+	a.pleg, errs[1] = pleg.New(pleg.Config{Runtime: rt, Events: rt, Cache: a.cache, Handler: a.changed})
+	a.runner, errs[2] = podrunner.New(podrunner.Config{
+		Sandboxes: rt, Containers: rt, Images: pulls, Refresh: a.refresh, LogRoot: logs, Agent: "smallest-agent",
+	})
+	a.workers, errs[3] = podworker.New(podworker.Config{
+		Syncer: a.runner, Cache: a.cache, AfterSync: a.pleg.RequestRelist,
+		Observer: podworker.Observer{TurnEnd: a.say},
+	})
+	a.statuses, errs[4] = status.New(status.Config{Observer: status.Observer{
+		StatusChanged: func(c status.Change) { fmt.Fprintln(out, c.Pod.Name, line(c.New)) },
+	}})
+	a.dead, errs[5] = containergc.New(containergc.Config{
+		Runtime: rt, Remover: rt, Pods: a.workers, PodLogs: logs,
+		SourcesReady: func() bool { return a.pleg.Healthy() == nil },
+	})
+	return a, errors.Join(append(errs[:], err)...)
+}
+
+// run serves until ctx is done. Pods run on; the next agent takes them over.
+func (a *agent) run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	var errs [4]error
+	for i, part := range []func(context.Context) error{a.source.Run, a.pleg.Run, a.workers.Run, a.dead.Run} {
+		parts.Go(func() { errs[i] = part(ctx) })
+	}
+	parts.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// desired takes all pods that are to run: workers begin with what is new and end what
+// is not there any more.
+func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
+	a.pods.SetPods(pods)
+	known := a.workers.SyncKnownPods(a.pods.GetPods)
+	for _, pod := range pods {
+		if _, ok := known[pod.UID]; !ok {
+			a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+		}
+	}
+}
+
+// changed wakes the worker of a pod in which something has changed.
+func (a *agent) changed(_ context.Context, e pleg.Event) {
+	if pod, ok := a.pods.GetPodByUID(e.PodUID); ok {
+		a.workers.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})
+	}
+}
+
+// refresh looks at a pod in the runtime now.
+func (a *agent) refresh(ctx context.Context, uid types.UID) (*podcache.Status, error) {
+	now := time.Now()
+	if err := a.pleg.RelistPod(ctx, uid); err != nil {
+		return nil, err
+	}
+	return a.cache.GetNewerThan(ctx, uid, now)
+}
+
+// say computes a pod's status after each turn of its worker.
+func (a *agent) say(turn podworker.TurnInfo) {
+	if turn.Pod == nil {
+		return
+	}
+	seen, _ := a.cache.Get(turn.Pod.UID)
+	previous, _ := a.statuses.GetPodStatus(turn.Pod.UID)
+	a.statuses.SetPodStatus(turn.Pod, status.Generate(status.Input{
+		Pod: turn.Pod, Runtime: seen, Previous: previous, Waiting: a.runner.Waiting(turn.Pod.UID),
+		Terminal: turn.Phase == podworker.Terminated,
+	}))
+}
+
+// line is a status in a few words.
+func line(s corev1.PodStatus) (words string) {
+	words = string(s.Phase)
+	for _, c := range s.ContainerStatuses {
+		words += fmt.Sprintf(" %s: restarts=%d", c.Name, c.RestartCount)
+		switch {
+		case c.State.Waiting != nil:
+			words += " " + c.State.Waiting.Reason
+		case c.State.Terminated != nil:
+			words += " " + c.State.Terminated.Reason
+		}
+	}
+	return words
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := start(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context, args []string, out io.Writer) (err error) {
+	if len(args) != 1 {
+		return errors.New("usage: smallest-agent DIR")
+	}
+	node, err := fakecri.New(fakecri.Config{Images: fakecri.DemoImages(), Programs: fakecri.DemoPrograms()})
+	if err != nil {
+		return err
+	}
+	logs, err := os.MkdirTemp("", "logs-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(logs)) }()
+	a, err := newAgent(node, args[0], logs, out)
+	if err != nil {
+		return err
+	}
+	return a.run(ctx)
+}

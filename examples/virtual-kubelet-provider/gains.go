@@ -1,0 +1,87 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/prober"
+)
+
+// syncer is a worker's turn with a pod: what the provider gains.
+type syncer struct{ *Provider }
+
+// SyncPod starts what is to run, and says what there is. It is terminal when all has
+// ended and nothing comes again.
+func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
+	s.probes.AddPod(t.Pod)
+	waiting := map[string]corev1.ContainerStateWaiting{}
+	var errs []error
+	for i := range t.Pod.Spec.Containers {
+		errs = append(errs, s.syncContainer(ctx, t, &t.Pod.Spec.Containers[i], waiting))
+	}
+	s.probes.Refresh(t.Pod.UID)
+	errs = append(errs, s.collect(ctx, t.Pod.UID))
+	return podspec.IsTerminal(s.say(t.Pod, waiting, false).Phase), errors.Join(errs...)
+}
+
+// syncContainer starts a container, kills it for its probes, restarts it by the pod's
+// policy, or has it wait for that.
+func (s syncer) syncContainer(ctx context.Context, t podworker.Turn, c *corev1.Container, waiting map[string]corev1.ContainerStateWaiting) error {
+	last, key := t.Status.Container(c.Name), string(t.Pod.UID)+"/"+c.Name
+	switch {
+	case last == nil:
+		return s.machine.Start(ctx, t.Pod, c, 0)
+	case last.State == runtimeapi.ContainerState_CONTAINER_RUNNING:
+		if probe := s.failed(t.Pod.UID, c, last.Id); probe != nil {
+			return s.machine.Stop(ctx, last.Id, lifecycle.KillGrace(t.Pod, probe))
+		}
+		return nil
+	case !podspec.ShouldRestart(t.Pod, c, last.ExitCode):
+		return nil
+	}
+	ended := time.Unix(0, last.FinishedAt)
+	if until, delay, wait := s.backoff.Until(key, ended); wait {
+		waiting[c.Name] = corev1.ContainerStateWaiting{
+			Reason: lifecycle.CrashLoopBackOff, Message: lifecycle.CrashLoopMessage(delay, c.Name, t.Pod),
+		}
+		return &podworker.RetryError{At: until}
+	}
+	s.backoff.Next(key, ended)
+	return s.machine.Start(ctx, t.Pod, c, last.Metadata.Attempt+1)
+}
+
+// failed returns the probe for which a container has to go, if there is one.
+func (s syncer) failed(uid types.UID, c *corev1.Container, id string) *corev1.Probe {
+	for kind, probe := range map[prober.Kind]*corev1.Probe{prober.Startup: c.StartupProbe, prober.Liveness: c.LivenessProbe} {
+		if s.probes.Result(prober.Key{PodUID: uid, Container: c.Name, Kind: kind}, id) == prober.Failure {
+			return probe
+		}
+	}
+	return nil
+}
+
+// collect removes what has ended and nobody needs: all but the newest of each name, and
+// those too once the pod is deleted.
+func (s syncer) collect(ctx context.Context, uid types.UID) error {
+	in := containergc.Input{Now: time.Now(), Pods: s.workers}
+	seen, _ := s.view.Get(uid)
+	for _, c := range seen.Containers {
+		of := containergc.ContainerFromStatus(c, "")
+		of.PodUID, of.Name = uid, c.Metadata.Name
+		in.Snapshot.Containers = append(in.Snapshot.Containers, of)
+	}
+	var errs []error
+	for _, o := range containergc.Decide(in).Removals() {
+		errs = append(errs, s.machine.Remove(ctx, o.ID))
+	}
+	return errors.Join(errs...)
+}

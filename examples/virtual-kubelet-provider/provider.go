@@ -1,0 +1,192 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podmanager"
+	"github.com/kubeparts/kubeparts/prober"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+// Provider is what virtual-kubelet asks: a node.PodLifecycleHandler and a
+// node.PodNotifier. Make it with New, and have Run beside the PodController.
+type Provider struct {
+	machine  Machine
+	view     view
+	pods     *podmanager.Manager
+	workers  *podworker.Workers
+	probes   *prober.Manager
+	backoff  *lifecycle.Backoff
+	statuses *status.Manager
+}
+
+// New returns a provider of the machine's containers. Nothing runs yet.
+func New(machine Machine) (p *Provider, err error) {
+	p = &Provider{machine: machine, view: view{machine}, pods: podmanager.New()}
+	var errs [4]error
+	p.workers, errs[0] = podworker.New(podworker.Config{
+		Syncer: syncer{p}, Cache: p.view, Observer: podworker.Observer{Moved: p.moved},
+	})
+	p.probes, errs[1] = prober.New(prober.Config{Lookup: p.target, Runner: commands{machine}})
+	p.backoff, errs[2] = lifecycle.NewBackoff(lifecycle.BackoffConfig{})
+	p.statuses, errs[3] = status.New(status.Config{})
+	return p, errors.Join(errs[:]...)
+}
+
+// Run keeps the pods as they should be until ctx is done.
+func (p *Provider) Run(ctx context.Context) error {
+	changes := p.probes.Results(ctx)
+	var parts sync.WaitGroup
+	var errs [2]error
+	parts.Go(func() { errs[0] = p.workers.Run(ctx) })
+	parts.Go(func() { errs[1] = p.probes.Run(ctx) })
+	for c := range changes {
+		if c.Kind == prober.Readiness {
+			p.statuses.SetContainerReadiness(c.PodUID, c.ContainerID, c.Result == prober.Success)
+		}
+		p.wake(c.PodUID)
+	}
+	parts.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// Changed is for the machine to call when a container of the pod has ended.
+func (p *Provider) Changed(uid types.UID) {
+	p.probes.Refresh(uid)
+	p.wake(uid)
+}
+
+func (p *Provider) wake(uid types.UID) {
+	if pod, ok := p.pods.GetPodByUID(uid); ok {
+		p.workers.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})
+	}
+}
+
+// CreatePod takes a pod that is to run.
+func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
+	if len(pod.Spec.InitContainers) > 0 {
+		return errdefs.InvalidInput("init containers are not supported")
+	}
+	p.pods.AddPod(pod)
+	p.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+	return nil
+}
+
+// UpdatePod takes another version of it.
+func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
+	p.pods.UpdatePod(pod)
+	p.workers.UpdatePod(podworker.Update{Type: podworker.Change, Pod: pod})
+	return nil
+}
+
+// DeletePod begins to end a pod and does not wait. What becomes of it is told to
+// whom NotifyPods was given; a second call may only shorten the grace period.
+func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
+	if _, ok := p.pods.GetPodByUID(pod.UID); !ok {
+		return errdefs.NotFoundf("pod %s/%s is not here", pod.Namespace, pod.Name)
+	}
+	if pod.DeletionTimestamp == nil {
+		pod = pod.DeepCopy()
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	}
+	p.pods.UpdatePod(pod)
+	p.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
+	p.forget(pod.UID) // one that ended by itself has no more turns
+	return nil
+}
+
+// moved forgets a pod that was deleted, once it has finished.
+func (p *Provider) moved(uid types.UID, _ *corev1.Pod, phase podworker.Phase) {
+	if phase == podworker.Finished {
+		p.forget(uid)
+	}
+}
+
+func (p *Provider) forget(uid types.UID) {
+	pod, ok := p.pods.GetPodByUID(uid)
+	if !ok || pod.DeletionTimestamp == nil || !p.workers.ShouldPodBeFinished(uid) {
+		return
+	}
+	p.pods.RemovePod(pod)
+	p.workers.SyncKnownPods(p.pods.GetPods)
+	p.statuses.RemoveOrphanedStatuses(func(uid types.UID) bool {
+		_, ok := p.pods.GetPodByUID(uid)
+		return ok
+	})
+}
+
+// GetPod returns a pod with its status.
+func (p *Provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod, ok := p.pods.GetPodByName(namespace, name)
+	if !ok {
+		return nil, errdefs.NotFoundf("pod %s/%s is not here", namespace, name)
+	}
+	return p.shown(pod), nil
+}
+
+// GetPodStatus returns its status alone.
+func (p *Provider) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
+	pod, err := p.GetPod(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return &pod.Status, nil
+}
+
+// GetPods returns all pods.
+func (p *Provider) GetPods(context.Context) (all []*corev1.Pod, err error) {
+	for _, pod := range p.pods.GetPods() {
+		all = append(all, p.shown(pod))
+	}
+	return all, nil
+}
+
+func (p *Provider) shown(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	if s, ok := p.statuses.GetPodStatus(pod.UID); ok {
+		pod.Status = s
+	}
+	return pod
+}
+
+// NotifyPods has notify called with each pod whose status has changed.
+func (p *Provider) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
+	p.statuses.Subscribe(status.Observer{StatusChanged: func(c status.Change) {
+		pod := c.Pod.DeepCopy()
+		pod.Status = *c.New.DeepCopy()
+		notify(pod)
+	}})
+}
+
+// target tells the prober of a container.
+func (p *Provider) target(uid types.UID, container string) (prober.Target, bool) {
+	seen, _ := p.view.Get(uid)
+	c := seen.Container(container)
+	if c == nil {
+		return prober.Target{}, false
+	}
+	t := prober.Target{ID: c.Id, State: prober.Exited, ExitCode: c.ExitCode, StartedAt: time.Unix(0, c.StartedAt)}
+	if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.State = prober.Running
+	}
+	return t, true
+}
+
+// commands runs those of exec probes.
+type commands struct{ machine Machine }
+
+// Exec is for [prober.Runner].
+func (c commands) Exec(ctx context.Context, r prober.ExecRequest) (int32, error) {
+	return c.machine.Exec(ctx, r.ContainerID, r.Command, r.Output)
+}

@@ -1,0 +1,155 @@
+package housetest
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// checkPages finds links to what is not there, and Go code in pages that nothing
+// compiles. A block of Go says behind its ``` of which file it is lines; between
+// lines that say "// ..." some may be missing.
+func checkPages(m *module) (found []finding) {
+	for _, page := range m.texts {
+		if path.Ext(page.path) != ".md" {
+			continue
+		}
+		for _, block := range blocks(page) {
+			if text := m.quoted(block); text != "" {
+				found = append(found, finding{page.path, block.line, text})
+			}
+		}
+		n := 0
+		for line := range strings.Lines(prose(page)) {
+			n++
+			for _, link := range links(line) {
+				if !m.hasTarget(page.path, link) {
+					found = append(found, finding{page.path, n, link + ": there is no such file or heading"})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// A block is a piece of code in a page: what is behind the ```, and the lines.
+type block struct {
+	line int
+	info string
+	code []string
+}
+
+// blocks are the fenced pieces of code of a page.
+func blocks(page text) (all []block) {
+	n, open := 0, false
+	for line := range strings.Lines(string(page.data)) {
+		n++
+		line = strings.TrimRight(line, "\n")
+		info, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && !open:
+			all = append(all, block{line: n, info: info})
+			open = true
+		case fence:
+			open = false
+		case open:
+			last := &all[len(all)-1]
+			last.code = append(last.code, line)
+		}
+	}
+	return all
+}
+
+// prose is a page with empty lines in place of its blocks.
+func prose(page text) string {
+	var b strings.Builder
+	inside := false
+	for line := range strings.Lines(string(page.data)) {
+		fence := strings.HasPrefix(line, "```")
+		if inside || fence {
+			line = "\n"
+		}
+		inside = inside != fence
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// quoted says what is wrong with a block of Go, if anything is.
+func (m *module) quoted(b block) string {
+	language, file, _ := strings.Cut(b.info, " ")
+	if language != "go" {
+		return ""
+	}
+	if file == "" {
+		return "Go code of no file: say which one it is lines of, so that it is compiled"
+	}
+	i := slices.IndexFunc(m.texts, func(t text) bool { return t.path == file })
+	if i < 0 {
+		return file + ": there is no such file"
+	}
+	rest := "\n" + string(m.texts[i].data)
+	var piece []string
+	for _, line := range append(b.code, "// ...") {
+		if strings.TrimSpace(line) != "// ..." {
+			piece = append(piece, line)
+			continue
+		}
+		_, after, ok := strings.Cut(rest, "\n"+strings.Join(piece, "\n")+"\n")
+		if len(piece) > 0 && !ok {
+			return file + ": it has not, or no more, these lines: " + strings.TrimSpace(piece[0]) + " ..."
+		}
+		if len(piece) > 0 {
+			rest = "\n" + after
+		}
+		piece = nil
+	}
+	return ""
+}
+
+// links are the relative ones of a line.
+func links(line string) (all []string) {
+	for _, match := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(line, -1) {
+		if !strings.Contains(match[1], ":") {
+			all = append(all, match[1])
+		}
+	}
+	return all
+}
+
+// hasTarget says whether a link from a page leads somewhere.
+func (m *module) hasTarget(page, link string) bool {
+	file, heading, _ := strings.Cut(link, "#")
+	target := page
+	if file != "" {
+		target = path.Join(path.Dir(page), file)
+	}
+	return slices.ContainsFunc(m.texts, func(t text) bool {
+		return t.path == target && (heading == "" || hasHeading(t, heading)) || heading == "" && within(t.path, target)
+	})
+}
+
+// hasHeading says whether a page has a heading that GitHub makes this anchor of.
+func hasHeading(page text, anchor string) bool {
+	for line := range strings.Lines(prose(page)) {
+		if !strings.HasPrefix(line, "#") {
+			continue
+		}
+		name := strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#")))
+		name = strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				return r
+			}
+			return -1
+		}, name)
+		if name == anchor {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,430 @@
+package grpcprobe_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/kubeparts/kubeparts/prober"
+	"github.com/kubeparts/kubeparts/prober/grpcprobe"
+)
+
+// patience is for what must not take long, on a machine that is busy.
+const patience = 20 * time.Second
+
+// reset makes a connection end by a reset when it is closed.
+func reset(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) }
+
+// hang returns when the other end has given up.
+func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+
+// Who is not an HTTP/2 server is none to connect to, and it does not take until the
+// timeout to say so.
+func TestServersThatAreNone(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	plainTLS := httptest.NewUnstartedServer(http.NotFoundHandler())
+	plainTLS.StartTLS() // which speaks HTTP/1.1 alone
+	t.Cleanup(plainTLS.Close)
+	saying := func(text string) string {
+		return listen(t, func(conn net.Conn, _ int) { _, _ = io.WriteString(conn, text); hang(conn) })
+	}
+	for name, c := range map[string]struct {
+		address string
+		tls     bool
+		want    string
+	}{
+		"HTTP/1.1":         {web.Listener.Addr().String(), false, "HTTP/1.1 header"},
+		"SSH":              {saying("SSH-2.0-OpenSSH_9\r\n"), false, "frame too large"},
+		"another frame":    {saying("\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"), false, "initial http2 frame from server is not a settings frame: *http2.PingFrame"},
+		"an ACK":           {saying("\x00\x00\x00\x04\x01\x00\x00\x00\x00"), false, "initial http2 frame from server is not a settings frame"},
+		"an odd window":    {saying("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\xff\xff\xff\xff"), false, "FLOW_CONTROL_ERROR"},
+		"closed at once":   {listen(t, func(net.Conn, int) {}), false, ""},
+		"reset at once":    {listen(t, func(conn net.Conn, _ int) { reset(conn) }), false, ""},
+		"no TLS":           {web.Listener.Addr().String(), true, "authentication handshake failed: tls: first record does not look like a TLS handshake"},
+		"TLS, no HTTP/2":   {plainTLS.Listener.Addr().String(), true, "authentication handshake failed: "},
+		"TLS, unexpected":  {plainTLS.Listener.Addr().String(), false, "error reading server preface"},
+		"not an address":   {"nowhere", false, "missing port in address"},
+		"nor one with TLS": {"nowhere", true, "missing port in address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := checker(t, grpcprobe.Config{})
+			for range 2 {
+				outcome, output := ask(t, k, prober.GRPCRequest{Address: c.address, TLS: c.tls}, patience)
+				require.Equal(t, prober.Failed, outcome)
+				require.Contains(t, output, `error: failed to connect service at "`+c.address+`": `)
+				require.Contains(t, output, c.want)
+			}
+		})
+	}
+}
+
+// Whatever is slow, it is over at the timeout, by what the kubelet calls it.
+func TestServersThatStall(t *testing.T) {
+	t.Parallel()
+	const connect, rpc = "timeout: failed to connect service \"ADDRESS\" within 1s: context deadline exceeded",
+		"timeout: health rpc did not complete within 1s"
+	for name, c := range map[string]struct {
+		address string
+		tls     bool
+		want    string
+	}{
+		"nothing":            {listen(t, func(conn net.Conn, _ int) { hang(conn) }), false, connect},
+		"no handshake":       {listen(t, func(conn net.Conn, _ int) { hang(conn) }), true, connect},
+		"half a hello":       {listen(t, func(conn net.Conn, _ int) { _, _ = io.WriteString(conn, "\x00\x00\x06\x04"); hang(conn) }), false, connect},
+		"no head":            {scripted(t, func(*wire, uint32) {}), false, rpc},
+		"no message":         {scripted(t, func(w *wire, id uint32) { w.begin(id) }), false, rpc},
+		"half a message":     {scripted(t, func(w *wire, id uint32) { w.begin(id); w.data(id, message(0, 8, 1)[:6]) }), false, rpc},
+		"no trailers":        {scripted(t, func(w *wire, id uint32) { w.begin(id); w.data(id, message(0, 8, 1)) }), false, rpc},
+		"no room":            {scripted(t, (*wire).well, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 3}), false, rpc},
+		"early hints, alone": {scripted(t, func(w *wire, id uint32) { w.head(id, false, ":status", "103") }), false, rpc},
+		"its own deadline":   {scripted(t, func(w *wire, id uint32) { w.begin(id); w.end(id, "grpc-status", "4") }), false, rpc},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := checker(t, grpcprobe.Config{})
+			for range 2 {
+				began := time.Now()
+				outcome, output := ask(t, k, prober.GRPCRequest{Address: c.address, TLS: c.tls}, time.Second)
+				require.Equal(t, prober.Failed, outcome)
+				require.Equal(t, strings.ReplaceAll(c.want, "ADDRESS", c.address), output)
+				require.Less(t, time.Since(began), patience)
+			}
+		})
+	}
+}
+
+// What is not well said is a failure at once.
+func TestServersThatMisbehave(t *testing.T) {
+	t.Parallel()
+	serving := message(0, 8, 1)
+	for name, c := range map[string]struct {
+		answer func(w *wire, id uint32)
+		want   string
+	}{
+		"closed":        {func(w *wire, _ uint32) { _ = w.Close() }, "code = Unavailable desc = error reading from server: EOF"},
+		"reset":         {func(w *wire, _ uint32) { reset(w.Conn); _ = w.Close() }, "connection reset by peer"},
+		"closed midway": {func(w *wire, id uint32) { w.begin(id); w.data(id, serving); _ = w.Close() }, "code = Unavailable desc = error reading from server: EOF"},
+		"half a frame":  {func(w *wire, _ uint32) { _, _ = w.Write([]byte{0, 0, 9, 1}); _ = w.Close() }, "code = Unavailable desc = error reading from server: unexpected EOF"},
+		"no frame":      {func(w *wire, _ uint32) { _, _ = w.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }, "code = Unavailable"},
+		"huge":          {func(w *wire, id uint32) { w.begin(id); w.data(id, []byte{0, 1, 0, 0, 0}); hang(w.Conn) }, "code = ResourceExhausted desc = grpc: received message larger than max (16777216 vs. 16384)"},
+		"huge, compressed": {func(w *wire, id uint32) {
+			w.begin(id, "grpc-encoding", "gzip")
+			w.data(id, []byte{1, 255, 255, 255, 255})
+			hang(w.Conn)
+		}, "code = ResourceExhausted desc = grpc: received message larger than max (4294967295 vs. 16384)"},
+		"headers, huge": {func(w *wire, id uint32) {
+			w.begin(id, "a", strings.Repeat("0", 10_000), "b", strings.Repeat("1", 10_000))
+		}, "code = Internal desc = peer header list size exceeded limit"},
+		"headers, no end": {func(w *wire, id uint32) {
+			_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: id})
+			for w.WriteContinuation(id, false, make([]byte, 0x2000)) == nil {
+			}
+		}, "code = "},
+		"data, no head": {func(w *wire, id uint32) { w.data(id, serving); w.end(id) }, "code = Internal desc = malformed header: missing HTTP status"},
+		"a bad name":    {func(w *wire, id uint32) { w.begin(id, "Bad", "x") }, "code = Internal desc = invalid header field name"},
+		"a late pseudo": {func(w *wire, id uint32) { w.begin(id, ":status", "200") }, "code = Internal desc = "},
+		"a promise": {func(w *wire, id uint32) {
+			_ = w.WritePushPromise(http2.PushPromiseParam{StreamID: id, PromiseID: 2, EndHeaders: true})
+		}, "PROTOCOL_ERROR"},
+		"no compression": {func(w *wire, id uint32) {
+			_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0xff, 0xff, 0xff}, EndHeaders: true})
+		}, "COMPRESSION_ERROR"},
+		"no window":     {func(w *wire, _ uint32) { _ = w.WriteWindowUpdate(0, 1<<31-1) }, "FLOW_CONTROL_ERROR"},
+		"no stream":     {func(w *wire, _ uint32) { _ = w.WriteRawFrame(http2.FrameData, 0, 0, serving) }, "PROTOCOL_ERROR"},
+		"a large frame": {func(w *wire, id uint32) { w.begin(id); w.data(id, make([]byte, 20_000)) }, "frame too large"},
+		"another's reset": {func(w *wire, id uint32) {
+			_ = w.WriteRSTStream(id+2, http2.ErrCodeCancel)
+			w.data(id+2, serving)
+			w.begin(id)
+			w.end(id, "grpc-status", "5")
+		}, "code = NotFound"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := scripted(t, func(w *wire, id uint32) {
+				if w.number%2 == 1 && id == 1 {
+					w.well(id) // so that the next is asked for over the same
+					return
+				}
+				c.answer(w, id)
+			})
+			k := checker(t, grpcprobe.Config{})
+			outcome, output := ask(t, k, prober.GRPCRequest{Address: address}, patience)
+			require.Equal(t, prober.Succeeded, outcome, output)
+			outcome, output = ask(t, k, prober.GRPCRequest{Address: address}, patience)
+			require.Equal(t, prober.Failed, outcome)
+			require.Contains(t, output, "error: health rpc probe failed: rpc error: ")
+			require.Contains(t, output, c.want)
+		})
+	}
+}
+
+// Who has not looked at a request may be asked again, once.
+func TestOneTryMore(t *testing.T) {
+	t.Parallel()
+	goAway := func(w *wire, id uint32) { _ = w.WriteGoAway(id-1, http2.ErrCodeNo, nil) }
+	refuse := func(w *wire, id uint32) { _ = w.WriteRSTStream(id, http2.ErrCodeRefusedStream) }
+	last := func(w *wire, id uint32) { _ = w.WriteGoAway(id, http2.ErrCodeNo, nil); w.well(id) }
+	closes := func(w *wire, _ uint32) { _ = w.Close() }
+	resets := func(w *wire, _ uint32) { reset(w.Conn); _ = w.Close() }
+	begins := func(w *wire, id uint32) { w.begin(id); _ = w.Close() }
+	farewell := func(w *wire, id uint32) { w.well(id); _ = w.WriteGoAway(id, http2.ErrCodeNo, nil); _ = w.Close() }
+	well := (*wire).well
+	type step = func(w *wire, id uint32)
+	for name, c := range map[string]struct {
+		steps []step   // one for each request that is made
+		want  []string // of each check
+		conns int
+	}{
+		"goes away":              {[]step{goAway, well, well}, []string{"service healthy", "service healthy"}, 2},
+		"goes away again":        {[]step{goAway, goAway, well}, []string{"the connection is draining", "service healthy"}, 3},
+		"goes away later":        {[]step{well, goAway, well}, []string{"service healthy", "service healthy"}, 2},
+		"goes away after this":   {[]step{last, last, well}, []string{"service healthy", "service healthy", "service healthy"}, 3},
+		"went away":              {[]step{farewell, well}, []string{"service healthy", "service healthy"}, 2},
+		"refuses":                {[]step{refuse, well, refuse, well}, []string{"service healthy", "service healthy"}, 3},
+		"refuses again":          {[]step{refuse, refuse, well}, []string{"REFUSED_STREAM", "service healthy"}, 3},
+		"closes a kept one":      {[]step{well, closes, well}, []string{"service healthy", "service healthy"}, 2},
+		"resets a kept one":      {[]step{well, resets, well}, []string{"service healthy", "service healthy"}, 2},
+		"closes two":             {[]step{well, closes, closes, well}, []string{"service healthy", "error reading from server", "service healthy"}, 3},
+		"closes a new one":       {[]step{closes, well}, []string{"error reading from server: ", "service healthy"}, 2},
+		"closes in an answer":    {[]step{well, begins, well}, []string{"service healthy", "error reading from server: ", "service healthy"}, 2},
+		"says that it cannot":    {[]step{well, func(w *wire, id uint32) { w.begin(id); w.end(id, "grpc-status", "14") }, well}, []string{"service healthy", "code = Unavailable", "service healthy"}, 1},
+		"is not what it was not": {[]step{func(w *wire, id uint32) { w.head(id, true, ":status", "404") }, well}, []string{"does not implement", "service healthy"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked, conns atomic.Int32
+			address := scripted(t, func(w *wire, id uint32) {
+				conns.Store(int32(w.number))
+				c.steps[asked.Add(1)-1](w, id)
+			})
+			k := checker(t, grpcprobe.Config{})
+			for i, want := range c.want {
+				_, output := ask(t, k, prober.GRPCRequest{Address: address}, patience)
+				require.Contains(t, output, want, i)
+			}
+			require.EqualValues(t, len(c.steps), asked.Load())
+			require.EqualValues(t, c.conns, conns.Load())
+		})
+	}
+}
+
+func TestWhatServersAreTold(t *testing.T) {
+	t.Parallel()
+	fields := make(chan map[string]string, 1)
+	address := scripted(t, func(w *wire, id uint32) { fields <- w.fields; w.well(id) })
+	for agent, want := range map[string]string{"": "kube-probe/1.36", "me/1": "me/1"} {
+		k := checker(t, grpcprobe.Config{UserAgent: agent})
+		for range 3 { // the later ones compressed
+			outcome, output := ask(t, k, prober.GRPCRequest{Address: address, Service: "a"}, patience)
+			require.Equal(t, prober.Succeeded, outcome, output)
+			told := <-fields
+			require.Regexp(t, `^(1\d|20)\d{6}u$`, told["grpc-timeout"])
+			delete(told, "grpc-timeout")
+			require.Equal(t, map[string]string{
+				":method": "POST", ":scheme": "http", ":path": "/grpc.health.v1.Health/Check", ":authority": address,
+				"content-type": "application/grpc", "te": "trailers", "user-agent": want,
+			}, told)
+		}
+		_, _ = k.Check(t.Context(), prober.GRPCRequest{Address: address})
+		require.NotContains(t, <-fields, "grpc-timeout") // there is none
+	}
+	k := checker(t, grpcprobe.Config{UserAgent: strings.Repeat("{", 20_000)})
+	_, output := ask(t, k, prober.GRPCRequest{Address: address}, patience)
+	require.Contains(t, output, "the headers are larger than a frame")
+}
+
+// A server takes what it has room for, however little that is.
+func TestSmallWindows(t *testing.T) {
+	t.Parallel()
+	service := strings.Repeat("x", 100)
+	for _, size := range []uint32{0, 1, 50, 1 << 20} {
+		var body atomic.Pointer[[]byte]
+		address := listen(t, func(conn net.Conn, _ int) {
+			newWire(conn, http2.Setting{ID: http2.SettingInitialWindowSize, Val: size}).trickle(&body)
+		})
+		k := checker(t, grpcprobe.Config{})
+		for range 2 {
+			_, output := ask(t, k, prober.GRPCRequest{Address: address, Service: service}, patience)
+			require.Contains(t, output, "NOT_SERVING")
+			require.Equal(t, append([]byte{0, 0, 0, 0, 102, 10, 100}, service...), *body.Load())
+		}
+	}
+	// And this is more than any connection has room for at first.
+	health, register := healthServer()
+	health.SetServingStatus(strings.Repeat("y", 300_000), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	require.Contains(t, same(t, serve(t, register), strings.Repeat("y", 300_000), patience), "NOT_SERVING")
+}
+
+// trickle serves one connection, and lets the client send 30 bytes at a time.
+func (w *wire) trickle(to *atomic.Pointer[[]byte]) {
+	for {
+		frame, err := w.ReadFrame()
+		if err != nil {
+			return
+		}
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			w.body = nil
+			_ = w.WriteWindowUpdate(f.StreamID, 30)
+		case *http2.DataFrame:
+			w.body = append(w.body, f.Data()...)
+			if !f.StreamEnded() {
+				_ = w.WriteWindowUpdate(f.StreamID, 30)
+				continue
+			}
+			body := w.body
+			to.Store(&body)
+			w.begin(f.StreamID)
+			w.data(f.StreamID, message(0, 8, 2))
+			w.end(f.StreamID)
+		}
+	}
+}
+
+// large is a server whose answers have more in them than one needs to know.
+type large struct {
+	grpc_health_v1.UnimplementedHealthServer
+}
+
+func (large) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	r := &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}
+	r.ProtoReflect().SetUnknown(append([]byte{0x12, 0x80, 0x78}, make([]byte, 15<<10)...))
+	return r, nil
+}
+
+// A server is let send on: these are five times what it may at first.
+func TestTheServersWindowIsKeptOpen(t *testing.T) {
+	t.Parallel()
+	address := serve(t, func(s *grpc.Server) { grpc_health_v1.RegisterHealthServer(s, large{}) })
+	var conns atomic.Int32
+	k := checker(t, grpcprobe.Config{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conns.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+	for range 22 {
+		outcome, output := ask(t, k, prober.GRPCRequest{Address: address}, patience)
+		require.Equal(t, prober.Succeeded, outcome, output)
+	}
+	require.EqualValues(t, 1, conns.Load())
+}
+
+// Several checks of one address at once have a connection each, and all are kept.
+func TestChecksAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	const at = 8
+	var conns atomic.Int32
+	var all sync.WaitGroup
+	address := scripted(t, func(w *wire, id uint32) {
+		conns.Store(max(conns.Load(), int32(w.number)))
+		all.Done()
+		all.Wait()
+		w.well(id)
+	})
+	k := checker(t, grpcprobe.Config{})
+	for range 3 {
+		all.Add(at)
+		var checks sync.WaitGroup
+		for range at {
+			checks.Go(func() {
+				outcome, output := ask(t, k, prober.GRPCRequest{Address: address}, patience)
+				if outcome != prober.Succeeded {
+					t.Error(output)
+				}
+			})
+		}
+		checks.Wait()
+	}
+	require.EqualValues(t, at, conns.Load())
+}
+
+func TestWhoIsCutShort(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 1)
+	slow := scripted(t, func(*wire, uint32) { asked <- struct{}{} })
+	silent := listen(t, func(conn net.Conn, _ int) { asked <- struct{}{}; hang(conn) })
+	for address, want := range map[string]string{
+		slow:   "error: health rpc probe failed: rpc error: code = Canceled desc = context canceled",
+		silent: `error: failed to connect service at "` + silent + `": context canceled`,
+	} {
+		k := checker(t, grpcprobe.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-asked; cancel() }()
+		outcome, output := k.Check(ctx, prober.GRPCRequest{Address: address})
+		require.Equal(t, prober.Failed, outcome)
+		require.Equal(t, want, output)
+		_, output = k.Check(ctx, prober.GRPCRequest{Address: address})
+		require.Contains(t, output, "error: failed to connect service at")
+		// Close does the same.
+		closed := make(chan error, 1)
+		go func() { <-asked; closed <- k.Close() }()
+		outcome, output = k.Check(t.Context(), prober.GRPCRequest{Address: address})
+		require.Equal(t, prober.Failed, outcome, output)
+		require.NoError(t, <-closed)
+	}
+	// And one that is still being connected is not used any more.
+	dialing, dialed := make(chan struct{}), make(chan struct{})
+	k := checker(t, grpcprobe.Config{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		close(dialing)
+		<-dialed
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+	go func() { <-dialing; _ = k.Close(); close(dialed) }()
+	_, output := k.Check(t.Context(), prober.GRPCRequest{Address: slow})
+	require.Contains(t, output, "the checker is closed")
+}
+
+// What is not used any more is closed even if nobody asks for anything.
+func TestIdleConnectionsEndByThemselves(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	address := listen(t, func(conn net.Conn, _ int) {
+		defer close(ended)
+		for w := newWire(conn); w.serveFrame((*wire).well); {
+		}
+	})
+	k := checker(t, grpcprobe.Config{IdleTimeout: 10 * time.Millisecond})
+	outcome, output := ask(t, k, prober.GRPCRequest{Address: address}, patience)
+	require.Equal(t, prober.Succeeded, outcome, output)
+	<-ended
+}
+
+func TestTLSIsAsPlain(t *testing.T) {
+	t.Parallel()
+	var hellos atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Trailer", "Grpc-Status, Grpc-Message")
+		_, _ = w.Write(message(0, 8, 1))
+		w.Header().Set("Grpc-Status", "0")
+		if r.URL.Scheme == "" && r.TLS.ServerName != "" {
+			w.Header().Set("Grpc-Message", r.TLS.ServerName)
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { hellos.Add(1); return nil, nil }}
+	server.StartTLS()
+	defer server.Close()
+	k := checker(t, grpcprobe.Config{})
+	for range 3 {
+		outcome, output := ask(t, k, prober.GRPCRequest{Address: server.Listener.Addr().String(), TLS: true}, patience)
+		require.Equal(t, prober.Succeeded, outcome, output)
+	}
+	require.EqualValues(t, 1, hellos.Load())
+}

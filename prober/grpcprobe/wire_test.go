@@ -1,0 +1,185 @@
+package grpcprobe_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/kubeparts/kubeparts/prober"
+)
+
+// listen starts a server that gives each connection to serve, which returns when it
+// is done or the connection is closed. Connections are numbered from 1.
+func listen(tb testing.TB, serve func(conn net.Conn, number int)) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		conns []net.Conn
+	)
+	group.Go(func() {
+		for number := 1; ; number++ {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, conn)
+			mu.Unlock()
+			group.Go(func() {
+				defer conn.Close()
+				serve(conn, number)
+			})
+		}
+	})
+	tb.Cleanup(func() {
+		_ = l.Close()
+		mu.Lock()
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		group.Wait()
+	})
+	return l.Addr().String()
+}
+
+// wire is the server's end of an HTTP/2 connection, frame by frame.
+type wire struct {
+	*http2.Framer
+	net.Conn
+	number  int // of the connection
+	block   bytes.Buffer
+	encoder *hpack.Encoder
+	// fields are those of the last request, body its message.
+	fields map[string]string
+	body   []byte
+}
+
+// scripted starts a server that says hello and then answers each request as it is
+// told. What it cannot write, nobody wants to read any more.
+func scripted(tb testing.TB, answer func(w *wire, id uint32), settings ...http2.Setting) string {
+	tb.Helper()
+	return listen(tb, func(conn net.Conn, number int) {
+		w := newWire(conn, settings...)
+		w.number = number
+		for w.serveFrame(answer) {
+		}
+	})
+}
+
+// newWire says hello.
+func newWire(conn net.Conn, settings ...http2.Setting) *wire {
+	w := &wire{Conn: conn, Framer: http2.NewFramer(conn, conn)}
+	w.encoder, w.ReadMetaHeaders = hpack.NewEncoder(&w.block), hpack.NewDecoder(4096, nil)
+	_, _ = io.ReadFull(conn, make([]byte, len(http2.ClientPreface))) // or there is nothing to come
+	_ = w.WriteSettings(settings...)
+	return w
+}
+
+// serveFrame serves one, and says whether there may be another.
+func (w *wire) serveFrame(answer func(w *wire, id uint32)) bool {
+	frame, err := w.ReadFrame()
+	switch f := frame.(type) {
+	case *http2.SettingsFrame:
+		if !f.IsAck() {
+			_ = w.WriteSettingsAck()
+		}
+	case *http2.MetaHeadersFrame:
+		w.fields, w.body = map[string]string{}, nil
+		for _, field := range f.Fields {
+			w.fields[field.Name] = field.Value
+		}
+	case *http2.DataFrame:
+		w.body = append(w.body, f.Data()...)
+		_ = w.WriteWindowUpdate(0, max(f.Length, 1))
+		if f.StreamEnded() {
+			answer(w, f.StreamID)
+		}
+	}
+	return err == nil
+}
+
+// head writes headers or trailers: pairs of names and values.
+func (w *wire) head(id uint32, last bool, pairs ...string) {
+	w.block.Reset()
+	for i := 0; i < len(pairs); i += 2 {
+		_ = w.encoder.WriteField(hpack.HeaderField{Name: pairs[i], Value: pairs[i+1]})
+	}
+	_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.block.Bytes(), EndHeaders: true, EndStream: last})
+}
+
+// begin writes the head of an answer, end its trailers, and data what is between.
+func (w *wire) begin(id uint32, pairs ...string) {
+	w.head(id, false, append([]string{":status", "200", "content-type", "application/grpc"}, pairs...)...)
+}
+
+func (w *wire) end(id uint32, pairs ...string) {
+	if pairs == nil {
+		pairs = []string{"grpc-status", "0"}
+	}
+	w.head(id, true, pairs...)
+}
+
+func (w *wire) data(id uint32, b []byte) { _ = w.WriteData(id, false, b) }
+
+// well is the whole of a good answer.
+func (w *wire) well(id uint32) {
+	w.begin(id)
+	w.data(id, message(0, 8, 1))
+	w.end(id)
+}
+
+// message returns a message with its prefix.
+func message(format byte, payload ...byte) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{format}, uint32(len(payload))), payload...)
+}
+
+// kubeletSays asks by gRPC's own client and says what came of it in the kubelet's
+// words.
+func kubeletSays(ctx context.Context, client grpc_health_v1.HealthClient, service string, timeout time.Duration) (prober.Outcome, string) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	response, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
+	switch status := grpcstatus.Convert(err); {
+	case err == nil && response.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING:
+		return prober.Succeeded, "service healthy"
+	case err == nil:
+		return prober.Failed, fmt.Sprintf("service unhealthy (responded with %q)", response.GetStatus().String())
+	case status.Code() == codes.Unimplemented:
+		return prober.Failed, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", status.Message())
+	case status.Code() == codes.DeadlineExceeded:
+		return prober.Failed, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)
+	default:
+		// One of protobuf's blanks is another in every second program.
+		return prober.Failed, strings.ReplaceAll(fmt.Sprintf("error: health rpc probe failed: %+v", err), "\u00a0", " ")
+	}
+}
+
+// clientOf returns gRPC's own client.
+func clientOf(tb testing.TB, address string) grpc_health_v1.HealthClient {
+	tb.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig(), grpc.WithNoProxy())
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, conn.Close()) })
+	return grpc_health_v1.NewHealthClient(conn)
+}

@@ -1,0 +1,26 @@
+package prober_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/prober"
+)
+
+// A counter that forgets a probe when it is removed must not be left with one that
+// was counted a moment later.
+func TestRemovedIsTheLastWordOnAProbe(t *testing.T) {
+	t.Parallel()
+	var told []string
+	var s *stepper
+	s = newStepper(t, withProbes("app", prober.Liveness), func(c *prober.Config) {
+		c.Observer.Probed = func(r prober.Run) {
+			s.RemovePod(r.PodUID) // as another goroutine may at this very moment
+			told = append(told, "probed")
+		}
+		c.Observer.Removed = func(prober.Key) { told = append(told, "removed") }
+	})
+	s.step(prober.Liveness)
+	require.Equal(t, []string{"removed", "probed", "removed"}, told)
+}

@@ -1,0 +1,96 @@
+// Benchreport measures every figure that the packages are held to and writes
+// docs/benchmarks.md: each beside what it had to beat. `make bench-report` runs it.
+//
+// Figures of whole nodes need a machine with a runtime. They come from the output of
+// `make e2e`, if -e2e names a file that has it: lines with "figure: NAME VALUE UNIT".
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	out := flag.String("o", "docs/benchmarks.md", "the page to write")
+	e2e := flag.String("e2e", "", "file with the output of make e2e; without one the page keeps the figures of nodes that it has")
+	benchtime := flag.String("benchtime", "200ms", "as of go test")
+	count := flag.Int("count", 8, "how often each benchmark runs: the least counts, which other work on the machine disturbs least")
+	flag.Parse()
+	if err := run(ctx, *out, *e2e, *benchtime, *count); err != nil {
+		fmt.Fprintln(os.Stderr, "benchreport:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out, e2e, benchtime string, count int) error {
+	source := e2e
+	if source == "" {
+		source = out // its own table has the lines that it was made from
+	}
+	nodes, err := readFigures(source)
+	if err != nil && (e2e != "" || !errors.Is(err, os.ErrNotExist)) {
+		return err
+	}
+	var log strings.Builder
+	for _, f := range benchmarks() {
+		fmt.Fprintln(os.Stderr, "measuring", f.pkg, f.bench)
+		if err := bench(ctx, &log, f, benchtime, count); err != nil {
+			return fmt.Errorf("%s: %w\n%s", f.pkg, err, log.String())
+		}
+	}
+	found := parseBench(log.String())
+	if missing := missing(found); len(missing) > 0 {
+		return fmt.Errorf("not measured: %s", strings.Join(missing, ", "))
+	}
+	return os.WriteFile(out, []byte(page(machine(log.String()), found, nodes)), 0o644)
+}
+
+// benchmarks are those of the table, each once, in its order.
+func benchmarks() (all []figure) {
+	for _, f := range figures() {
+		if !slices.ContainsFunc(all, func(o figure) bool { return o.pkg == f.pkg && o.bench == f.bench }) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// bench runs one benchmark a few times.
+func bench(ctx context.Context, log io.Writer, f figure, benchtime string, count int) error {
+	pattern := "^Benchmark" + strings.ReplaceAll(f.bench, "/", "$/^") + "$"
+	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench="+pattern, "-benchmem",
+		"-benchtime="+benchtime, fmt.Sprintf("-count=%d", count), "./"+f.pkg)
+	cmd.Stdout, cmd.Stderr = log, log
+	return cmd.Run()
+}
+
+// missing names what the table has and the output has not.
+func missing(found map[string]float64) (names []string) {
+	for _, f := range figures() {
+		if _, ok := found[f.key()]; !ok {
+			names = append(names, f.key())
+		}
+	}
+	return names
+}
+
+// machine says on what was measured.
+func machine(log string) string {
+	cpu := "unknown CPU"
+	if m := regexp.MustCompile(`(?m)^cpu: (.+)$`).FindStringSubmatch(log); m != nil {
+		cpu = m[1]
+	}
+	return fmt.Sprintf("%s, %d CPUs, %s/%s, %s", cpu, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+}

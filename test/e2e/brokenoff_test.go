@@ -1,0 +1,54 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// TestAStartThatIsBrokenOffIsKnownAsSuch breaks starts off at different moments, as an
+// agent does that is killed, and looks at what containerd makes of them.
+func TestAStartThatIsBrokenOffIsKnownAsSuch(t *testing.T) {
+	t.Parallel()
+	box := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: "broken-off", Uid: "broken-off", Namespace: "by-hand"},
+		Labels:   map[string]string{labelAgent: t.Name()}, Linux: &runtimeapi.LinuxPodSandboxConfig{},
+	}
+	t.Cleanup(func() { require.NoError(t, bed.removeSandboxes(box.Labels)) })
+	made, err := bed.runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: box})
+	require.NoError(t, err)
+	dead := 0
+	for i := range 10 {
+		created, err := bed.runtime.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{
+			PodSandboxId: made.GetPodSandboxId(), SandboxConfig: box,
+			Config: &runtimeapi.ContainerConfig{
+				Metadata: &runtimeapi.ContainerMetadata{Name: fmt.Sprintf("c%d", i)}, Image: &runtimeapi.ImageSpec{Image: imageServer},
+				Args: []string{"sleep", "3600"}, Labels: box.Labels, Linux: &runtimeapi.LinuxContainerConfig{},
+			},
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(2+5*i)*time.Millisecond)
+		_, broken := bed.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.GetContainerId()})
+		cancel()
+		var s *runtimeapi.ContainerStatus
+		seen, settled := poll(2*time.Second, func() (string, bool) {
+			answer, err := bed.runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: created.GetContainerId()})
+			s = answer.GetStatus()
+			return fmt.Sprint(err, s), err == nil && s.GetState() != runtimeapi.ContainerState_CONTAINER_CREATED
+		})
+		t.Logf("%v, then %v: %s", broken, s.GetState(), s.GetMessage())
+		if settled && s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+			dead++
+			require.True(t, podcache.BrokenOff(s), seen)
+		}
+	}
+	require.Positive(t, dead, "no start was broken off")
+}

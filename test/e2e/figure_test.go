@@ -1,0 +1,20 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// figure prints a figure in the form that `make bench-report` reads, and holds it to
+// most, unless that is 0: on a machine that does other work besides, some figures say
+// how it was and prove nothing.
+func figure(t *testing.T, name string, value float64, unit string, most float64) {
+	t.Helper()
+	t.Logf("figure: %s %.4g %s", name, value, unit)
+	if most > 0 {
+		require.LessOrEqual(t, value, most, "%s, in %s", name, unit)
+	}
+}
