@@ -19,6 +19,7 @@ import (
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server/page"
 	"github.com/kubeparts/kubeparts/imagegc"
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/prober"
@@ -41,8 +42,8 @@ func (a *agent) newServer() (err error) {
 		Configz:      a.configz,
 		EvictionPlan: a.planEviction,
 		GCPlan:       a.planGC,
-
-		Metrics: pages.Metrics, ProbeMetrics: pages.Probes, ResourceMetrics: pages.Resource,
+		Metrics:      pages.Metrics, ProbeMetrics: pages.Probes, ResourceMetrics: pages.Resource,
+		Page: page.Handler(),
 
 		Pprof:  a.opts.EnableProfilingHandler && a.opts.EnableDebuggingHandlers,
 		Access: a.opts.access,
