@@ -76,15 +76,15 @@ func writeFile(t *testing.T, path string, data []byte) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-func TestTokenIsWantedFromAllButLivez(t *testing.T) {
+func TestTokenIsWantedFromAllButLivezAndThePage(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	writeFile(t, file, []byte("s3cret\n"))
 	var log lines
 	url, _ := run(t, server.Config{
-		Access: server.Access{TokenFile: file}, Page: page("hello"), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Access: server.Access{TokenFile: file}, Metrics: page("hello"), Page: page("ask"), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	code, header, body := get(t, http.DefaultClient, url+"/")
+	code, header, body := get(t, http.DefaultClient, url+"/metrics")
 	require.Equal(t, http.StatusUnauthorized, code)
 	require.Equal(t, "Bearer", header.Get("WWW-Authenticate"))
 	require.NotContains(t, body, "hello")
@@ -94,25 +94,28 @@ func TestTokenIsWantedFromAllButLivez(t *testing.T) {
 	}
 	code, _, _ = get(t, http.DefaultClient, url+"/livez")
 	require.Equal(t, http.StatusOK, code)
+	code, _, body = get(t, http.DefaultClient, url+"/")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, "ask", body)
 	for _, good := range []string{"Bearer s3cret", "bearer  s3cret "} {
-		code, _, body = get(t, http.DefaultClient, url+"/", "Authorization", good)
+		code, _, body = get(t, http.DefaultClient, url+"/metrics", "Authorization", good)
 		require.Equal(t, http.StatusOK, code, good)
 		require.Equal(t, "hello", body)
 	}
-	code, _, _ = get(t, http.DefaultClient, url+"/", "Authorization", "Bearer s3cret", "Host", "evil.example")
+	code, _, _ = get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer s3cret", "Host", "evil.example")
 	require.Equal(t, http.StatusOK, code, "who has the token may call it as they like")
 
 	// It changes; then it is spoilt, which changes nothing.
 	writeFile(t, file, []byte("another"))
 	await(t, "the new token counts", func() bool {
-		code, _, _ := get(t, http.DefaultClient, url+"/", "Authorization", "Bearer another")
+		code, _, _ := get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer another")
 		return code == http.StatusOK
 	})
-	code, _, _ = get(t, http.DefaultClient, url+"/", "Authorization", "Bearer s3cret")
+	code, _, _ = get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer s3cret")
 	require.Equal(t, http.StatusUnauthorized, code)
 	writeFile(t, file, []byte(" \n"))
 	await(t, "the log tells", func() bool {
-		code, _, _ := get(t, http.DefaultClient, url+"/", "Authorization", "Bearer another")
+		code, _, _ := get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer another")
 		require.Equal(t, http.StatusOK, code)
 		return strings.Contains(log.String(), "what was read before goes on being used")
 	})

@@ -17,7 +17,7 @@
 // # What it guarantees
 //
 //  1. It listens on loopback, or with TLS and a token: see [Listen].
-//  2. With a token, who has none gets nothing but /livez. Without one, requests for
+//  2. With a token, who has none gets nothing but /livez and the page. Without one, requests for
 //     another host's name are refused: that is what a page in a browser on this machine
 //     would send after its name's address has changed (DNS rebinding).
 //  3. Certificate and token are read again when their files change. A file that is

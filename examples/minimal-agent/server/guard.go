@@ -27,6 +27,7 @@ func (s *Server) guard(next http.Handler, loopback bool, conns *connections) htt
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
 		switch {
 		case r.URL.Path == "/livez":
+		case r.URL.Path == "/" && s.token != nil && s.cfg.Page != nil: // it asks for the token, and says nothing itself
 		case s.token != nil && !s.token.allows(r.Header.Get("Authorization")):
 			h.Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "this agent wants a token: Authorization: Bearer TOKEN", http.StatusUnauthorized)

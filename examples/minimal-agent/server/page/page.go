@@ -9,8 +9,7 @@
 //     their hashes, and forbids to make markup of text (trusted types). Names, messages
 //     and logs of pods are hostile.
 //  2. The document is the same for everybody and says nothing of the node. It asks for a
-//     token when /status wants one, and keeps it for as long as its tab is open. The
-//     document itself must then come from where it needs none, such as a proxy.
+//     token when /status wants one, and keeps it for as long as its tab is open.
 //  3. It costs the agent nothing while nobody looks: a tab that is hidden asks nothing.
 //  4. An update changes what has changed. Focus, selection, opened rows and the place in
 //     a log stay, and what has the focus does not move.

@@ -6,10 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +20,6 @@ import (
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/server/page"
 )
 
 // shots is the folder that pictures of the page are kept in, if it is set.
@@ -297,30 +292,12 @@ func TestE2EPageOfAnAgentThatGoesAndComesBack(t *testing.T) {
 	b.wait(`!!stream`)
 }
 
-// inFront gives the page to everybody, and passes on the rest: the server itself wants
-// the token for the page, too, which a browser has no way to bring.
-func inFront(t *testing.T, agent string) string {
-	t.Helper()
-	target, err := url.Parse(agent)
-	require.NoError(t, err)
-	mux := http.NewServeMux()
-	mux.Handle("/{$}", page.Handler())
-	mux.Handle("/", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1})
-	front := httptest.NewServer(mux)
-	t.Cleanup(func() {
-		front.CloseClientConnections()
-		front.Close()
-		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	})
-	return front.URL
-}
-
 func TestE2EPageAsksForTheToken(t *testing.T) {
 	a := newAgent(t)
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
 	b := openTab(t, 1400, 1000)
-	b.open(inFront(t, a.start(server.Access{TokenFile: token})))
+	b.open(a.start(server.Access{TokenFile: token}))
 	b.wait(`document.getElementById("ask").open`)
 	require.Equal(t, "token", eval[string](b, "document.activeElement.id"))
 	b.look("token")

@@ -130,7 +130,7 @@ func TestWhoGetsThePage(t *testing.T) {
 	}{
 		"no token is needed":        {path: "/", want: http.StatusOK},
 		"another host's name":       {host: "rebound.example", path: "/", want: http.StatusForbidden},
-		"without the token":         {access: server.Access{TokenFile: token}, path: "/", want: http.StatusUnauthorized},
+		"without the token":         {access: server.Access{TokenFile: token}, path: "/", want: http.StatusOK},
 		"with the token":            {access: server.Access{TokenFile: token}, path: "/", bearer: "secret", want: http.StatusOK},
 		"state without the token":   {access: server.Access{TokenFile: token}, path: "/status", want: http.StatusUnauthorized},
 		"state with the token":      {access: server.Access{TokenFile: token}, path: "/status", bearer: "secret", want: http.StatusOK},
