@@ -282,12 +282,13 @@ func (d *day) look(ctx context.Context) {
 	}
 }
 
-// mains returns the main containers that a pod has or had.
+// mains returns the main containers of a pod that run or ran. Of those that were only
+// made, or whose start was broken off with their agent, nothing did.
 func (d *day) mains(pod *corev1.Pod) (found []instance) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, i := range d.seen {
-		if i.Sandbox == string(pod.UID) {
+		if i.Sandbox == string(pod.UID) && i.Started.After(time.Unix(0, 0)) {
 			found = append(found, i)
 		}
 	}
@@ -417,12 +418,9 @@ func (d *day) miscounted(pod *corev1.Pod) string {
 		return "" // its containers went with it
 	}
 	found := d.mains(pod)
-	attempts, ran := map[string]bool{}, 0
+	attempts := map[string]bool{}
 	for _, i := range found {
 		attempts[i.Restarts] = true
-		if i.Started.After(time.Unix(0, 0)) {
-			ran++
-		}
 	}
 	restarts := int(firstStatus(pod).RestartCount)
 	for i := range restarts + 1 {
@@ -431,8 +429,8 @@ func (d *day) miscounted(pod *corev1.Pod) string {
 		}
 	}
 	marks, err := os.ReadFile(filepath.Join(d.marks, string(pod.UID)+".main"))
-	if lines := strings.Count(string(marks), "\n"); len(found) != restarts+1 || lines != ran || err != nil {
-		return fmt.Sprintf("%s has restarted %d times, has %d containers, %d of which ran, and has begun %d times: %v %v", pod.Name, restarts, len(found), ran, lines, found, err)
+	if lines := strings.Count(string(marks), "\n"); len(found) != restarts+1 || lines != len(found) || err != nil {
+		return fmt.Sprintf("%s has restarted %d times, %d containers ran, and it has begun %d times: %v %v", pod.Name, restarts, len(found), lines, found, err)
 	}
 	return ""
 }
