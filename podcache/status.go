@@ -97,7 +97,7 @@ func RestartCount(c *runtimeapi.ContainerStatus) int {
 // shorter than the start takes does the same each time: retries are to back off.
 func BrokenOff(c *runtimeapi.ContainerStatus) bool {
 	return c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && c.GetStartedAt() == 0 && c.GetReason() == startError &&
-		(strings.HasSuffix(c.GetMessage(), context.Canceled.Error()) || strings.Contains(c.GetMessage(), runcKilled))
+		(strings.HasSuffix(c.GetMessage(), context.Canceled.Error()) || strings.HasSuffix(strings.TrimRight(c.GetMessage(), ": "), runcKilled))
 }
 
 const (

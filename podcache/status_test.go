@@ -72,6 +72,7 @@ func TestBrokenOff(t *testing.T) {
 		`failed to start containerd task "bdf9": context canceled`:                                                                                                                                      true,
 		`failed to start containerd task "45b9": OCI runtime start failed: /usr/sbin/runc did not terminate successfully: exit status 137: `:                                                            true,
 		`failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: exec: "x": executable file not found in $PATH`: false,
+		`failed to create containerd task: exec: "did not terminate successfully: exit status 137": executable file not found in $PATH: unknown`:                                                        false,
 		"": false,
 	} {
 		c := proto.CloneOf(&dead)

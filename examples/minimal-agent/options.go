@@ -14,13 +14,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
+	"github.com/kubeparts/kubeparts/internal/quantity"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
@@ -222,7 +222,7 @@ func (o *options) reserved() (all []corev1.ResourceList) {
 	for _, amounts := range []map[string]string{o.SystemReserved, o.KubeReserved} {
 		list := corev1.ResourceList{}
 		for name, text := range amounts {
-			if q, err := resource.ParseQuantity(text); err == nil {
+			if q, err := quantity.Parse(text); err == nil {
 				list[corev1.ResourceName(name)] = q
 			}
 		}

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
+	"github.com/kubeparts/kubeparts/internal/quantity"
 )
 
 // Check returns what is out of range or does not go together, by the names of the
@@ -133,7 +133,7 @@ func (c *checker) reserved(field string, all map[string]string) {
 			c.refuse(true, field, "%q: want cpu, memory or ephemeral-storage", name)
 			continue
 		}
-		q, err := resource.ParseQuantity(all[name])
+		q, err := quantity.Parse(all[name])
 		c.refuse(err != nil || q.Sign() < 0, field, "%s %q: want an amount such as 500m or 1Gi", name, all[name])
 	}
 }
