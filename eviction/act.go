@@ -22,6 +22,7 @@ type kill struct {
 	began    time.Time
 	calls    int // of the killer, under way
 	overdue  bool
+	adopted  bool // a manager before this one has begun it
 }
 
 // deadline is when an eviction that was begun now is no longer counted on.
@@ -188,6 +189,9 @@ func (m *Manager) settleKills(present map[types.UID]bool, now time.Time) (late [
 	m.state.InFlight = nil
 	m.kills = slices.DeleteFunc(m.kills, func(k *kill) bool {
 		f := &k.flight
+		if k.adopted && !f.Ended && !present[f.UID] {
+			f.Ended, f.Deadline = true, now.Add(cleanupTimeout)
+		}
 		return f.Ended && !present[f.UID] && !now.Before(f.Deadline)
 	})
 	for _, k := range m.kills {

@@ -142,6 +142,7 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 	if d.NeedPods {
 		obs.Pods = m.cfg.Pods()
 		err = errors.Join(err, m.podStats(ctx, &obs))
+		m.adopt(obs.Pods, now)
 		m.regain(d.Layout)
 		d = Evaluate(m.state, obs, *p, now)
 	}

@@ -26,6 +26,7 @@ type module struct {
 	fset    *token.FileSet
 	sources []source // Go files of this module, for all systems and build tags
 	texts   []text   // all text files, those of nested modules too
+	others  []string // files that are no text
 	listed  []listed // what is linked on linux/amd64, ours and everybody's
 }
 
@@ -125,6 +126,7 @@ func (m *module) walk(root string) error {
 // only: the go command does not build them here.
 func (m *module) add(name string, data []byte, nested []string) error {
 	if bytes.IndexByte(data, 0) >= 0 {
+		m.others = append(m.others, name)
 		return nil
 	}
 	m.texts = append(m.texts, text{name, data})

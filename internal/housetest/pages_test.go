@@ -128,7 +128,7 @@ func (m *module) hasTarget(page, link string) bool {
 	}
 	return slices.ContainsFunc(m.texts, func(t text) bool {
 		return t.path == target && (heading == "" || hasHeading(t, heading)) || heading == "" && within(t.path, target)
-	})
+	}) || heading == "" && slices.Contains(m.others, target)
 }
 
 // hasHeading says whether a page has a heading that GitHub makes this anchor of.

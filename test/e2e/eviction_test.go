@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -81,6 +82,49 @@ func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) 
 	n.write("late.yaml", shellPod("late", "exec sleep 1000", ""))
 	late := n.waitPod(startTimeout, "late", "to be refused", evicted)
 	require.Equal(t, "Pod was rejected: The node had condition: [DiskPressure]. ", late.Status.Message)
+}
+
+// TestAnEvictionGoesOnAfterItsAgentsDeath kills the agent while a pod that it has
+// evicted, and that does not heed SIGTERM, still has time left.
+func TestAnEvictionGoesOnAfterItsAgentsDeath(t *testing.T) {
+	const grace = 15
+	n := newNode(t)
+	mountMemory(t, n.root, 96)
+	t.Cleanup(n.leave)
+	flags := []string{
+		"--eviction-hard=", "--eviction-soft", "nodefs.available<50%", "--eviction-soft-grace-period", "nodefs.available=1s",
+		"--eviction-max-pod-grace-period", strconv.Itoa(grace), "--container-log-max-size=-1",
+	}
+	n.write("calm.yaml", shellPod("calm", "exec sleep 1000", ""))
+	n.start(flags...)
+	calm := n.waitRunning("calm")
+	before := bed.instances(t, podLabels(calm))
+	script := "trap '' TERM; dd if=/dev/zero bs=1M count=60 2>/dev/null | tr '\\000' x | fold -w 1000; while :; do sleep 1; done"
+	n.write("filler.yaml", strings.ReplaceAll(shellPod("filler", script, ""), "PeriodSeconds: 1", "PeriodSeconds: 60"))
+	filler := n.waitPod(startTimeout, "filler", "to be told that it is evicted", func(p *corev1.Pod) bool {
+		return p.Status.Reason == "Evicted" || conditionStatus(p, corev1.DisruptionTarget) == corev1.ConditionTrue
+	})
+	begun := time.Now()
+	n.agent.kill(t)
+	live, err := bed.find(podLabels(filler))
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(live, instance.running), "it was to outlive its agent")
+
+	n.start(flags...)
+	waitFor(t, 2*grace*time.Second, "the evicted pod to end", func() (string, bool) {
+		found, err := bed.find(podLabels(filler))
+		return fmt.Sprint(found, err), err == nil && !slices.ContainsFunc(found, instance.running)
+	})
+	took := time.Since(begun)
+	t.Logf("gone %v after the eviction began, of %d s that it had", took.Round(100*time.Millisecond), grace)
+	require.Less(t, took, (grace+5)*time.Second, "no second grace period")
+	full := n.waitPod(startTimeout, "filler", "to be evicted", evicted)
+	require.Equal(t, filler.Status.Message, full.Status.Message)
+	stays(t, 5*time.Second, "it does not come again, and its neighbour stays", func() (string, bool) {
+		again, err := bed.find(podLabels(filler))
+		now := bed.instances(t, podLabels(calm))
+		return fmt.Sprint(again, now, err), err == nil && !slices.ContainsFunc(again, instance.running) && slices.Equal(now, before)
+	})
 }
 
 func TestPodOverItsEphemeralStorageLimitIsEvicted(t *testing.T) {
