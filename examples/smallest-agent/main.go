@@ -17,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	cri "k8s.io/cri-api/pkg/apis"
 
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/fakecri"
@@ -46,10 +45,15 @@ type agent struct {
 	dead     *containergc.Manager
 }
 
-// runtime is any CRI client.
+// runtime is what these managers call. Any CRI client is one.
 type runtime interface {
-	cri.RuntimeService
-	cri.ImageManagerService
+	pleg.Runtime
+	pleg.EventSource
+	images.ImageService
+	podrunner.Sandboxes
+	podrunner.Containers
+	containergc.Runtime
+	containergc.Remover
 }
 
 func newAgent(rt runtime, manifests, logs string, out io.Writer) (*agent, error) {

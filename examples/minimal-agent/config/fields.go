@@ -129,6 +129,7 @@ func refused() map[string]string {
 	const tls = "the agent takes what Go takes by default, TLS 1.2 and later: remove the field"
 	all := map[string]string{
 		"imageServiceEndpoint": "images come from containerRuntimeEndpoint: remove the field",
+		"defaultPodSysctls":    "a pod has the sysctls that it names: remove the field",
 	}
 	for _, n := range []string{"authentication", "authorization"} {
 		all[n] = users

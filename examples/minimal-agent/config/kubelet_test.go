@@ -94,6 +94,7 @@ func TestEveryFieldOfTheKubeletsIsKnown(t *testing.T) {
 			ours[name] = kind
 		}
 	}
+	kubelet["defaultPodSysctls"] = kubelet["allowedUnsafeSysctls"] // since v1.37
 	for name := range kubelet {
 		require.Contains(t, ours, name)
 		delete(ours, name)
