@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -181,22 +182,28 @@ func (n *node) openLog(pod *corev1.Pod, container string) *os.File {
 	return f
 }
 
-// logTime returns when the log says the words, and fails the test if it does not.
-// A line is "2006-01-02T15:04:05.999999999Z stdout F the words".
-func logTime(t *testing.T, log *os.File, words string) time.Time {
+// logTime returns when the log says the words, and fails the test if it does not: the
+// runtime may still be writing what a process has said that is gone.
+func logTime(t *testing.T, log *os.File, words string) (at time.Time) {
 	t.Helper()
-	_, err := log.Seek(0, io.SeekStart)
-	require.NoError(t, err)
-	data, err := io.ReadAll(log)
-	require.NoError(t, err)
-	for line := range strings.Lines(string(data)) {
-		stamp, rest, _ := strings.Cut(line, " ")
-		if strings.Contains(rest, words) {
-			at, err := time.Parse(time.RFC3339Nano, stamp)
-			require.NoError(t, err)
-			return at
+	waitFor(t, 5*time.Second, "the log to say "+words, func() (string, bool) {
+		_, err := log.Seek(0, io.SeekStart)
+		require.NoError(t, err)
+		data, err := io.ReadAll(log)
+		require.NoError(t, err)
+		at, err = timeOf(string(data), words)
+		return fmt.Sprintf("%v\n%s", err, data), err == nil
+	})
+	return at
+}
+
+// timeOf returns the time of the first line with the words. A line is
+// "2006-01-02T15:04:05.999999999Z stdout F the words".
+func timeOf(log, words string) (time.Time, error) {
+	for line := range strings.Lines(log) {
+		if stamp, rest, _ := strings.Cut(line, " "); strings.Contains(rest, words) {
+			return time.Parse(time.RFC3339Nano, stamp)
 		}
 	}
-	t.Fatalf("the log does not say %q:\n%s", words, data)
-	return time.Time{}
+	return time.Time{}, errors.New("no such line")
 }
