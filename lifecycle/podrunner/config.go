@@ -106,6 +106,13 @@ type Config struct {
 	// asked after a kill, because a runtime's word that something stopped is
 	// checked. Required; pleg's RelistPod and podcache's GetNewerThan make it.
 	Refresh func(context.Context, types.UID) (*podcache.Status, error)
+	// ParallelStarts is how many pods the runtime is asked to start at once, from
+	// the sandbox to the last container; others wait in the order in which they
+	// came. One that takes longer than a second holds up nobody any more, so that it
+	// bounds how starts compete for the processors, not for a slow network or a
+	// registry. Default three for each processor; an agent whose runtime is on
+	// another machine may want more.
+	ParallelStarts int
 	// Exited returns a channel that is closed when the container of that id has
 	// ended, which ends its hooks. Nil, or a nil channel: nobody tells.
 	Exited func(id string) <-chan struct{}
@@ -193,6 +200,9 @@ func (c Config) Validate() error {
 	}
 	if c.PostStartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("field PostStartTimeout: %v is negative", c.PostStartTimeout))
+	}
+	if c.ParallelStarts < 0 {
+		errs = append(errs, fmt.Errorf("field ParallelStarts: %d is negative", c.ParallelStarts))
 	}
 	return errors.Join(errs...)
 }

@@ -80,9 +80,10 @@
 // # Goroutines and locking
 //
 // A Runner starts goroutines only to end several containers at once, to watch the
-// deadline of that, to run hooks and to fetch the images of one turn while its
-// sandbox comes up, and joins them before the call returns. Turns of different pods may run at the same
-// time, those of one pod may not. Every call takes a context; a cancelled turn
+// deadline of that, to run hooks, to hold a place among the starts and to fetch the
+// images of one turn while its sandbox comes up, and joins them before the call
+// returns. Turns of different pods may run at the same time, those of one pod may not;
+// [Config.ParallelStarts] of them start something at a time. Every call takes a context; a cancelled turn
 // leaves something half done that the next plan sees and finishes.
 //
 // # Differences from the kubelet
@@ -121,6 +122,8 @@
 //     of one name; the kubelet looks only at the newest of each name in the spec. What
 //     a changed container needs is made ready before the old one is stopped.
 //   - Images of one pod are pulled at the same time, and while its sandbox is made.
+//   - The runtime is asked to start a few pods at once, not all that there are: of 50
+//     on two processors the last one runs as soon, and half of them long before.
 //   - An ephemeral container runs once even if the runtime has forgotten it.
 //   - What a restart of all containers (KEP-5532) asks for backs off like any other
 //     restart, with everything stopped meanwhile.

@@ -21,7 +21,8 @@ import (
 // use for different pods; podworker sees to it that one pod has one turn at a
 // time.
 type Runner struct {
-	cfg Config
+	cfg   Config
+	slots slots
 
 	mu         sync.Mutex
 	waiting    map[types.UID]map[string]corev1.ContainerStateWaiting
@@ -45,6 +46,7 @@ func New(cfg Config) (*Runner, error) {
 	}
 	return &Runner{
 		cfg:        cfg,
+		slots:      make(slots, cfg.ParallelStarts),
 		waiting:    map[types.UID]map[string]corev1.ContainerStateWaiting{},
 		resized:    map[types.UID]map[resizeKey]string{},
 		preStopped: map[types.UID]map[string]bool{},
@@ -62,6 +64,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.PostStartTimeout == 0 {
 		c.PostStartTimeout = DefaultPostStartTimeout
+	}
+	if c.ParallelStarts == 0 {
+		c.ParallelStarts = defaultParallelStarts()
 	}
 	if c.Node == nil {
 		c.Node = func() Node { return Node{} }

@@ -572,10 +572,10 @@ func TestChangedContainerIsReplacedInPlace(t *testing.T) {
 
 func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := podrunner.New(podrunner.Config{LogRoot: "relative", RootDir: "too", PostStartTimeout: -1})
+	_, err := podrunner.New(podrunner.Config{LogRoot: "relative", RootDir: "too", PostStartTimeout: -1, ParallelStarts: -1})
 	for _, want := range []string{
 		"podrunner: invalid config", "Sandboxes", "Containers", "Images", "Refresh", "Agent",
-		`field LogRoot: "relative" is not absolute`, `field RootDir: "too" is not absolute`, "field PostStartTimeout",
+		`field LogRoot: "relative" is not absolute`, `field RootDir: "too" is not absolute`, "field PostStartTimeout", "field ParallelStarts: -1 is negative",
 	} {
 		require.ErrorContains(t, err, want)
 	}

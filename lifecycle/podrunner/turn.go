@@ -64,6 +64,11 @@ func (t *turn) do(ctx context.Context, a Actions) error {
 		return errors.Join(errs, err)
 	}
 	defer t.fetchImages(ctx, a.Start, t.boxConfig(a))()
+	giveBack, err := t.slots.take(ctx, t.cfg.Clock)
+	if err != nil {
+		return errors.Join(errs, fmt.Errorf("wait to start pod %s: %w", podName(t.pod), err))
+	}
+	defer giveBack()
 	box, err := t.sandbox(ctx, a)
 	if err != nil {
 		return errors.Join(errs, err)
