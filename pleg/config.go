@@ -37,7 +37,8 @@ type Config struct {
 	// RelistPod, which would wait for themselves. An event is delivered when it
 	// has returned; a slow one slows the passes. Required.
 	Handler func(context.Context, Event)
-	// Lister lists in place of Runtime in global relists. Default Runtime.
+	// Lister lists in place of Runtime in global relists, for less: with it, one
+	// serves already two pods that are asked for. Default Runtime.
 	Lister Lister
 	// Events streams hints, which make changes seen within milliseconds and let the
 	// global relists become rarer. What it says is not believed, only looked at.

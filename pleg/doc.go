@@ -57,8 +57,8 @@
 //     are one global relist. After serving some it rests three times as long as that
 //     took, which leaves a quarter of the time to them at most, but never longer than
 //     100 ms: beside looks under way a request waits for no more than that. What has
-//     ended is looked at within milliseconds. What has begun may wait for a quarter of
-//     a second: an agent that began it asks by RequestRelist when it is done.
+//     ended is looked at within milliseconds. What has begun may wait for a
+//     second: an agent that began it asks by RequestRelist when it is done.
 //
 // # Goroutines and locking
 //
@@ -97,7 +97,7 @@
 //   - The evented PLEG writes events into the cache and gives up for good after five
 //     failures within a moment; since 1.37 it is but a hint as well, on top of a list
 //     each second. Here the hints save the lists.
-//   - Hints of what begins wait for up to 250 ms, unless a relist is asked for: the
+//   - Hints of what begins wait for up to 1 s, unless a relist is asked for: the
 //     runtime has better to do during a start than to list.
 //   - A pod's own relist notices that the pod is gone.
 //   - IPs also stay when the network of a sandbox goes before the sandbox does.

@@ -28,8 +28,9 @@ const (
 	hintDelay = 5 * time.Millisecond
 	// beginDelay is the same for what begins. That is nearly always the doing of the
 	// agent itself, which asks for a relist when it has done all that it has to do in
-	// the pod; until then the runtime has better to do than to list.
-	beginDelay = 250 * time.Millisecond
+	// the pod; until then the runtime has better to do than to list. Nobody waits for
+	// what others begin: a kubelet sees it as late.
+	beginDelay = time.Second
 	// resyncDelay is the time from the opening of a stream to the global relist
 	// that says what was missed. What the runtime had kept comes meanwhile, and
 	// that relist serves it all.

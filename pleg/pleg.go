@@ -44,6 +44,7 @@ type Generator struct {
 	ended   time.Time // when the last global relist of Run was over
 	looked  time.Time // the newest time that the cache was told
 	visited types.UID // the last one, by roam
+	singles int       // how many pods are relisted one by one, at most
 
 	// mu guards the fields below and is never held during a call to others.
 	mu         sync.Mutex
@@ -81,6 +82,7 @@ func New(cfg Config) (*Generator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("pleg: invalid config: %w", err)
 	}
+	ownLister := cfg.Lister != nil
 	cfg = cfg.withDefaults()
 	cfg.LabelSelector = maps.Clone(cfg.LabelSelector)
 	g := &Generator{
@@ -97,6 +99,9 @@ func New(cfg Config) (*Generator, error) {
 		hints:      hints{pods: map[types.UID]struct{}{}},
 		pace:       newPace(cfg.Period, cfg.MaxPeriod),
 		watchers:   map[*watcher]struct{}{},
+	}
+	if g.singles = maxSingle; ownLister {
+		g.singles = 1
 	}
 	g.pool = pool{max: cfg.MaxInspections, timeout: cfg.InspectTimeout, done: g.jobDone}
 	return g, nil

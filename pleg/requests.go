@@ -9,7 +9,8 @@ import (
 )
 
 // maxSingle is how many pods are relisted one by one. For more, a list of all costs
-// the runtime less.
+// the runtime less. With a [Lister] of its own, which decodes only what has changed, a
+// list of all is less for the agent too than the lists of two.
 const maxSingle = 8
 
 // asked is what a relist has to serve: requests, and hints, of which vague ones
@@ -128,7 +129,7 @@ func (g *Generator) relistDue(now time.Time) bool {
 	if wait, ok := g.hints.wait(now); ok && wait <= 0 {
 		many += len(g.hints.pods)
 	}
-	return many > maxSingle && g.resting(now) <= 0 && g.relistErr == nil
+	return many > g.singles && g.resting(now) <= 0 && g.relistErr == nil
 }
 
 // untilRelist returns the time until the next global relist. If the last one is yet
