@@ -35,7 +35,7 @@ type agent struct {
 	node    *node
 	log     *slog.Logger
 	console *console
-	hostIPs []string
+	host    host
 	upkeep
 
 	supplies
@@ -83,7 +83,7 @@ type agent struct {
 func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) {
 	a := &agent{
 		opts: o, node: n, log: log, console: c,
-		hostIPs:  hostIPs(),
+		host:     lookAtHost(),
 		cache:    podcache.New(),
 		pods:     podmanager.New(),
 		sweep:    loop.New(clock.RealClock{}),

@@ -21,18 +21,18 @@ import (
 func (a *agent) nodeFacts() podrunner.Node {
 	n := podrunner.Node{
 		Name:                a.opts.nodeName,
-		IPs:                 a.hostIPs,
-		MemoryCapacityBytes: memoryBytes("/proc/meminfo"),
+		IPs:                 a.host.ips,
+		MemoryCapacityBytes: a.host.memory,
 		Allocatable:         a.allocatable(),
 		Objects:             a.objects,
 		DNS:                 podrunner.DNS{ClusterServers: a.opts.ClusterDNS, ClusterDomain: a.opts.ClusterDomain},
 		SeccompRoot:         a.node.rootDir + "/seccomp",
 		SeccompDefault:      a.opts.SeccompDefault,
 		UnsafeSysctls:       a.opts.AllowedUnsafeSysctls,
-		AppArmor:            strings.HasPrefix(fileText("/sys/module/apparmor/parameters/enabled"), "Y"),
-		SELinux:             fileText("/sys/fs/selinux/enforce") != "",
+		AppArmor:            a.host.appArmor,
+		SELinux:             a.host.seLinux,
 		Cgroups: podrunner.Cgroups{
-			V2:                   fileText("/sys/fs/cgroup/cgroup.controllers") != "",
+			V2:                   a.host.cgroupV2,
 			NoCPUQuota:           !a.opts.CPUCFSQuota,
 			CPUPeriod:            a.opts.CPUCFSQuotaPeriod.Duration,
 			SingleProcessOOMKill: ptr.Deref(a.opts.SingleProcessOOMKill, false),
@@ -62,7 +62,7 @@ func (a *agent) allocatable() corev1.ResourceList {
 func (a *agent) capacity() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(goruntime.NumCPU()), resource.DecimalSI),
-		corev1.ResourceMemory:           *resource.NewQuantity(memoryBytes("/proc/meminfo"), resource.BinarySI),
+		corev1.ResourceMemory:           *resource.NewQuantity(a.host.memory, resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(diskBytes(a.node.rootDir), resource.BinarySI),
 		corev1.ResourcePods:             *resource.NewQuantity(a.opts.podLimit(), resource.DecimalSI),
 	}

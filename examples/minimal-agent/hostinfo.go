@@ -7,6 +7,23 @@ import (
 	"strings"
 )
 
+// host is what stays as it is as long as this machine runs.
+type host struct {
+	ips                         []string // see hostIPs
+	memory                      int64    // bytes
+	appArmor, seLinux, cgroupV2 bool
+}
+
+func lookAtHost() host {
+	return host{
+		ips:      hostIPs(),
+		memory:   memoryBytes("/proc/meminfo"),
+		appArmor: strings.HasPrefix(fileText("/sys/module/apparmor/parameters/enabled"), "Y"),
+		seLinux:  fileText("/sys/fs/selinux/enforce") != "",
+		cgroupV2: fileText("/sys/fs/cgroup/cgroup.controllers") != "",
+	}
+}
+
 // hostIPs returns one address of each family that others may reach this host
 // by, IPv4 first; loopback ones if there are no others.
 func hostIPs() []string {

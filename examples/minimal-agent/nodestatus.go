@@ -84,7 +84,7 @@ func (a *agent) runtimeDown() error {
 func (a *agent) nodeStatus(ctx context.Context) corev1.Node {
 	self, _ := a.self(ctx) // never fails
 	return describe.Node(describe.NodeFacts{
-		Name: a.opts.nodeName, Labels: self.Labels, IPs: a.hostIPs, Created: a.began, Now: time.Now(),
+		Name: a.opts.nodeName, Labels: self.Labels, IPs: a.host.ips, Created: a.began, Now: time.Now(),
 		Info: a.nodeInfo(), Capacity: a.capacity(), Allocate: a.allocatable(), Images: a.imageGC.Images(),
 		Features: self.Status.Features, Handlers: a.features.handlers(), Condition: a.conditionsNow(),
 	})

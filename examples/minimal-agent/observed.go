@@ -125,7 +125,7 @@ func (a *agent) generate(pod *corev1.Pod, observed *podcache.Status, terminal bo
 		Terminal:    terminal,
 		Waiting:     a.runner.Waiting(pod.UID),
 		LastWords:   podrunner.LastWords,
-		NodeIPs:     a.hostIPs,
+		NodeIPs:     a.host.ips,
 		Probes:      a.probes.forStatus(pod.UID),
 		Now:         time.Now(),
 	})

@@ -110,8 +110,8 @@ func (a *agent) target(uid types.UID, container string) (prober.Target, bool) {
 	switch {
 	case len(observed.IPs) > 0:
 		t.PodIP = observed.IPs[0]
-	case len(a.hostIPs) > 0: // the pod is on the host's network
-		t.PodIP = a.hostIPs[0]
+	case len(a.host.ips) > 0: // the pod is on the host's network
+		t.PodIP = a.host.ips[0]
 	}
 	if t.State == prober.Running && t.StartedAt.Before(a.probes.began) {
 		t.Started = a.wasStarted(uid, t.ID)

@@ -15,8 +15,10 @@ import (
 
 // startup is what the agent tells of its beginning.
 type startup struct {
-	mu      sync.Mutex
-	found   map[types.UID]bool // the pods that ran
+	mu    sync.Mutex
+	found map[types.UID]bool // the pods that ran
+	// names are theirs, as NAMESPACE/NAME; nil if nobody knows them.
+	names   map[string]bool
 	told    bool
 	adopted int
 }
@@ -33,8 +35,9 @@ func (a *agent) lookAround(ctx context.Context) {
 	}
 	a.startup.mu.Lock()
 	defer a.startup.mu.Unlock()
-	a.startup.found = map[types.UID]bool{}
+	a.startup.found, a.startup.names = map[types.UID]bool{}, map[string]bool{}
 	for _, b := range boxes {
+		a.startup.names[b.GetMetadata().GetNamespace()+"/"+b.GetMetadata().GetName()] = true
 		if uid := crilabels.UID(b.GetLabels()); uid != "" {
 			a.startup.found[uid] = true
 		}
@@ -63,6 +66,13 @@ func (a *agent) sourcesRead(pods []*corev1.Pod) {
 	}
 	a.console.say("adopted %d of them", s.adopted)
 	a.console.say("%d pods are asked for by %s", len(pods), strings.Join(sources, " and "))
+}
+
+// foundNamesake says whether a pod of that name may have run already.
+func (s *startup) foundNamesake(pod *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names == nil || s.names[pod.Namespace+"/"+pod.Name]
 }
 
 // count returns how many pods were adopted.

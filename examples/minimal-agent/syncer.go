@@ -81,7 +81,7 @@ func (s syncer) say(t podworker.Turn, terminal bool) corev1.PodStatus {
 // a pod whose manifest changed while no agent was there; nor does the cache, until
 // it was inspected.
 func (s syncer) awaitNamesake(ctx context.Context, t podworker.Turn) error {
-	if len(t.Status.Sandboxes) > 0 {
+	if len(t.Status.Sandboxes) > 0 || !s.startup.foundNamesake(t.Pod) {
 		return nil
 	}
 	labels := s.ownLabels()
