@@ -93,11 +93,11 @@ network() {
 	find /var/lib/cni/results -maxdepth 1 -name "$NET-*" -delete 2>/dev/null
 }
 
-# cgroups removes the empty cgroups of the bed's parents: rmdir cannot remove one
+# cgroups removes the empty cgroups of the bed and of its tests: rmdir cannot remove one
 # that is in use. /k8s.io is where containerd puts pods that name no parent.
 cgroups() {
 	local parent
-	for parent in /sys/fs/cgroup/{kpbed,k8s.io} /sys/fs/cgroup/*/{kpbed,k8s.io}; do
+	for parent in /sys/fs/cgroup/{kpbed*,k8s.io} /sys/fs/cgroup/*/{kpbed*,k8s.io}; do
 		[ ! -d "$parent" ] || find "$parent" -depth -type d -exec rmdir {} \; 2>/dev/null
 	done
 }
