@@ -105,7 +105,13 @@ func (n *node) readyPods() string {
 // cpu returns what the process has used so far.
 func (a *agent) cpu(t *testing.T) time.Duration {
 	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid))
+	return cpuOf(t, a.cmd.Process.Pid)
+}
+
+// cpuOf returns the processor time that a process has used.
+func cpuOf(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	require.NoError(t, err)
 	_, fields, _ := strings.Cut(string(data), ") ")
 	ticks := int64(0)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -79,21 +80,26 @@ func newByHand(t *testing.T) *byHand {
 		h.resolv, err = podrunner.ParseResolvConf(string(text))
 	}
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		if err := bed.removeSandboxes(map[string]string{labelAgent: h.agent}); err != nil {
-			t.Errorf("removing the pods made by hand: %v", err)
-		}
-	})
+	t.Cleanup(h.clear)
 	return h
+}
+
+// clear takes away all that was made, as an agent does.
+func (h *byHand) clear() {
+	if err := errors.Join(bed.removeSandboxes(map[string]string{labelAgent: h.agent}), os.RemoveAll(h.root)); err != nil {
+		h.t.Errorf("removing the pods made by hand: %v", err)
+	}
 }
 
 // handmade is a pod ready to be made.
 type handmade struct {
 	sandbox   *runtimeapi.PodSandboxConfig
 	container *runtimeapi.ContainerConfig
+	// folders and files are what the runtime wants to find on the node.
+	folders, files []string
 }
 
-// pod prepares one like that of [sleeper], its files included.
+// pod prepares one like that of [sleeper].
 func (h *byHand) pod(name string) handmade {
 	h.t.Helper()
 	node := podrunner.Node{
@@ -107,16 +113,27 @@ func (h *byHand) pod(name string) handmade {
 		Name: "main", Image: imageServer, Args: []string{"sleep", "3600"}, TerminationMessagePath: corev1.TerminationMessagePathDefault,
 	}}
 	folder := filepath.Join(h.root, name)
-	require.NoError(h.t, os.MkdirAll(filepath.Join(podrunner.LogDirectory(node.LogRoot, pod), "main"), 0o755))
-	require.NoError(h.t, os.Mkdir(folder, 0o755))
 	in := podrunner.Instance{Image: h.image, EtcHosts: filepath.Join(folder, "hosts"), TerminationLog: filepath.Join(folder, "words")}
-	require.NoError(h.t, errors.Join(os.WriteFile(in.EtcHosts, nil, 0o644), os.WriteFile(in.TerminationLog, nil, 0o644)))
 	container, err := podrunner.ContainerConfig(pod, &pod.Spec.Containers[0], in, node)
 	require.NoError(h.t, err)
-	return handmade{podrunner.SandboxConfig(pod, 0, node), container}
+	return handmade{
+		sandbox: podrunner.SandboxConfig(pod, 0, node), container: container,
+		folders: []string{filepath.Join(podrunner.LogDirectory(node.LogRoot, pod), "main"), folder},
+		files:   []string{in.EtcHosts, in.TerminationLog},
+	}
 }
 
 func (p handmade) start(ctx context.Context) error {
+	for _, folder := range p.folders {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, file := range p.files {
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			return err
+		}
+	}
 	made, err := bed.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.sandbox})
 	if err != nil {
 		return err
@@ -140,8 +157,9 @@ func (h *byHand) one(name string) time.Duration {
 	return time.Since(begin)
 }
 
-// many makes pods all at once.
-func (h *byHand) many(name string, many int) time.Duration {
+// many makes pods, so many of them at once, and returns when half of them ran and when
+// all did.
+func (h *byHand) many(name string, many, atOnce int) (half, all time.Duration) {
 	h.t.Helper()
 	var pods []handmade
 	for i := range many {
@@ -149,13 +167,19 @@ func (h *byHand) many(name string, many int) time.Duration {
 	}
 	begin := time.Now()
 	errs := make(chan error, many)
+	places := make(chan struct{}, atOnce)
 	for _, p := range pods {
-		go func() { errs <- p.start(h.t.Context()) }()
+		go func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			errs <- p.start(h.t.Context())
+		}()
 	}
 	for range many {
 		require.NoError(h.t, <-errs)
 	}
-	return time.Since(begin)
+	all = time.Since(begin)
+	return bed.starts(h.t, h.agent)[many/2].Sub(begin), all
 }
 
 func exists(path string) bool {
@@ -167,29 +191,52 @@ func sleeper(name string) string {
 	return endText(name, 1, fmt.Sprintf("containers: [{name: main, image: %q, args: [sleep, \"3600\"]}]", imageServer))
 }
 
-// startedAt waits until that many of the agent's containers run and returns when
-// the last of them started. It asks little while it waits: the runtime is busy.
-func (n *node) startedAt(pods int) (last time.Time) {
+// starts returns when the containers of an agent started, in order.
+func (b *testbed) starts(t *testing.T, agent string) (times []time.Time) {
+	t.Helper()
+	for _, i := range b.instances(t, map[string]string{labelAgent: agent}) {
+		times = append(times, i.Started)
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times
+}
+
+// started waits until that many of the agent's containers run and returns when they
+// started, in order.
+func (n *node) started(pods int) []time.Time {
 	n.t.Helper()
-	waitFor(n.t, 3*time.Minute, fmt.Sprintf("%d containers", pods), func() (string, bool) {
+	waitFor(n.t, 3*time.Minute, fmt.Sprintf("%d containers", pods), seldom(500*time.Millisecond, func() (string, bool) {
 		answer, err := bed.runtime.ListContainers(n.t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 			LabelSelector: map[string]string{labelAgent: n.name},
 			State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 		}})
 		return fmt.Sprint(len(answer.GetContainers()), err), len(answer.GetContainers()) == pods
-	})
-	for _, i := range bed.instances(n.t, map[string]string{labelAgent: n.name}) {
-		if i.Started.After(last) {
-			last = i.Started
-		}
-	}
-	return last
+	}))
+	return bed.starts(n.t, n.name)
 }
 
-// TestPodStartTakesHardlyLongerThanTheRuntime: manifest written to all running,
-// against the runtime's own calls for the same pods. Figures to beat: 1.15 × for one
-// pod, and the bed's client for 50 at once. Others use the machine too: what is
-// asserted is looser, what was measured is printed.
+// many makes pods all at once by their manifests, returns when half of them ran and
+// when all did, and takes them away again.
+func (n *node) many(name string, many int) (half, all time.Duration) {
+	n.t.Helper()
+	begin := time.Now()
+	for i := range many {
+		n.write(fmt.Sprintf("%s%d.yaml", name, i), sleeper(fmt.Sprintf("%s%d", name, i)))
+	}
+	times := n.started(many)
+	for i := range many {
+		n.remove(fmt.Sprintf("%s%d.yaml", name, i))
+	}
+	waitFor(n.t, time.Minute, "the pods to go", func() (string, bool) {
+		left := bed.instances(n.t, map[string]string{labelAgent: n.name})
+		return fmt.Sprint(len(left)), len(left) == 0
+	})
+	return times[many/2].Sub(begin), times[many-1].Sub(begin)
+}
+
+// TestPodStartTakesHardlyLongerThanTheRuntime: manifest written to running, against
+// the runtime's own calls for the same pod. The figure to beat is 1.15 ×. Others use
+// the machine too: what is asserted is looser, what was measured is printed.
 func TestPodStartTakesHardlyLongerThanTheRuntime(t *testing.T) {
 	n, hand := newNode(t), newByHand(t)
 	n.start()
@@ -200,7 +247,7 @@ func TestPodStartTakesHardlyLongerThanTheRuntime(t *testing.T) {
 		alone = append(alone, hand.one(name))
 		begin := time.Now()
 		n.write(name+".yaml", sleeper(name))
-		agent = append(agent, n.startedAt(i+1).Sub(begin))
+		agent = append(agent, n.started(i + 1)[i].Sub(begin))
 	}
 	slices.Sort(alone)
 	slices.Sort(agent)
@@ -209,18 +256,59 @@ func TestPodStartTakesHardlyLongerThanTheRuntime(t *testing.T) {
 		started.Round(time.Millisecond), float64(started)/float64(one), alone[0].Round(time.Millisecond), agent[0].Round(time.Millisecond))
 	figure(t, "one-pod", started.Seconds(), "s", 0)
 	require.Less(t, started, 2*one+100*time.Millisecond)
+}
 
-	const many = 50
-	first := hand.many("first", many)
-	begin := time.Now()
-	for i := range many {
-		n.write(fmt.Sprintf("many%d.yaml", i), sleeper(fmt.Sprintf("many%d", i)))
+// settle waits until the runtime has nothing left to do: it collects what was removed
+// afterwards.
+func (b *testbed) settle(t *testing.T) {
+	t.Helper()
+	pid, err := b.containerd()
+	require.NoError(t, err)
+	before := time.Duration(0)
+	poll(10*time.Second, seldom(500*time.Millisecond, func() (string, bool) {
+		now := cpuOf(t, pid)
+		used := now - before
+		before = now
+		return used.String(), used <= 10*time.Millisecond // never the first time
+	}))
+}
+
+// inMemory returns a folder on a tmpfs. To make a file on a disk without a journal costs
+// the more the more files were deleted there within the last minutes (ext4 passes over
+// their inodes), which would be a tenth of all that is measured.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	require.NoError(t, syscall.Mount("tmpfs", folder, "tmpfs", 0, ""))
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(folder, syscall.MNT_DETACH)) })
+	return folder
+}
+
+// TestManyPodsStartAsFastAsByHand: 50 manifests at once, against the same pods made by
+// the bed's client, which starts four at a time, and made all at once. They take turns:
+// how fast a machine is at that changes by a third from minute to minute, more than
+// they differ.
+func TestManyPodsStartAsFastAsByHand(t *testing.T) {
+	memory := inMemory(t)
+	n, hand := newNode(t), newByHand(t)
+	n.root, hand.root = filepath.Join(memory, "agent"), filepath.Join(memory, "hand")
+	n.start()
+	const many, rounds, bedsOwn = 50, 4, 4
+	var client, crowd, agent time.Duration
+	for round := range rounds {
+		bed.settle(t)
+		halfClient, tookClient := hand.many(fmt.Sprintf("client%d-", round), many, bedsOwn)
+		hand.clear()
+		bed.settle(t)
+		half, took := n.many(fmt.Sprintf("agent%d-", round), many)
+		bed.settle(t)
+		halfCrowd, tookCrowd := hand.many(fmt.Sprintf("crowd%d-", round), many, many)
+		hand.clear()
+		t.Logf("%d pods: by the agent %.2f s, half of them %.2f s; by the bed's client, %d at once, %.2f and %.2f s; all at once %.2f and %.2f s",
+			many, took.Seconds(), half.Seconds(), bedsOwn, tookClient.Seconds(), halfClient.Seconds(), tookCrowd.Seconds(), halfCrowd.Seconds())
+		client, crowd, agent = client+tookClient, crowd+tookCrowd, agent+took
 	}
-	together := n.startedAt(samples + many).Sub(begin)
-	// The more pods there are the longer it takes: what comes before and what comes
-	// after are the measure together.
-	mean := (first + hand.many("second", many)) / 2
-	t.Logf("%d pods at once: by hand %v, by the agent %v (%.2f ×)", many, mean.Round(time.Millisecond), together.Round(time.Millisecond), float64(together)/float64(mean))
-	figure(t, "fifty-pods", float64(together)/float64(mean), "x", 0)
-	require.Less(t, together, 2*mean+2*time.Second)
+	figure(t, "fifty-pods", float64(agent)/float64(client), "x", 0)
+	figure(t, "fifty-pods-all-at-once", float64(agent)/float64(crowd), "x", 0)
+	require.Less(t, agent, min(client, crowd)*3/2)
 }

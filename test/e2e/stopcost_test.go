@@ -96,7 +96,7 @@ func TestHundredPodsStopAlmostAsFastAsTheRuntimeStopsThem(t *testing.T) {
 		}
 		return fmt.Sprint(up, err), up == many
 	})
-	byHand.many("stop", many)
+	byHand.many("stop", many, many)
 
 	hand := stopManyByHand(t, byHand.agent, many)
 	begin := time.Now()

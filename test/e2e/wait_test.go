@@ -36,6 +36,21 @@ func poll(timeout time.Duration, cond condition) (seen string, ok bool) {
 	}
 }
 
+// seldom looks only once in that time, at something that is busy, and takes what it
+// saw for what there is until then.
+func seldom(every time.Duration, cond condition) condition {
+	var at time.Time
+	var seen string
+	var ok bool
+	return func() (string, bool) {
+		if time.Since(at) >= every {
+			at = time.Now()
+			seen, ok = cond()
+		}
+		return seen, ok
+	}
+}
+
 // waitFor fails the test unless cond is satisfied in time.
 func waitFor(t *testing.T, timeout time.Duration, what string, cond condition) {
 	t.Helper()
