@@ -145,7 +145,7 @@ func (a *agent) removePod(ctx context.Context, uid types.UID) error {
 	err := a.runner.RemovePod(ctx, s)
 	if err == nil && len(s.Sandboxes)+len(s.Containers) > 0 {
 		a.console.gone(s.Namespace, s.Name)
-		err = a.pleg.RelistPod(ctx, s.UID) // or the next sweep would find it again
+		_, err = a.refresh(ctx, uid) // or the next sweep would find it again
 	}
 	if err != nil && ctx.Err() == nil {
 		a.log.ErrorContext(ctx, "removing a pod failed, it will be tried again", "pod", s.Namespace+"/"+s.Name, "podUID", s.UID, "err", err)
