@@ -69,8 +69,8 @@ func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) 
 	})
 
 	// An agent that begins again under pressure refuses none of those that run.
+	n.agent.stop(t) // first: it would evict for what follows
 	require.NoError(t, os.WriteFile(n.root+"/ballast", make([]byte, 70*mebi), 0o600))
-	n.agent.stop(t)
 	before := bed.instances(t, podLabels(calm))
 	n.remove("filler.yaml")
 	n.start("--eviction-hard", "nodefs.available<5%,nodefs.inodesFree<1%", "--eviction-soft", "nodefs.available<50%", "--eviction-soft-grace-period", "nodefs.available=1h")
