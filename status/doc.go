@@ -104,7 +104,8 @@
 //     devices (KEP-4680) is shown if whoever manages them says it.
 //   - A container whose start was broken off with its agent (podcache.BrokenOff) is shown
 //     as created and waiting, not as failed with 128.
-//   - A startup result decides Initialized at once, not with the next sync.
+//   - A startup result decides Initialized at once, not with the next sync, and Ready
+//     of a container without a readiness probe.
 //   - Resize conditions are the Manager's alone: a status made from an older view
 //     neither brings one back nor loses one.
 //   - Statuses are published side by side, without a GET and with the resource

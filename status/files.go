@@ -36,8 +36,9 @@ const (
 //
 // How a pod ended is on the disk when Publish returns. What is said of one that lives
 // gets there within the seconds that the system takes: a machine that loses power ends
-// the pod as well. To force each of them would cost a node of 50 starting pods a
-// twentieth of its time.
+// the pod as well. It may leave the file of such a status old, or empty, which Load
+// names in its error and takes for none. To force each of them would cost a node of 50
+// starting pods a twentieth of its time.
 type Files struct {
 	dir string
 

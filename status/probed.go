@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // SetContainerReadiness says whether a container is ready and, with it, whether
@@ -25,15 +27,30 @@ func (m *Manager) SetContainerReadiness(uid types.UID, id string, ready bool) (c
 }
 
 // SetContainerStartup says whether a container has started, and with a sidecar's
-// whether the pod is Initialized. Everything else is as for
-// [Manager.SetContainerReadiness].
+// whether the pod is Initialized. One without a readiness probe is ready from then on,
+// where the kubelet has it unready until the pod's next turn; one that has not started
+// is not ready. Everything else is as for [Manager.SetContainerReadiness].
 func (m *Manager) SetContainerStartup(uid types.UID, id string, started bool) (changed bool) {
 	return m.setContainer(uid, id, func(pod *corev1.Pod, s *corev1.PodStatus, st *corev1.ContainerStatus) {
 		st.Started = &started
-		if Condition(s.Conditions, corev1.PodInitialized) != nil {
-			setCondition(s, Initialized(pod, s))
+		if !started || !hasReadinessProbe(pod, st.Name) {
+			st.Ready = started && st.State.Terminated == nil
+		}
+		for _, c := range []corev1.PodCondition{Initialized(pod, s), Ready(pod, s), ContainersReady(pod, s)} {
+			if Condition(s.Conditions, c.Type) != nil {
+				setCondition(s, c)
+			}
 		}
 	})
+}
+
+func hasReadinessProbe(pod *corev1.Pod, container string) bool {
+	for c := range podspec.Containers(&pod.Spec) {
+		if c.Name == container {
+			return c.ReadinessProbe != nil
+		}
+	}
+	return false
 }
 
 // setContainer applies fn to a copy of the pod's status in which the lists are

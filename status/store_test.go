@@ -95,7 +95,36 @@ func TestSetContainerStartup(t *testing.T) {
 	got, _ := w.GetPodStatus(pod.UID)
 	require.True(t, *got.InitContainerStatuses[0].Started)
 	require.Equal(t, corev1.ConditionTrue, status.Condition(got.Conditions, corev1.PodInitialized).Status)
-	require.Nil(t, status.Condition(got.Conditions, corev1.PodReady), "it says nothing of readiness")
+	require.Nil(t, status.Condition(got.Conditions, corev1.PodReady), "of what nothing was said")
+}
+
+func TestStartupIsSaidAsGenerateWouldSayIt(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		readiness *corev1.Probe
+		result    status.ProbeResult
+	}{
+		{"no readiness probe", nil, status.NoProbe},
+		{"one that has not run", &corev1.Probe{}, status.ProbeUnknown},
+	} {
+		w, pod := newWorld(t), newPod("Always", "a")
+		pod.Spec.Containers[0].StartupProbe, pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}, tt.readiness
+		generated := func(startup status.ProbeResult) corev1.PodStatus {
+			return status.Generate(status.Input{
+				Pod: pod, Runtime: runningIn("a"), RuntimeName: "containerd",
+				Probes: func(string, string) (_, readiness status.ProbeResult) { return startup, tt.result },
+			})
+		}
+		w.SetPodStatus(pod, generated(status.ProbeUnknown))
+		for _, startup := range []status.ProbeResult{status.ProbePassed, status.ProbeFailed} {
+			require.True(t, w.SetContainerStartup(pod.UID, "a1", startup == status.ProbePassed), tt.name)
+			before, _ := w.GetPodStatus(pod.UID)
+			_, changed := w.SetPodStatus(pod, generated(startup))
+			after, _ := w.GetPodStatus(pod.UID)
+			require.False(t, changed, "%s:\n%v\n%v", tt.name, before, after)
+		}
+	}
 }
 
 func TestSubscribe(t *testing.T) {
