@@ -79,7 +79,7 @@ func (s syncer) say(t podworker.Turn, terminal bool) corev1.PodStatus {
 // awaitNamesake is an error as long as another pod of the same name runs, if this
 // one has not begun. Workers let no two of a name run at once, but they don't know
 // a pod whose manifest changed while no agent was there; nor does the cache, until
-// it was inspected.
+// it was inspected. Only pods that ran when the agent began can be such.
 func (s syncer) awaitNamesake(ctx context.Context, t podworker.Turn) error {
 	if len(t.Status.Sandboxes) > 0 || !s.startup.foundNamesake(t.Pod) {
 		return nil

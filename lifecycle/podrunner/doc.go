@@ -83,8 +83,8 @@
 // deadline of that, to run hooks, to hold a place among the starts and to fetch the
 // images of one turn while its sandbox comes up, and joins them before the call
 // returns. Turns of different pods may run at the same time, those of one pod may not;
-// [Config.ParallelStarts] of them start something at a time. Every call takes a context; a cancelled turn
-// leaves something half done that the next plan sees and finishes.
+// [Config.ParallelStarts] of them start something at a time. Every call takes a
+// context; a cancelled turn leaves something half done that the next plan sees and finishes.
 //
 // # Differences from the kubelet
 //
