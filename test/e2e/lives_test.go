@@ -47,8 +47,11 @@ func TestWhatIsSaidOfAPodAtEachStepOfItsLife(t *testing.T) {
 				pod := n.waitPod(startTimeout, name, "to have its sidecar running", func(pod *corev1.Pod) bool {
 					return len(pod.Status.InitContainerStatuses) == 2 && pod.Status.InitContainerStatuses[1].State.Running != nil && pod.Status.PodIP != ""
 				})
+				// After a probe that failed there is a second to see what that amounts to.
+				n.waitUnhealthy("initContainers{side}")
 				n.tellPort(pod, "8081", "/healthz/ok")
 				n.waitRunning(name)
+				n.waitUnhealthy("containers{main}")
 				n.tell(pod, "/healthz/ok")
 				n.waitReady(name)
 				n.tell(pod, "/healthz/fail")
@@ -86,13 +89,20 @@ func TestWhatIsSaidOfAPodAtEachStepOfItsLife(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.start()
-			n.write(name+".yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+"}\nspec:\n"+life.spec)
-			n.waitPod(startTimeout, name, "to be there", func(*corev1.Pod) bool { return true })
 			seen := n.watchLife(name)
+			n.write(name+".yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+"}\nspec:\n"+life.spec)
 			life.steer(n, name)
 			requireLife(t, filepath.Join("testdata/lives", name+".txt"), seen())
 		})
 	}
+}
+
+// waitUnhealthy waits for a probe of the container, a path in the spec, to fail.
+func (n *node) waitUnhealthy(container string) {
+	n.t.Helper()
+	waitFor(n.t, startTimeout, "a probe of "+container+" to fail", func() (string, bool) {
+		return "", n.output.linesWith(" Unhealthy spec."+container+": ") > 0
+	})
 }
 
 // watchLife collects what is said of the pod until the returned function is called.
