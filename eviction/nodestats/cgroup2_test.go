@@ -158,15 +158,30 @@ func TestCgroup2NodeFiguresAreTheKernels(t *testing.T) {
 // requireKernels holds the memory of the node against what the kernel says now.
 func requireKernels(t *testing.T, node eviction.NodeStats) {
 	t.Helper()
-	b, err := os.ReadFile("/proc/meminfo")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(b)) {
-		if fields := strings.Fields(line); fields[0] == "MemAvailable:" {
-			kibi, err := strconv.ParseInt(fields[1], 10, 64)
+	require.InDelta(t, kernels(t)(), observation(t, node, eviction.MemoryAvailable).Available, float64(8*mebi))
+}
+
+// kernels returns what tells the memory that is available, in bytes: what the kernel
+// says, and the free pages on the lists of its processors.
+func kernels(t *testing.T) (available func() int64) {
+	t.Helper()
+	meminfo, zoneinfo := opened(t, "/proc/meminfo"), opened(t, "/proc/zoneinfo")
+	return func() int64 {
+		return sumOf(t, meminfo(), "MemAvailable:")<<10 + sumOf(t, zoneinfo(), "count:")*int64(os.Getpagesize())
+	}
+}
+
+// sumOf sums the numbers beside a word.
+func sumOf(t *testing.T, text, word string) (sum int64) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); fields[0] == word {
+			n, err := strconv.ParseInt(fields[1], 10, 64)
 			require.NoError(t, err)
-			require.InDelta(t, kibi<<10, observation(t, node, eviction.MemoryAvailable).Available, float64(8*mebi))
+			sum += n
 		}
 	}
+	return sum
 }
 
 func TestCgroup2EstimatorsDisagreeAsTheyShould(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -53,6 +54,27 @@ func TestE2ETriggersWithoutPrivileges(t *testing.T) {
 	require.NoError(t, r.fallback, "2 s instead")
 	require.NoError(t, r.widest, "10 s instead")
 	require.ErrorContains(t, r.long, "without CAP_SYS_RESOURCE of a multiple of 2s")
+}
+
+// TestE2EMemoryOfAnEndedProcessIsAvailable has a process take a gibibyte and end, as
+// one that was evicted does. The next of them would go if that did not help.
+func TestE2EMemoryOfAnEndedProcessIsAvailable(t *testing.T) {
+	const mebi = int64(1 << 20)
+	p := newProvider(t, nodestats.Config{NodePath: t.TempDir()})
+	available := func() int64 {
+		stats, err := p.Node(t.Context())
+		require.NoError(t, err)
+		i := slices.IndexFunc(stats.Observations, func(o eviction.Observation) bool { return o.Signal == eviction.MemoryAvailable })
+		require.GreaterOrEqual(t, i, 0)
+		return stats.Observations[i].Available
+	}
+	before := available()
+	require.Greater(t, before, 1500*mebi, "this machine has too little memory for the test")
+	hog := exec.CommandContext(t.Context(), "sh", "-c", "head -c 1G /dev/zero | { tail -n 1 >/dev/null; }")
+	require.NoError(t, hog.Run())
+	after := available()
+	t.Logf("%d MiB were available, and %d when the process had ended", before/mebi, after/mebi)
+	require.Greater(t, after, before-100*mebi)
 }
 
 // TestE2EUsageEventsOfVersion1 is for a machine with cgroup version 1 and for root. It

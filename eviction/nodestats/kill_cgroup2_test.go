@@ -48,13 +48,8 @@ func nodeCrossing(t *testing.T, w way) crossing {
 	node, err := newProvider(t, cfg).Node(t.Context())
 	require.NoError(t, err)
 	threshold := observation(t, node, eviction.MemoryAvailable).Available - 80*mebi
-	available := opened(t, "/proc/meminfo")
-	return slope{cfg, hard(eviction.MemoryAvailable, threshold), hog, func() bool {
-		_, rest, _ := strings.Cut(available(), "MemAvailable:")
-		kibi, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-		require.NoError(t, err)
-		return kibi<<10 < threshold
-	}}.cross(t, w)
+	available := kernels(t)
+	return slope{cfg, hard(eviction.MemoryAvailable, threshold), hog, func() bool { return available() < threshold }}.cross(t, w)
 }
 
 // podsCrossing is about the memory of all pods, whose threshold is where their
@@ -88,7 +83,7 @@ func opened(t *testing.T, path string) func() string {
 	f, err := os.Open(filepath.Clean(path))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	buf := make([]byte, 4096)
+	buf := make([]byte, 64<<10)
 	return func() string {
 		n, err := f.ReadAt(buf, 0)
 		require.Positive(t, n, err)

@@ -28,7 +28,7 @@ type nodeProbe struct {
 	buf      []byte
 	surveyed bool
 	survey
-	meminfo, loadavg              kernelFile
+	meminfo, zoneinfo, loadavg    kernelFile
 	rootStat, rootUsage           kernelFile
 	podsStat, podsUsage, podsPIDs kernelFile
 	errs                          []error
@@ -44,7 +44,6 @@ type survey struct {
 	maxTasks  value
 	podsTasks value // limit of the pods' cgroup
 	podsLimit value
-	watermark value
 
 	layout                   eviction.Layout
 	nodeFS, imageFS, writeFS string // empty if not known
@@ -55,6 +54,7 @@ type survey struct {
 func (n *nodeProbe) init(cfg Config) {
 	n.cfg, n.clock = cfg, cfg.Clock
 	n.meminfo.path = filepath.Join(cfg.ProcRoot, "meminfo")
+	n.zoneinfo.path = filepath.Join(cfg.ProcRoot, "zoneinfo")
 	n.loadavg.path = filepath.Join(cfg.ProcRoot, "loadavg")
 }
 
@@ -62,7 +62,7 @@ func (n *nodeProbe) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, f := range []*kernelFile{
-		&n.meminfo, &n.loadavg, &n.rootStat, &n.rootUsage, &n.podsStat, &n.podsUsage, &n.podsPIDs,
+		&n.meminfo, &n.zoneinfo, &n.loadavg, &n.rootStat, &n.rootUsage, &n.podsStat, &n.podsUsage, &n.podsPIDs,
 	} {
 		f.close()
 	}
@@ -128,11 +128,23 @@ func (n *nodeProbe) memory(out []eviction.Observation) []eviction.Observation {
 			root.usage = parseNumber(n.read(&n.rootUsage))
 		}
 	}
-	available := n.cfg.Estimator.available(m, root, n.watermark)
+	available := n.cfg.Estimator.available(m, root, n.zones())
 	if !available.ok {
 		n.errs = append(n.errs, fmt.Errorf("no estimate %s of available memory in %s", n.cfg.Estimator, n.meminfo.path))
 	}
 	return add(out, eviction.MemoryAvailable, available, m.total, at)
+}
+
+// zones reads what an estimate needs of them, if any.
+func (n *nodeProbe) zones() zones {
+	if n.cfg.Estimator == KubeletWorkingSet {
+		return zones{}
+	}
+	b, err := n.zoneinfo.read(&n.buf)
+	if err != nil && n.cfg.Estimator == WorkingSet { // the other one can do without
+		n.errs = append(n.errs, err)
+	}
+	return parseZones(b, os.Getpagesize())
 }
 
 // allocatable measures what pods may still use together, if that is limited.
@@ -242,13 +254,7 @@ func (n *nodeProbe) look(info *runtimeapi.ImageFsInfoResponse, asked error) (s s
 		s.podsTasks = r.number("pids", s.pods, "pids.max")
 		s.podsLimit = r.number("memory", s.pods, r.memoryNames().limit)
 	}
-	var errs []error
-	if n.cfg.Estimator == WorkingSet {
-		b, err := readFile(filepath.Join(n.cfg.ProcRoot, "zoneinfo"), &r.buf)
-		s.watermark = parseWatermark(b).times(uint64(os.Getpagesize()))
-		errs = append(errs, err)
-	}
-	s.err = errors.Join(append(errs, s.findFilesystems(n.cfg, info, asked, &r.buf))...)
+	s.err = s.findFilesystems(n.cfg, info, asked, &r.buf)
 	return s
 }
 

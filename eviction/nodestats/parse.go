@@ -52,19 +52,32 @@ func parseMeminfo(b []byte) (m meminfo) {
 	return m
 }
 
-// parseWatermark sums the low watermarks of all zones in /proc/zoneinfo, in pages:
-// below them the kernel reclaims in earnest and the killer is not far.
-func parseWatermark(b []byte) (low value) {
+// zones is what /proc/zoneinfo says of all zones together, in bytes.
+type zones struct {
+	// low are the watermarks below which the kernel reclaims in earnest, and the killer
+	// is not far.
+	low value
+	// kept are the free pages on the lists of the processors.
+	kept value
+}
+
+func parseZones(b []byte, pageSize int) (z zones) {
+	sum := func(total *value, text []byte) {
+		if n := number(text); n.ok {
+			*total = known(total.n).plus(n.times(uint64(pageSize)))
+		}
+	}
 	for len(b) > 0 {
 		var line []byte
 		line, b = cutLine(b)
-		if key, rest := cutWord(line); string(key) == "low" {
-			if n := number(rest); n.ok {
-				low = known(low.n).plus(n)
-			}
+		switch key, rest := cutWord(line); string(key) {
+		case "low":
+			sum(&z.low, rest)
+		case "count:":
+			sum(&z.kept, rest)
 		}
 	}
-	return low
+	return z
 }
 
 // memoryStat is what a cgroup's memory.stat says of it and all below it, in bytes

@@ -61,14 +61,23 @@ func TestParseMeminfo(t *testing.T) {
 	}
 }
 
-func TestParseWatermark(t *testing.T) {
+func TestParseZones(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("testdata/proc/zoneinfo")
 	require.NoError(t, err)
-	require.Equal(t, known(20+3750+16250), parseWatermark(b))
-	require.Equal(t, value{}, parseWatermark(nil), "unknown, not zero")
-	require.Equal(t, known(0), parseWatermark([]byte("  low 0\n")))
-	require.Equal(t, value{}, parseWatermark([]byte("low x\nlow: 5\nlowest 6")))
+	require.Equal(t, zones{low: known((20 + 3750 + 16250) * 4096), kept: known((23 + 40000 + 10000) * 4096)}, parseZones(b, 4096))
+	require.Equal(t, zones{}, parseZones(nil, 4096), "unknown, not zero")
+	require.Equal(t, zones{low: known(0)}, parseZones([]byte("  low 0\n"), 4096))
+	require.Equal(t, zones{}, parseZones([]byte("low x\nlow: 5\nlowest 6\ncount 7\ncount: y"), 4096))
+}
+
+func TestWhatProcessorsKeepIsAvailable(t *testing.T) {
+	t.Parallel()
+	m := meminfo{total: known(100), available: known(40)}
+	for kept, want := range map[value]value{{}: known(40), known(0): known(40), known(25): known(65), known(70): known(100)} {
+		require.Equal(t, want, MemAvailable.available(m, cgroupMemory{}, zones{kept: kept}))
+	}
+	require.Equal(t, value{}, MemAvailable.available(meminfo{total: known(100)}, cgroupMemory{}, zones{kept: known(25)}))
 }
 
 func TestParseMemoryStat(t *testing.T) {
@@ -165,7 +174,7 @@ func FuzzMeminfo(f *testing.F) {
 			require.LessOrEqual(t, m.available.n, m.total.n)
 		}
 		for _, e := range []Estimator{MemAvailable, WorkingSet, KubeletWorkingSet} {
-			v := e.available(m, cgroupMemory{usage: known(1 << 30), memoryStat: memoryStat{inactiveFile: known(1 << 20)}}, known(1<<20))
+			v := e.available(m, cgroupMemory{usage: known(1 << 30), memoryStat: memoryStat{inactiveFile: known(1 << 20)}}, zones{known(1 << 20), known(1 << 30)})
 			if v.ok && m.total.ok {
 				require.LessOrEqual(t, v.n, m.total.n, e)
 			}
@@ -173,11 +182,14 @@ func FuzzMeminfo(f *testing.F) {
 	})
 }
 
-func FuzzWatermark(f *testing.F) {
+func FuzzZones(f *testing.F) {
 	seed(f, "testdata/proc/zoneinfo")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if v := parseWatermark(b); !v.ok {
-			require.Zero(t, v.n)
+		z := parseZones(b, 4096)
+		for _, v := range []value{z.low, z.kept} {
+			if !v.ok {
+				require.Zero(t, v.n)
+			}
 		}
 	})
 }

@@ -151,7 +151,7 @@ func TestWatchArmsUsageOnVersion1(t *testing.T) {
 		return n
 	}
 	const mebi = 1 << 20
-	require.EqualValues(t, 10002*mebi+6000*mebi-100*mebi, level(), "used + available - threshold")
+	require.EqualValues(t, 10002*mebi+6000*mebi+keptByProcessors-100*mebi, level(), "used + available - threshold")
 	require.EqualValues(t, 8000*mebi-1*mebi+400*mebi, level("kubepods"), "limit - threshold + what can be reclaimed")
 	w.stop()
 }
