@@ -166,7 +166,9 @@ func (g *Generator) Relist(ctx context.Context) (Result, error) {
 
 // RelistPod does the same for one pod, with lists filtered by its UID label: what
 // carries none stays as the last global relist saw it. It makes nothing but this
-// pod fresh, and does not count for [Generator.Healthy].
+// pod fresh, and does not count for [Generator.Healthy]. If the pod is being inspected
+// already, for somebody else, it returns before the cache is told: who needs to see
+// what was true at a time asks the cache for what is newer than that.
 func (g *Generator) RelistPod(ctx context.Context, uid types.UID) error {
 	p := newPass(ctx)
 	if err := g.tryLock(ctx); err != nil {

@@ -95,9 +95,20 @@ func RestartCount(c *runtimeapi.ContainerStatus) int {
 // container of that, exit code 128, which looks like one that failed; but nothing of
 // it ran, and it says nothing about the next attempt. A timeout of one's own that is
 // shorter than the start takes does the same each time: retries are to back off.
+//
+// There is a millisecond of a start in which containerd 2.4 forgets the task that it
+// has made if the caller goes away. Until containerd is restarted nothing can remove
+// such a container, so that none can take its place: it counts as one that failed.
 func BrokenOff(c *runtimeapi.ContainerStatus) bool {
 	return c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && c.GetStartedAt() == 0 && c.GetReason() == startError &&
-		(strings.HasSuffix(c.GetMessage(), context.Canceled.Error()) || strings.HasSuffix(strings.TrimRight(c.GetMessage(), ": "), runcKilled))
+		brokenOff(c.GetMessage())
+}
+
+func brokenOff(message string) bool {
+	message = strings.TrimSuffix(strings.TrimRight(message, ": "), ": <nil>") // what a command wrote, which is nothing
+	cancelled := func(cause string) bool { return strings.HasSuffix(message, cause) }
+	return slices.ContainsFunc([]string{context.Canceled.Error(), context.DeadlineExceeded.Error(), runcKilled}, cancelled) &&
+		!strings.Contains(message, taskForgotten)
 }
 
 const (
@@ -106,6 +117,8 @@ const (
 	// runcKilled is what containerd says if runc was at work when the call was
 	// cancelled, which ends it by a signal.
 	runcKilled = "did not terminate successfully: exit status 137"
+	// taskForgotten is what containerd was doing when it forgot a task.
+	taskForgotten = "failed to get task pid"
 )
 
 // SortSandboxes puts the newest first: by attempt, then creation time, then id.

@@ -69,10 +69,13 @@ func TestBrokenOff(t *testing.T) {
 	dead := runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 128, Reason: "StartError"}
 	for message, want := range map[string]bool{
 		canceled: true,
+		"failed to create containerd task: failed to create shim task: context deadline exceeded":                                                                                                       true,
+		"failed to create containerd task: failed to get task pid: context canceled":                                                                                                                    false,
 		`failed to start containerd task "bdf9": context canceled`:                                                                                                                                      true,
 		`failed to start containerd task "45b9": OCI runtime start failed: /usr/sbin/runc did not terminate successfully: exit status 137: `:                                                            true,
 		`failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: exec: "x": executable file not found in $PATH`: false,
 		`failed to create containerd task: exec: "did not terminate successfully: exit status 137": executable file not found in $PATH: unknown`:                                                        false,
+		`failed to start containerd task "5821": OCI runtime start failed: context deadline exceeded: <nil>`:                                                                                            true,
 		"": false,
 	} {
 		c := proto.CloneOf(&dead)
