@@ -59,10 +59,11 @@
 // # Memory
 //
 // The default is the kernel's MemAvailable and the free pages that it forgets, those on
-// the lists of processors. It leaves out huge pages and the watermarks, and counts caches and slabs as what can be had of them; the kubelet's
-// formula gets all of these wrong on one version of cgroups or the other. What counts
-// for the limit that all pods share is its working set, as in the kubelet, for there
-// the kernel has no estimate. See [Estimator].
+// the lists of processors. It leaves out huge pages and the watermarks, and counts
+// caches and slabs as what can be had of them; the kubelet's formula gets all of these
+// wrong on one version of cgroups or the other. What counts for the limit that all pods
+// share is its working set, as in the kubelet, for there the kernel has no estimate.
+// See [Estimator].
 //
 // # Disk
 //

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,18 +60,16 @@ func TestE2ETriggersWithoutPrivileges(t *testing.T) {
 func TestE2EMemoryOfAnEndedProcessIsAvailable(t *testing.T) {
 	const mebi = int64(1 << 20)
 	p := newProvider(t, nodestats.Config{NodePath: t.TempDir()})
-	available := func() int64 {
-		stats, err := p.Node(t.Context())
+	memory := func() int64 {
+		node, err := p.Node(t.Context())
 		require.NoError(t, err)
-		i := slices.IndexFunc(stats.Observations, func(o eviction.Observation) bool { return o.Signal == eviction.MemoryAvailable })
-		require.GreaterOrEqual(t, i, 0)
-		return stats.Observations[i].Available
+		return available(t, node, eviction.MemoryAvailable)
 	}
-	before := available()
+	before := memory()
 	require.Greater(t, before, 1500*mebi, "this machine has too little memory for the test")
 	hog := exec.CommandContext(t.Context(), "sh", "-c", "head -c 1G /dev/zero | { tail -n 1 >/dev/null; }")
 	require.NoError(t, hog.Run())
-	after := available()
+	after := memory()
 	t.Logf("%d MiB were available, and %d when the process had ended", before/mebi, after/mebi)
 	require.Greater(t, after, before-100*mebi)
 }

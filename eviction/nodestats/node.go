@@ -44,6 +44,7 @@ type survey struct {
 	maxTasks  value
 	podsTasks value // limit of the pods' cgroup
 	podsLimit value
+	watermark value
 
 	layout                   eviction.Layout
 	nodeFS, imageFS, writeFS string // empty if not known
@@ -135,16 +136,14 @@ func (n *nodeProbe) memory(out []eviction.Observation) []eviction.Observation {
 	return add(out, eviction.MemoryAvailable, available, m.total, at)
 }
 
-// zones reads what an estimate needs of them, if any.
+// zones reads of them what changes from one moment to the next, if the estimate needs it.
 func (n *nodeProbe) zones() zones {
-	if n.cfg.Estimator == KubeletWorkingSet {
-		return zones{}
+	z := zones{low: n.watermark}
+	if n.cfg.Estimator == MemAvailable {
+		b, _ := n.zoneinfo.read(&n.buf) // it can do without
+		z.kept = parseZones(b, os.Getpagesize()).kept
 	}
-	b, err := n.zoneinfo.read(&n.buf)
-	if err != nil && n.cfg.Estimator == WorkingSet { // the other one can do without
-		n.errs = append(n.errs, err)
-	}
-	return parseZones(b, os.Getpagesize())
+	return z
 }
 
 // allocatable measures what pods may still use together, if that is limited.
@@ -254,7 +253,13 @@ func (n *nodeProbe) look(info *runtimeapi.ImageFsInfoResponse, asked error) (s s
 		s.podsTasks = r.number("pids", s.pods, "pids.max")
 		s.podsLimit = r.number("memory", s.pods, r.memoryNames().limit)
 	}
-	s.err = s.findFilesystems(n.cfg, info, asked, &r.buf)
+	var errs []error
+	if n.cfg.Estimator == WorkingSet {
+		b, err := readFile(filepath.Join(n.cfg.ProcRoot, "zoneinfo"), &r.buf)
+		s.watermark = parseZones(b, os.Getpagesize()).low
+		errs = append(errs, err)
+	}
+	s.err = errors.Join(append(errs, s.findFilesystems(n.cfg, info, asked, &r.buf))...)
 	return s
 }
 
