@@ -111,7 +111,11 @@ spec:
 		require.Less(t, took, 6*time.Second)
 		require.Equal(t, before.Sandbox, next.Sandbox)
 	}
-	pod = n.waitPod(10*time.Second, "live", "to be ready again", ready)
+	// The pod may never have been seen otherwise than ready: it is the count that tells
+	// the status from the one before.
+	pod = n.waitPod(10*time.Second, "live", "to show both restarts", func(pod *corev1.Pod) bool {
+		return ready(pod) && containerStatus(t, pod, "main").RestartCount > 0 && initStatus(t, pod, "side").RestartCount > 0
+	})
 	require.EqualValues(t, 1, containerStatus(t, pod, "main").RestartCount)
 	require.EqualValues(t, 1, initStatus(t, pod, "side").RestartCount)
 	require.Zero(t, containerStatus(t, pod, "other").RestartCount)
