@@ -1,12 +1,10 @@
 package eviction_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/lifecycle"
@@ -427,108 +424,6 @@ func TestAnnotatedEventsAndTheirPeriod(t *testing.T) {
 	}
 	require.Equal(t, "memory", annotations[eviction.StarvedResourceKey])
 	require.Equal(t, 2, strings.Count(strings.Join(n.take(), "\n"), "EvictionThresholdMet"))
-}
-
-func TestAdmission(t *testing.T) {
-	t.Parallel()
-	taint := func(key string, op corev1.TolerationOperator, value string, effect corev1.TaintEffect) podOption {
-		return func(p *corev1.Pod) {
-			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: key, Operator: op, Value: value, Effect: effect})
-		}
-	}
-	best, key := qos(corev1.PodQOSBestEffort), corev1.TaintNodeMemoryPressure
-	for _, tt := range []struct {
-		name               string
-		pod                *corev1.Pod
-		memory, disk, both bool // is it admitted
-	}{
-		{"best effort", newPod("p", best), false, false, false},
-		{"burstable", newPod("p"), true, false, false},
-		{"guaranteed", newPod("p", qos(corev1.PodQOSGuaranteed)), true, false, false},
-		{"critical", newPod("p", best, priority(2_000_000_000)), true, true, true},
-		{"static", newPod("p", best, static), true, true, true},
-		{"best effort that tolerates it", newPod("p", best, taint(key, corev1.TolerationOpExists, "", corev1.TaintEffectNoSchedule)), true, false, false},
-		{"tolerates everything", newPod("p", best, taint("", corev1.TolerationOpExists, "", "")), true, false, false},
-		{"tolerates the value that it has", newPod("p", best, taint(key, "", "", "")), true, false, false},
-		{"tolerates another value", newPod("p", best, taint(key, corev1.TolerationOpEqual, "x", "")), false, false, false},
-		{"tolerates another effect", newPod("p", best, taint(key, corev1.TolerationOpExists, "", corev1.TaintEffectNoExecute)), false, false, false},
-		{"tolerates another taint", newPod("p", best, taint("x", corev1.TolerationOpExists, "", "")), false, false, false},
-		{"tolerates no key by equality", newPod("p", best, taint("", corev1.TolerationOpEqual, "", "")), false, false, false},
-		{"tolerates in an unknown way", newPod("p", best, taint(key, "Lt", "", "")), false, false, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			for i, want := range []bool{tt.memory, tt.disk, tt.both} {
-				n := newNode(t)
-				n.saw(eviction.MemoryAvailable, int64(i%2)*gi, 10*gi)
-				n.saw(eviction.NodeFSAvailable, int64(1-(i+1)/2)*gi, 10*gi)
-				m := newManager(t, n.config(hard(eviction.MemoryAvailable, gi), hard(eviction.NodeFSAvailable, gi)))
-				attrs := lifecycle.PodAdmitAttributes{Pod: tt.pod}
-				require.True(t, m.Admit(t.Context(), attrs).Admit, "nothing is known yet")
-				d := n.step(m, 0)
-				got := m.Admit(t.Context(), attrs)
-				require.Equal(t, want, got.Admit, "%v", d.Conditions)
-				if !want {
-					require.Equal(t, "Evicted", got.Reason)
-					require.Equal(t, fmt.Sprintf("The node had condition: %v. ", d.Conditions), got.Message)
-				}
-			}
-		})
-	}
-	require.Equal(t, lifecycle.UnexpectedAdmissionError,
-		newManager(t, newNode(t).config()).Admit(t.Context(), lifecycle.PodAdmitAttributes{}).Reason)
-}
-
-func TestRefusalsOfOneOwnerAreHeldBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		n.now = time.Now
-		n.saw(eviction.PIDAvailable, 0, 100)
-		cfg := n.config(hard(eviction.PIDAvailable, 10))
-		cfg.Clock = clock.RealClock{}
-		cfg.Policy.PressureTransitionPeriod = time.Second
-		cfg.AdmitBackoff = eviction.AdmitBackoff{Base: time.Second, Max: 3 * time.Second}
-		m := newManager(t, cfg)
-		_, err := m.Evaluate(t.Context())
-		require.NoError(t, err)
-		admit := func(name, owner string) (lifecycle.PodAdmitResult, time.Duration) {
-			pod := newPod(name)
-			if owner != "" {
-				pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: new(true)}}
-			}
-			begin := time.Now()
-			return m.Admit(t.Context(), lifecycle.PodAdmitAttributes{Pod: pod}), time.Since(begin)
-		}
-		for _, want := range []time.Duration{0, 1, 2, 3, 3} {
-			got, took := admit("p", "set")
-			require.False(t, got.Admit)
-			require.Equal(t, want*time.Second, took)
-		}
-		_, took := admit("q", "")
-		require.Zero(t, took, "another owner")
-		go func() {
-			time.Sleep(time.Second)
-			n.saw(eviction.PIDAvailable, 50, 100)
-			_, err := m.Evaluate(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-		}()
-		got, took := admit("p", "set")
-		require.True(t, got.Admit, "the pressure has ended")
-		require.Equal(t, time.Second, took)
-		n.saw(eviction.PIDAvailable, 0, 100)
-		time.Sleep(time.Minute)
-		_, err = m.Evaluate(t.Context())
-		require.NoError(t, err)
-		_, took = admit("p", "set")
-		require.Zero(t, took, "the owner is forgotten")
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		begin := time.Now()
-		require.False(t, m.Admit(ctx, lifecycle.PodAdmitAttributes{Pod: newPod("q")}).Admit)
-		require.Zero(t, time.Since(begin))
-	})
 }
 
 func TestPodThatGrowsUntilItsEndCostsNobodyElse(t *testing.T) {

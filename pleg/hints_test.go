@@ -3,7 +3,6 @@ package pleg_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -166,29 +165,6 @@ func TestALessCostlyListServesTwo(t *testing.T) {
 	}
 }
 
-func TestHintsOfManyPodsAreOneList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
-		r := newRig(t, clock.RealClock{}, hinted(w))
-		defer start(t, r)()
-		time.Sleep(stretch)
-		before := r.Stats()
-		for i := range 100 {
-			uid := types.UID(fmt.Sprint(i))
-			r.node.container(uid, string(uid), runs)
-			w.tell(uid)
-		}
-		time.Sleep(10 * time.Millisecond)
-		synctest.Wait()
-		require.Len(t, r.take(), 100)
-		after := r.Stats()
-		require.Equal(t, uint64(1), after.Relists-before.Relists)
-		require.Equal(t, before.PodRelists, after.PodRelists)
-		time.Sleep(time.Minute)
-		require.Zero(t, r.Stats().MissedHints)
-	})
-}
-
 // What begins is the agent's own doing: it asks when it is done, and that serves the
 // hints that came meanwhile.
 func TestWhatBeginsWaitsForWhoBeganIt(t *testing.T) {
@@ -237,124 +213,6 @@ func TestWhatBeginsWaitsForWhoBeganIt(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAFloodOfRequestsLeavesTheRuntimeTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, clock.RealClock{}, hinted(newWire()), func(c *pleg.Config) { c.Lister = c.Runtime; c.Runtime = slow{c.Runtime} })
-		for i := range 10 {
-			r.node.container(types.UID(fmt.Sprint(i)), fmt.Sprint(i), runs)
-		}
-		defer start(t, r)()
-		time.Sleep(stretch)
-		r.take()
-		before := r.Stats()
-		r.node.container("0", "0", exited)
-		r.RequestRelist("0")
-		time.Sleep(11 * time.Millisecond)
-		synctest.Wait()
-		require.Equal(t, []string{"0 ContainerDied 0"}, r.take(), "the first one is served at once")
-		for i := range 1000 { // pods that start, one a millisecond
-			r.RequestRelist(types.UID(fmt.Sprint(i % 10)))
-			time.Sleep(time.Millisecond)
-		}
-		synctest.Wait()
-		after := r.Stats()
-		require.LessOrEqual(t, after.PodRelists-before.PodRelists, uint64(30), "10 ms each, a quarter of the second")
-		require.LessOrEqual(t, after.Relists-before.Relists, uint64(30), "of all those who asked meanwhile")
-		require.Empty(t, r.take())
-	})
-}
-
-// Whoever asks in a flood of requests and hints of others waits for the looks of two
-// rounds and the rest between them, however long the flood goes on.
-func TestARequestIsNotStarvedByOthers(t *testing.T) {
-	const longest = maxRest + 16*look
-	for _, pods := range []int{1, 7, 40} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
-			r := newRig(t, clock.RealClock{}, hinted(w), func(c *pleg.Config) { c.Lister = c.Runtime; c.Runtime = slow{c.Runtime} })
-			for i := range pods {
-				r.node.container(types.UID(fmt.Sprint(i)), fmt.Sprint(i), runs)
-			}
-			r.node.container("z", "z", runs)
-			defer start(t, r)()
-			time.Sleep(stretch)
-			ctx, cancel := context.WithCancel(t.Context())
-			var flood sync.WaitGroup
-			flood.Go(func() {
-				for i := 0; ctx.Err() == nil; i++ {
-					r.RequestRelist(types.UID(fmt.Sprint(i % pods)))
-					w.tell(types.UID(fmt.Sprint((i + 1) % pods)))
-					time.Sleep(time.Millisecond)
-				}
-			})
-			state := map[bool]runtimeapi.ContainerState{true: exited, false: runs}
-			for i := range 100 {
-				time.Sleep(time.Duration(100+7*i) * time.Millisecond) // at any moment of a round
-				r.take()
-				r.node.container("z", "z", state[i%2 == 0])
-				r.RequestRelist("z")
-				time.Sleep(longest)
-				synctest.Wait()
-				require.Len(t, r.take(), 1, "%d others, change %d", pods, i)
-			}
-			cancel()
-			flood.Wait()
-		})
-	}
-}
-
-func TestAFloodOfHintsLeavesTheRuntimeTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
-		r := newRig(t, clock.RealClock{}, hinted(w), func(c *pleg.Config) { c.Lister = c.Runtime; c.Runtime = slow{c.Runtime} })
-		r.node.container("a", "a1", runs)
-		stop := start(t, r)
-		time.Sleep(stretch)
-		before := r.Stats()
-		for range 1000 {
-			w.tell("a")
-			time.Sleep(time.Millisecond)
-		}
-		require.LessOrEqual(t, r.Stats().PodRelists-before.PodRelists, uint64(25), "10 ms each, a quarter of the second")
-		stop()
-	})
-}
-
-// slow is a runtime whose list of sandboxes takes 10 ms.
-type slow struct{ pleg.Runtime }
-
-const (
-	look    = 10 * time.Millisecond  // at one pod of a slow runtime
-	maxRest = 100 * time.Millisecond // after some
-)
-
-func (s slow) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
-	time.Sleep(look) // the bubble's time
-	return s.Runtime.ListPodSandbox(ctx, f)
-}
-
-// The runtime keeps the events of five minutes for the first one who asks.
-func TestABacklogIsServedByOneRelist(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
-		r := newRig(t, clock.RealClock{}, hinted(w))
-		for i := range 100 {
-			uid := types.UID(fmt.Sprint(i))
-			r.node.container(uid, string(uid), runs)
-			for range 50 {
-				w.tell(uid)
-			}
-		}
-		defer start(t, r)()
-		time.Sleep(900 * time.Millisecond)
-		s := r.Stats()
-		require.Equal(t, uint64(5000), s.Hints)
-		require.Equal(t, uint64(2), s.Relists, "the first, and the one after the stream has opened")
-		require.Zero(t, s.PodRelists)
-		require.Len(t, r.take(), 100)
-	})
 }
 
 func TestEventsAreNotBelieved(t *testing.T) {

@@ -1,0 +1,86 @@
+package imagegc_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/imagegc"
+)
+
+func TestMinAgeCountsFromTheFirstLook(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB"})
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	r.clock.Step(2*time.Minute - 1)
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "a:1", r.there())
+	r.clock.Step(1)
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Empty(t, r.there())
+}
+
+func TestMinUnusedKeepsTheImageOfAWorkloadThatIsReplaced(t *testing.T) { // kubernetes#132372
+	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) { c.Policy.MinUnused = time.Hour })
+	r.old()
+	r.clock.Step(100 * time.Hour)
+	r.use("a:1")
+	r.clock.Step(time.Hour - 1)
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Equal(t, "a:1", r.there())
+	r.clock.Step(1)
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Empty(t, r.there())
+}
+
+func TestMaxAgeDeletesWithoutNeedAndMinAgeHoldsBesides(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB"}, func(c *imagegc.Config) { c.Policy.MaxAge = time.Minute })
+	require.NoError(t, r.collect())
+	require.Equal(t, "a:1 b:1", r.there(), "first seen in this pass: not infinitely old")
+	_, sandbox := r.create("a:1")
+	r.clock.Step(90 * time.Second)
+	require.NoError(t, r.collect())
+	require.Equal(t, "a:1 b:1", r.there(), "b is too old, and too young")
+	r.clock.Step(30 * time.Second)
+	require.NoError(t, r.collect())
+	require.Equal(t, "a:1", r.there())
+	require.Equal(t, []string{"b:1 age"}, removed(r.last))
+	require.Equal(t, [][]string{{r.id("a:1")}}, r.hooks, "also after a pass for age alone")
+	require.NoError(t, r.node.RemovePodSandbox(t.Context(), sandbox))
+	r.clock.Step(time.Minute)
+	require.NoError(t, r.collect())
+	require.Equal(t, "a:1", r.there(), "unused for a minute, and no longer")
+	r.clock.Step(1)
+	require.NoError(t, r.collect())
+	require.Empty(t, r.there())
+}
+
+func TestMaxAgeOffLeavesOldImages(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB"})
+	r.old()
+	r.clock.Step(10_000 * time.Hour)
+	require.NoError(t, r.collect())
+	require.Equal(t, "a:1", r.there())
+}
+
+func TestAnOldImageThatCannotBeDeletedKeepsNothingFromBeingFreed(t *testing.T) {
+	r := newRig(t, []string{"stuck:1 1GiB", "a:1 8GiB"}, func(c *imagegc.Config) { c.Policy.MaxAge = 90 * time.Minute })
+	r.old()
+	r.use("a:1") // not old
+	r.clock.Step(time.Hour)
+	require.NoError(t, r.node.Fail("RemoveImage", fakecri.Fault{Object: r.id("stuck:1"), Err: errors.New("busy")}))
+	r.fill(90)
+	require.ErrorContains(t, r.collect(), "remove image docker.io/library/stuck:1: busy")
+	require.Equal(t, "stuck:1", r.there())
+	require.Len(t, r.last.Failed, 1)
+}
+
+func TestAgeIsServedWithoutAMeasure(t *testing.T) {
+	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) { c.Policy.MaxAge = time.Minute })
+	r.old()
+	r.fs.err = errors.New("no such device")
+	require.Error(t, r.collect())
+	require.Equal(t, []string{"a:1 age"}, removed(r.last))
+}
