@@ -36,7 +36,9 @@ type ReporterConfig struct {
 	// Node is what SystemOOM is about, the node or a reference to it. Required.
 	Node runtime.Object
 	// Pod finds a pod and the name of a container by what the cgroup's path tells of
-	// them, of which one may be empty. Nil: pods have no events.
+	// them, of which one may be empty. What takes all its memory at once is dead before
+	// much was seen of its container: a handler that looks at a cache should wait for
+	// a list made after Kill.Time before it reports. Nil: pods have no events.
 	Pod func(uid types.UID, containerID string) (pod *corev1.Pod, container string, ok bool)
 	// Burst is how many events a pod may have at once, and Every the time in which
 	// it may have one more. Default 5 and 1 min.

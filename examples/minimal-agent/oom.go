@@ -21,6 +21,9 @@ import (
 // agent that was killed tells nothing twice that is older.
 const positionPeriod = 10 * time.Second
 
+// victimPatience is how long a kill waits for the runtime to say whose it was.
+const victimPatience = 10 * time.Second
+
 // oomWatch tells of kills for want of memory.
 type oomWatch struct {
 	*oomwatch.Watcher
@@ -49,6 +52,8 @@ func (a *agent) newOOMWatch() error {
 		Sources: sources,
 		Handler: func(ctx context.Context, kill oomwatch.Kill) {
 			a.log.WarnContext(ctx, "killed for want of memory", "kill", kill.String())
+			a.awaitVictim(ctx, kill)
+			a.node.metrics.Killed(kill, a.hungry)
 			reporter.Report(ctx, kill)
 		},
 		Observer: a.node.metrics.OOMWatch(oomwatch.Observer{SourceFailed: o.failed}, a.hungry),
@@ -84,6 +89,22 @@ func (o *oomWatch) failed(name string, err error) {
 	if o.said[name] != err.Error() {
 		o.said[name] = err.Error()
 		o.log.Warn("kills for want of memory can't be seen there; it is tried again", "source", name, "err", err)
+	}
+}
+
+// awaitVictim waits until the container that was hit is known, or is not in a list made
+// since: many a one is dead before anything was seen of it.
+func (a *agent) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
+	if kill.ContainerID == "" {
+		return
+	}
+	if _, container, _ := a.hungry(kill.PodUID, kill.ContainerID); container != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, victimPatience)
+	defer cancel()
+	if _, err := a.cache.GetNewerThan(ctx, kill.PodUID, kill.Time); err != nil {
+		a.log.WarnContext(ctx, "whose process was killed may not be known", "kill", kill.String(), "err", err)
 	}
 }
 

@@ -290,10 +290,10 @@ func TestKillsForWantOfMemory(t *testing.T) {
 	there := []*podcache.Status{observed(web), observed(db)}
 	b.from.Observed = func() []*podcache.Status { return there }
 	asked := 0
-	o := b.OOMWatch(oomwatch.Observer{}, func(uid types.UID, id string) (*corev1.Pod, string, bool) {
+	find := func(uid types.UID, id string) (*corev1.Pod, string, bool) {
 		asked++
 		return web, "app", uid == web.UID
-	})
+	}
 	require.Equal(t, []string{
 		`container_oom_events_total{container="",namespace="",pod=""} 0`,
 		`container_oom_events_total{container="app",namespace="ns",pod="db"} 0`,
@@ -301,11 +301,11 @@ func TestKillsForWantOfMemory(t *testing.T) {
 		`container_oom_events_total{container="side",namespace="ns",pod="web"} 0`,
 	}, series(b.page(), "container_oom_events_total"), "who was never hit shows, so that a rate sees the first")
 
-	o.Killed(oomwatch.Kill{PodUID: web.UID, ContainerID: "id-app"})
-	o.Killed(oomwatch.Kill{PodUID: web.UID, ContainerID: "id-app"})
-	o.Killed(oomwatch.Kill{PodUID: "stranger"})
+	b.Killed(oomwatch.Kill{PodUID: web.UID, ContainerID: "id-app"}, find)
+	b.OOMWatch(oomwatch.Observer{}, find).DroppedKill(oomwatch.Kill{PodUID: web.UID, ContainerID: "id-app"})
+	b.Killed(oomwatch.Kill{PodUID: "stranger"}, find)
 	require.Equal(t, 3, asked)
-	o.Killed(oomwatch.Kill{})
+	b.Killed(oomwatch.Kill{}, find)
 	require.Equal(t, 3, asked, "what hits no pod is nobody's")
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="web"}`, 2)
 	b.is(`container_oom_events_total{container="",namespace="",pod=""}`, 2)
@@ -321,7 +321,7 @@ func TestKillsForWantOfMemory(t *testing.T) {
 	there = append(there, observed(web))
 	b.is(`container_oom_events_total{container="app",namespace="ns",pod="web"}`, 0)
 
-	o.LostRecords(7)
+	b.OOMWatch(oomwatch.Observer{}, find).LostRecords(7)
 	b.is("kubeparts_oom_lost_records_total", 7)
 }
 

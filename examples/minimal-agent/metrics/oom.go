@@ -14,24 +14,30 @@ type victim struct {
 	container string
 }
 
-// OOMWatch returns an observer for an [oomwatch.Watcher] that goes on to call next. Pod
-// finds the pod and the name of the container of a kill, as [oomwatch.ReporterConfig]
-// has it; what it does not find counts for the node.
-func (m *Metrics) OOMWatch(next oomwatch.Observer, pod func(uid types.UID, containerID string) (*corev1.Pod, string, bool)) oomwatch.Observer {
+// finder finds the pod and the name of the container of a kill, as
+// [oomwatch.ReporterConfig] has it.
+type finder = func(uid types.UID, containerID string) (*corev1.Pod, string, bool)
+
+// OOMWatch returns an observer for an [oomwatch.Watcher] that goes on to call next, and
+// counts what no handler will.
+func (m *Metrics) OOMWatch(next oomwatch.Observer, pod finder) oomwatch.Observer {
 	o := next
-	o.Killed = then1(func(k oomwatch.Kill) {
-		var v victim
-		if k.PodUID != "" || k.ContainerID != "" {
-			if p, container, ok := pod(k.PodUID, k.ContainerID); ok && p != nil {
-				v = victim{p.UID, container}
-			}
-		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.killed[v]++
-	}, next.Killed)
+	o.DroppedKill = then1(func(k oomwatch.Kill) { m.Killed(k, pod) }, next.DroppedKill)
 	o.LostRecords = then1(func(n uint64) { m.upkeep.lostRecords.Add(float64(n)) }, next.LostRecords)
 	return o
+}
+
+// Killed counts a kill that a handler got. What pod does not find counts for the node.
+func (m *Metrics) Killed(k oomwatch.Kill, pod finder) {
+	var v victim
+	if k.PodUID != "" || k.ContainerID != "" {
+		if p, container, ok := pod(k.PodUID, k.ContainerID); ok && p != nil {
+			v = victim{p.UID, container}
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.killed[v]++
 }
 
 // kills returns how often what is there was hit, and forgets what is not.
