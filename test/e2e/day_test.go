@@ -142,6 +142,7 @@ type day struct {
 
 	mu   sync.Mutex
 	seen map[string]instance // main containers by id, those that are gone too
+	lost map[string]bool     // which of them their runtime forgot
 }
 
 // TestADayInTheLife is five minutes in which pods of every sort come and go while the
@@ -190,7 +191,7 @@ func TestADayInTheLife(t *testing.T) {
 
 func newDay(t *testing.T) *day {
 	t.Helper()
-	d := &day{node: newNode(t), random: rand.New(rand.NewPCG(1, 2)), all: map[string]trade{}, seen: map[string]instance{}}
+	d := &day{node: newNode(t), random: rand.New(rand.NewPCG(1, 2)), all: map[string]trade{}, seen: map[string]instance{}, lost: map[string]bool{}}
 	d.marks = filepath.Join(filepath.Dir(d.manifests), "marks")
 	require.NoError(t, os.Mkdir(d.marks, 0o755))
 	mountMemory(t, d.root, dayMebibytes)
@@ -278,21 +279,39 @@ func (d *day) look(ctx context.Context) {
 			ID: c.GetId(), Sandbox: c.GetLabels()[labelPodUID], Name: "main", State: st.GetState(), Restarts: st.GetAnnotations()[annotationRestarts],
 			Started: time.Unix(0, st.GetStartedAt()), Finished: time.Unix(0, st.GetFinishedAt()), ExitCode: st.GetExitCode(),
 		}
+		if forgotten(st) {
+			d.lost[c.GetId()] = true
+			d.t.Log("containerd forgot a task: ", bed.deleteTask(c.GetId())) // or its pod could not be removed
+		}
 		d.mu.Unlock()
 	}
 }
 
-// mains returns the main containers of a pod that run or ran. Of those that were only
-// made, or whose start was broken off with their agent, nothing did.
-func (d *day) mains(pod *corev1.Pod) (found []instance) {
+// mains are the main containers of a pod that were seen.
+type mains struct {
+	ran []instance // or run
+	// lost were made, and died of their runtime's having forgotten them.
+	lost []instance
+	// broken have not started, as far as the runtime knows. Of a start that was broken
+	// off with its agent the process may have begun; the attempt is made again.
+	broken []instance
+}
+
+func (d *day) mains(pod *corev1.Pod) (found mains) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, i := range d.seen {
-		if i.Sandbox == string(pod.UID) && i.Started.After(time.Unix(0, 0)) {
-			found = append(found, i)
+	for id, i := range d.seen {
+		switch {
+		case i.Sandbox != string(pod.UID):
+		case i.Started.After(time.Unix(0, 0)):
+			found.ran = append(found.ran, i)
+		case d.lost[id]:
+			found.lost = append(found.lost, i)
+		default:
+			found.broken = append(found.broken, i)
 		}
 	}
-	slices.SortFunc(found, func(a, b instance) int { return a.Started.Compare(b.Started) })
+	slices.SortFunc(found.ran, func(a, b instance) int { return a.Started.Compare(b.Started) })
 	return found
 }
 
@@ -350,6 +369,12 @@ func (d *day) hang() {
 }
 
 func (d *day) killContainerd() {
+	// Of a sandbox in the making the runtime would know nothing afterwards, and leave a
+	// lease or a network namespace of it to nobody.
+	waitFor(d.t, time.Minute, "no pod to be beginning", func() (string, bool) {
+		pods, err := d.agent.pods()
+		return fmt.Sprint(describe(pods), err), err == nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodPending })
+	})
 	pid, err := bed.containerd()
 	require.NoError(d.t, err)
 	require.NoError(d.t, syscall.Kill(pid, syscall.SIGKILL))
@@ -419,7 +444,7 @@ func (d *day) miscounted(pod *corev1.Pod) string {
 	}
 	found := d.mains(pod)
 	attempts := map[string]bool{}
-	for _, i := range found {
+	for _, i := range slices.Concat(found.ran, found.lost) {
 		attempts[i.Restarts] = true
 	}
 	restarts := int(firstStatus(pod).RestartCount)
@@ -429,8 +454,9 @@ func (d *day) miscounted(pod *corev1.Pod) string {
 		}
 	}
 	marks, err := os.ReadFile(filepath.Join(d.marks, string(pod.UID)+".main"))
-	if lines := strings.Count(string(marks), "\n"); len(found) != restarts+1 || lines != len(found) || err != nil {
-		return fmt.Sprintf("%s has restarted %d times, %d containers ran, and it has begun %d times: %v %v", pod.Name, restarts, len(found), lines, found, err)
+	lines, ran, dead := strings.Count(string(marks), "\n"), len(found.ran), len(found.ran)+len(found.lost)
+	if dead != restarts+1 || lines < ran || lines > ran+len(found.broken) || err != nil {
+		return fmt.Sprintf("%s has restarted %d times, and it has begun %d times: %v %v", pod.Name, restarts, lines, found, err)
 	}
 	return ""
 }

@@ -313,7 +313,7 @@ func TestFakeDoesWhatContainerdDoes(t *testing.T) {
 			t.Parallel()
 			tag := fmt.Sprintf("%d-%d", os.Getpid(), seed)
 			a, b := newSide(t, bed.conn, true, tag), newSide(t, serveFake(t), false, tag)
-			t.Cleanup(func() { require.NoError(t, bed.removeSandboxes(a.labels())) })
+			t.Cleanup(func() { bed.clear(t, a.labels()) })
 			one, two := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 1))
 			for i := range calls {
 				call, want := a.act(one)

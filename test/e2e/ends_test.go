@@ -102,16 +102,18 @@ func TestPostStartThatFailsKillsItsContainer(t *testing.T) {
 func TestHookThatHangsCostsNoMoreThanTheGrace(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.write("hang.yaml", endText("hang", 3, `containers: [{name: main, image: kubeparts.test/busybox:1, command: [sh, -c, "trap '' TERM; while :; do sleep 0.1; done"],
+	n.write("hang.yaml", endText("hang", 10, `containers: [{name: main, image: kubeparts.test/busybox:1, command: [sh, -c, "trap '' TERM; while :; do sleep 0.1; done"],
    lifecycle: {preStop: {exec: {command: [sleep, "3600"]}}}}]`))
 	n.start()
 	pod := n.waitRunning("hang")
 	pid := pidOf(t, pod, "main")
+	begin := time.Now()
 	n.remove("hang.yaml")
-	took := ended(t, pid, 20*time.Second)
-	t.Logf("hook hangs and SIGTERM is ignored, grace 3 s: %v", took.Round(10*time.Millisecond))
-	require.Greater(t, took, 2500*time.Millisecond)
-	require.Less(t, took, 7*time.Second)
+	ended(t, pid, 30*time.Second)
+	took := time.Since(begin)
+	t.Logf("hook hangs and SIGTERM is ignored, grace 10 s: %v", took.Round(10*time.Millisecond))
+	require.GreaterOrEqual(t, took, 10*time.Second)
+	require.Less(t, took, 16*time.Second, "no second grace period")
 	n.waitGone(20*time.Second, "hang")
 	n.requireNothingLeft()
 }
@@ -121,7 +123,7 @@ func TestSidecarsStopLast(t *testing.T) {
 	n := newNode(t)
 	n.write("side.yaml", endText("side", 20, `initContainers: [`+
 		shell("first", "restartPolicy: Always,")+`, {name: job, image: kubeparts.test/busybox:1, command: [sh, -c, "echo done"]}, `+shell("second", "restartPolicy: Always,")+`],
-  containers: [{name: main, image: kubeparts.test/busybox:1, command: [sh, -c, "trap 'sleep 1; echo told; exit 0' TERM; while :; do sleep 0.1; done"]}]`))
+  containers: [{name: main, image: kubeparts.test/busybox:1, command: [sh, -c, "trap 'sleep 1; echo told; exit 0' TERM; echo up; while :; do sleep 0.1; done"]}]`))
 	n.start()
 	pod := n.waitRunning("side")
 	var order []string
@@ -131,6 +133,7 @@ func TestSidecarsStopLast(t *testing.T) {
 	logs := map[string]*os.File{}
 	for _, name := range []string{"first", "second", "main"} {
 		logs[name] = n.openLog(pod, name)
+		require.NotZero(t, logTime(t, logs[name], "up"), name)
 	}
 	pid := pidOf(t, pod, "first")
 	n.remove("side.yaml")
@@ -145,14 +148,15 @@ func TestSidecarsStopLast(t *testing.T) {
 func TestInitContainerIsKilledWithItsPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.write("init.yaml", endText("init", 3, `initContainers: [`+shell("slow", "")+`], containers: [`+shell("main", "")+`]`))
+	n.write("init.yaml", endText("init", 30, `initContainers: [`+shell("slow", "")+`], containers: [`+shell("main", "")+`]`))
 	n.start()
 	pod := n.waitPod(startTimeout, "init", "to run its init container", func(p *corev1.Pod) bool {
 		return len(p.Status.InitContainerStatuses) == 1 && p.Status.InitContainerStatuses[0].State.Running != nil
 	})
 	pid := pidOf(t, pod, "slow")
+	require.NotZero(t, logTime(t, n.openLog(pod, "slow"), "up"))
 	n.remove("init.yaml")
-	require.Less(t, ended(t, pid, 10*time.Second), 3*time.Second)
+	require.Less(t, ended(t, pid, 40*time.Second), 15*time.Second, "it is told, not killed")
 	n.waitGone(20*time.Second, "init")
 	n.requireNothingLeft()
 }
@@ -173,7 +177,7 @@ func agentsKilledDuringATermination(t *testing.T, kills int) {
 	t.Helper()
 	// A grace period that began anew would be over this much later for each kill, and
 	// a busy machine may be this late.
-	const grace, apart, late = 20 * time.Second, 4 * time.Second, 1500 * time.Millisecond
+	const grace, apart, late = 20 * time.Second, 6 * time.Second, 4 * time.Second
 	n := newNode(t)
 	n.write("stay.yaml", endText("stay", 20, `volumes: [{name: s, emptyDir: {medium: Memory}}], containers: [{name: main, image: kubeparts.test/busybox:1,
    command: [sh, -c, "trap 'echo told' TERM; while :; do sleep 0.1; done"], volumeMounts: [{name: s, mountPath: /s}],
@@ -181,6 +185,7 @@ func agentsKilledDuringATermination(t *testing.T, kills int) {
 	n.start()
 	pod := n.waitRunning("stay")
 	pid, log := pidOf(t, pod, "main"), n.openLog(pod, "main")
+	removed := time.Now()
 	n.remove("stay.yaml")
 	for killed := range kills {
 		waitFor(t, grace, "the hook to run", func() (string, bool) {
@@ -193,10 +198,10 @@ func agentsKilledDuringATermination(t *testing.T, kills int) {
 		n.start()
 	}
 	ended(t, pid, 2*grace)
+	require.GreaterOrEqual(t, time.Since(removed), grace, "it has its grace period")
 	took := time.Since(logTime(t, log, "preStop"))
 	t.Logf("first signal to the end of the process, grace %v, agent killed %d ×: %v", grace, kills, took.Round(10*time.Millisecond))
 	require.Less(t, took, grace+2*time.Second+late)
-	require.Greater(t, took, grace-time.Second, "it has its grace period")
 	n.requireNothingLeft()
 }
 

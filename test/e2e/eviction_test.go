@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -59,6 +60,9 @@ func TestPodThatFillsTheDiskWithLogsIsEvictedAndItsNeighbourStays(t *testing.T) 
 		u := usedBytes(t, n.root)
 		return fmt.Sprint(u), u < 10*mebi
 	})
+	waitFor(t, startTimeout, "the eviction to be over", func() (string, bool) {
+		return "", n.output.linesWith("msg=evicted") == 1
+	})
 	stays(t, 5*time.Second, "the neighbour runs, nothing else goes", func() (string, bool) {
 		pods, err := n.agent.pods()
 		return fmt.Sprint(describe(pods), err), err == nil && n.output.linesWith("msg=evicted") == 1
@@ -103,6 +107,11 @@ func TestAnEvictionGoesOnAfterItsAgentsDeath(t *testing.T) {
 	n.write("filler.yaml", strings.ReplaceAll(shellPod("filler", script, ""), "PeriodSeconds: 1", "PeriodSeconds: 60"))
 	filler := n.waitPod(startTimeout, "filler", "to be told that it is evicted", func(p *corev1.Pod) bool {
 		return p.Status.Reason == "Evicted" || conditionStatus(p, corev1.DisruptionTarget) == corev1.ConditionTrue
+	})
+	waitFor(t, 5*time.Second, "that to be on disk", func() (string, bool) {
+		said := saved(filepath.Join(n.root, "statuses", string(filler.UID)+".json"))
+		_, err := os.Stat(filepath.Join(n.root, "pods", string(filler.UID), "ending"))
+		return fmt.Sprint(said, err), said != nil && said.Status.Message == filler.Status.Message && err == nil
 	})
 	begun := time.Now()
 	n.agent.kill(t)
@@ -305,7 +314,7 @@ func (n *node) leave() {
 	if n.agent != nil && !n.agent.over() {
 		n.agent.stop(n.t)
 	}
-	require.NoError(n.t, bed.removeSandboxes(map[string]string{labelAgent: n.name}))
+	bed.clear(n.t, map[string]string{labelAgent: n.name})
 }
 
 func statfs(t *testing.T, dir string) syscall.Statfs_t {

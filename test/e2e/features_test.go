@@ -28,18 +28,25 @@ func answeredBy(address, container string) condition {
 	}
 }
 
-// hostPort returns a port of the node that was free a moment ago.
-func hostPort(t *testing.T) string {
+// hostPorts returns ports of the node, no two the same, that were free a moment ago.
+func hostPorts(t *testing.T, many int) (ports []string) {
 	t.Helper()
-	_, port, err := net.SplitHostPort(freeAddr(t))
-	require.NoError(t, err)
-	return port
+	for range many {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer listener.Close() // when all are known
+		_, port, err := net.SplitHostPort(listener.Addr().String())
+		require.NoError(t, err)
+		ports = append(ports, port)
+	}
+	return ports
 }
 
 func TestHostPortsLeadToTheirPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	all, local, sidecar := hostPort(t), hostPort(t), hostPort(t)
+	ports := hostPorts(t, 3)
+	all, local, sidecar := ports[0], ports[1], ports[2]
 	n.write("ports.yaml", fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -66,7 +73,7 @@ spec:
 	was := bed.traces(t, pod)
 	n.remove("ports.yaml")
 	bed.requireGone(t, was)
-	for _, port := range []string{all, local, sidecar} {
+	for _, port := range ports {
 		waitFor(t, 10*time.Second, "port "+port+" to be free again", func() (string, bool) {
 			listener, err := net.Listen("tcp", "127.0.0.1:"+port)
 			if err == nil {
@@ -83,7 +90,7 @@ spec:
 func TestHostPortThatIsTakenIsRefused(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	port := hostPort(t)
+	port := hostPorts(t, 1)[0]
 	text := func(name string) string {
 		return endText(name, 1, fmt.Sprintf("containers: [{name: main, image: %q, ports: [{containerPort: 8080, hostPort: %s}]}]", imageServer, port))
 	}

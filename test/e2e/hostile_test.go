@@ -94,7 +94,8 @@ func TestAgentKilledAgainAndAgainWhilePodsStartMakesNoDoubles(t *testing.T) {
 	for i := range pods {
 		// A start that dies with the agent's connection is a start that failed, to
 		// containerd: that may leave a dead container and a dead sandbox behind.
-		pod := n.waitRunning(fmt.Sprintf("p%d", i))
+		// The next start of one that died so may be refused its name, and back off twice.
+		pod := n.waitPod(2*startTimeout, fmt.Sprintf("p%d", i), "to run", running)
 		ready, err := bed.runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 			LabelSelector: podLabels(pod),
 			State:         &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
@@ -143,7 +144,7 @@ func TestManyPodsComeAndGoAtOnce(t *testing.T) {
 		return fmt.Sprint(len(left), err), err == nil && len(left) == 0
 	})
 	t.Logf("all gone after %v; slowest /healthz meanwhile %v", time.Since(begin).Round(10*time.Millisecond), slowest.Round(time.Millisecond))
-	require.Less(t, slowest, time.Second)
+	require.Less(t, slowest, 3*time.Second) // 0.1 on a quiet machine; it waits for no removal
 }
 
 // Not parallel: it takes the runtime from under all other tests.
@@ -161,7 +162,8 @@ func TestHungContainerdTurnsHealthRedAndRestartsNoContainer(t *testing.T) {
 	goOn := func() { require.NoError(t, syscall.Kill(pid, syscall.SIGCONT)) }
 	t.Cleanup(goOn)
 	begin := time.Now()
-	waitFor(t, 12*time.Second, "the agent to be unhealthy and say why", a.health(func(code int, body string) bool {
+	// It asks 8 s after its start, is patient for 3, and this machine may be late.
+	waitFor(t, 15*time.Second, "the agent to be unhealthy and say why", a.health(func(code int, body string) bool {
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "no answer")
 	}))
 	t.Logf("unhealthy after %v", time.Since(begin).Round(10*time.Millisecond))

@@ -190,7 +190,7 @@ func TestGraceThatIsShortenedWhileThePodEnds(t *testing.T) {
 		took := time.Since(begin)
 		t.Logf("%s: grace of 600 s shortened to 3 s: %v", name, took.Round(10*time.Millisecond))
 		require.Greater(t, took, 2500*time.Millisecond)
-		require.Less(t, took, 7*time.Second)
+		require.Less(t, took, 15*time.Second) // of 600
 		require.False(t, alive(pid))
 	}
 }

@@ -53,21 +53,24 @@ func (n *node) close() {
 	defer n.unmountAll()
 	// In a defer each: the pods must go even if the agent does not, and after it, for
 	// two that stop one sandbox at once are too many for the CNI plugins.
-	defer func() {
-		// A container that was just being started when its agent was killed can't be
-		// removed yet.
-		why, removed := poll(10*time.Second, func() (string, bool) {
-			err := bed.removeSandboxes(map[string]string{labelAgent: n.name})
-			return fmt.Sprint(err), err == nil
-		})
-		if !removed {
-			n.t.Errorf("removing what the test left: %s", why)
-		}
-	}()
+	defer func() { bed.clear(n.t, map[string]string{labelAgent: n.name}) }()
 	if n.agent != nil && !n.agent.over() {
 		defer n.agent.stop(n.t)
 	}
 	requireForeignUntouched(n.t)
+}
+
+// clear removes what a test has left, in its cleanup. A container that was just being
+// started when its agent was killed can't be removed yet.
+func (b *testbed) clear(t *testing.T, labels map[string]string) {
+	t.Helper()
+	why, removed := poll(10*time.Second, func() (string, bool) {
+		err := b.removeSandboxes(labels)
+		return fmt.Sprint(err), err == nil
+	})
+	if !removed {
+		t.Errorf("removing what the test left: %s", why)
+	}
 }
 
 // requireForeignUntouched fails the test if a foreign pod is not what it was.

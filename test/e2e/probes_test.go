@@ -38,7 +38,7 @@ spec:
     args: [serve, -grpc, ":9090"]
     ports: [{name: web, containerPort: 8080}]
     startupProbe: {httpGet: {port: web, path: /healthz}, periodSeconds: 1, failureThreshold: 30}
-    readinessProbe: {grpc: {port: 9090}, periodSeconds: 1, failureThreshold: 1}
+    readinessProbe: {grpc: {port: 9090}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 1}
     livenessProbe: {tcpSocket: {port: web}, periodSeconds: 1}
   - name: cmd
     image: kubeparts.test/testserver:1
@@ -93,9 +93,11 @@ metadata: {name: live}
 spec:
   initContainers:
   - {name: side, image: "kubeparts.test/testserver:1", restartPolicy: Always, args: [serve, -http, ":8081"],
+     startupProbe: {httpGet: {port: 8081, path: /healthz}, periodSeconds: 1, failureThreshold: 30},
      livenessProbe: {httpGet: {port: 8081, path: /healthz}, periodSeconds: 1, failureThreshold: 2}}
   containers:
   - {name: main, image: "kubeparts.test/testserver:1",
+     startupProbe: {httpGet: {port: 8080, path: /healthz}, periodSeconds: 1, failureThreshold: 30},
      livenessProbe: {httpGet: {port: 8080, path: /healthz}, periodSeconds: 1, failureThreshold: 2}}
   - {name: other, image: "kubeparts.test/testserver:1", args: [sleep, "3600"]}
 `)
@@ -107,8 +109,9 @@ spec:
 		next := n.waitNextInstance(pod, c.name, before.ID)
 		took := next.Started.Sub(told)
 		t.Logf("%s: failing to the next one running: %v", c.name, took.Round(10*time.Millisecond))
-		// Threshold × period + timeout, and what it takes to end and begin anew.
-		require.Less(t, took, 6*time.Second)
+		// Threshold × period + timeout, and what it takes to end and begin anew: neither
+		// the grace period nor a back-off.
+		require.Less(t, took, 10*time.Second)
 		require.Equal(t, before.Sandbox, next.Sandbox)
 	}
 	// The pod may never have been seen otherwise than ready: it is the count that tells
@@ -133,7 +136,7 @@ spec:
   containers:
   - {name: main, image: "kubeparts.test/testserver:1", args: [serve, -unhealthy],
      startupProbe: {httpGet: {port: 8080, path: /healthz}, periodSeconds: 1, failureThreshold: 60},
-     livenessProbe: {httpGet: {port: 8080, path: /healthz}, periodSeconds: 1, failureThreshold: 1},
+     livenessProbe: {httpGet: {port: 8080, path: /healthz}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 1},
      readinessProbe: {httpGet: {port: 8080, path: /}, periodSeconds: 1}}
   - {name: hopeless, image: "kubeparts.test/testserver:1", args: [serve, -http, ":8081", -unhealthy],
      startupProbe: {httpGet: {port: 8081, path: /healthz}, periodSeconds: 1, failureThreshold: 3}}
@@ -143,7 +146,7 @@ spec:
 	stays(t, 5*time.Second, "main runs and has not started", func() (string, bool) {
 		pods, err := n.agent.pods()
 		if err != nil || len(pods) != 1 {
-			return fmt.Sprint(pods, err), false
+			return fmt.Sprint(pods, err), err != nil // nothing was seen
 		}
 		st := containerStatus(t, &pods[0], "main")
 		return describe(pods), st.State.Running != nil && !*st.Started && !st.Ready && st.RestartCount == 0
@@ -197,8 +200,9 @@ spec:
 	text := n.output.String()
 	require.Contains(t, text, `Liveness probe failed: command timed out: "/testserver sleep 987.6" timed out after 1s`)
 	require.Contains(t, text, "Liveness probe errored and resulted in unknown state: command not found")
+	was := bed.traces(t, pod)
 	n.remove("hangs.yaml")
-	bed.requireGone(t, bed.traces(t, pod))
+	bed.requireGone(t, was)
 	waitFor(t, 10*time.Second, "no command to be left", func() (string, bool) {
 		left := processes(t, "/testserver\x00sleep\x00987.6\x00")
 		return fmt.Sprint(left), left == 0

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +80,7 @@ func TestSandboxAndContainersCarryTheAgentsAndTheKubeletsLabels(t *testing.T) {
 
 func TestInitContainersRunInOrderBeforeTheMainContainer(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	n, gate := newNode(t), t.TempDir()
 	n.start()
 	n.write("ordered.yaml", `
 apiVersion: v1
@@ -88,9 +90,14 @@ metadata:
 spec:
   initContainers:
   - {name: first, image: kubeparts.test/testserver:1, args: [sleep, "1.2"]}
-  - {name: second, image: kubeparts.test/testserver:1, args: [sleep, "1.2"]}
+  - name: second
+    image: kubeparts.test/busybox:1
+    command: [sh, -c, "until [ -e /gate/open ]; do sleep 0.1; done"]
+    volumeMounts: [{name: gate, mountPath: /gate}]
   containers:
   - {name: main, image: kubeparts.test/testserver:1}
+  volumes:
+  - {name: gate, hostPath: {path: `+gate+`}}
 `)
 	pod := n.waitPod(startTimeout, "ordered", "to have its second init container running", func(pod *corev1.Pod) bool {
 		init := pod.Status.InitContainerStatuses
@@ -100,6 +107,7 @@ spec:
 	require.Equal(t, corev1.ConditionFalse, conditionStatus(pod, corev1.PodInitialized))
 	require.Equal(t, "PodInitializing", containerStatus(t, pod, "main").State.Waiting.Reason)
 
+	require.NoError(t, os.WriteFile(filepath.Join(gate, "open"), nil, 0o600))
 	pod = n.waitRunning("ordered")
 	require.Equal(t, corev1.ConditionTrue, conditionStatus(pod, corev1.PodInitialized))
 	for _, c := range pod.Status.InitContainerStatuses {

@@ -5,8 +5,11 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -144,17 +147,43 @@ func (b *testbed) removeSandboxes(labels map[string]string) error {
 		return err
 	}
 	for _, id := range ids {
-		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		_, err := b.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
-		if err == nil {
-			_, err = b.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
-		}
-		cancel()
-		if err != nil {
+		if err := b.removeSandbox(id); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (b *testbed) removeSandbox(id string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	_, err := b.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	if err == nil {
+		_, err = b.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	}
+	if m := runningTask.FindStringSubmatch(fmt.Sprint(err)); m != nil {
+		return errors.Join(err, b.deleteTask(m[1])) // so that it can be removed next time
+	}
+	return err
+}
+
+// runningTask finds the container whose task containerd knows of, and its CRI does not.
+var runningTask = regexp.MustCompile(`cannot delete running task ([0-9a-f]{64})`)
+
+// deleteTask ends what runs of a container by containerd's own interface. Of a start
+// that is broken off in the wrong millisecond a task is left that CRI does not know of,
+// so that it can't remove the container.
+func (b *testbed) deleteTask(id string) error {
+	out, err := exec.Command(b.ctr, "-a", strings.TrimPrefix(b.endpoint, "unix://"), "-n", "k8s.io", "tasks", "delete", "--force", id).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ctr tasks delete: %w: %s", err, out)
+	}
+	return nil
+}
+
+// forgotten says whether a start left such a task.
+func forgotten(s *runtimeapi.ContainerStatus) bool {
+	return strings.Contains(s.GetMessage(), "failed to get task pid")
 }
 
 // podLabels are the labels by which a pod's containers are found. The name is one

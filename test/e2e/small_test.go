@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -28,7 +29,7 @@ func mountDisk(t *testing.T, dir string, mebibytes int, mkfs ...string) {
 	require.NoError(t, disk.Close())
 	command(t, "mkfs.ext4", append(append([]string{"-q", "-F", "-m", "0"}, mkfs...), file)...)
 	command(t, "mount", "-o", "loop", file, dir)
-	t.Cleanup(func() { command(t, "umount", dir) })
+	t.Cleanup(func() { unmount(t, dir) })
 }
 
 // mountMemory is the same in memory: quick, and of whole mebibytes.
@@ -36,7 +37,16 @@ func mountMemory(t *testing.T, dir string, mebibytes int) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	command(t, "mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dM", mebibytes), "kpbed-e2e", dir)
-	t.Cleanup(func() { command(t, "umount", dir) })
+	t.Cleanup(func() { unmount(t, dir) })
+}
+
+// unmount takes a file system away once those that were killed have let go of it.
+func unmount(t *testing.T, dir string) {
+	t.Helper()
+	waitFor(t, 10*time.Second, dir+" to be let go", func() (string, bool) {
+		out, err := exec.Command("umount", dir).CombinedOutput()
+		return string(out), err == nil
+	})
 }
 
 func command(t *testing.T, name string, args ...string) string {
@@ -87,7 +97,7 @@ func clearSmall(t *testing.T) {
 		require.NoError(t, script("cri-down.sh", smallDir))
 	}
 	if mounts, err := os.ReadFile("/proc/self/mounts"); err == nil && strings.Contains(string(mounts), " "+smallDir+" ") {
-		command(t, "umount", smallDir)
+		unmount(t, smallDir)
 	}
 	require.NoError(t, os.RemoveAll(smallDir))
 }

@@ -87,31 +87,65 @@ func (n *node) saveLikeVim(file, text string) {
 
 func TestSavesThatChangeNothingRestartNothing(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	n.write("a.yaml", idlePod("a", ""))
-	n.start()
-	pod, was := n.run("a")
-	for range 3 {
-		n.saveLikeVim("a.yaml", "# saved\n"+idlePod("a", ""))
-		n.write("a.yaml", idlePod("a", "")) // an atomic rename
-	}
-	requireStays(t, pod, was)
-	n.requireOps("a", 1, 0, 0)
-	n.requireNoProblemLeft()
+	inOneGo(t, func(t *testing.T) bool {
+		n := newNode(t)
+		n.write("a.yaml", idlePod("a", ""))
+		n.start()
+		pod, was := n.run("a")
+		for range 3 {
+			if !quick(t, func() { n.saveLikeVim("a.yaml", "# saved\n"+idlePod("a", "")) }) {
+				return false
+			}
+			n.write("a.yaml", idlePod("a", "")) // an atomic rename
+		}
+		requireStays(t, pod, was)
+		n.requireOps("a", 1, 0, 0)
+		n.requireNoProblemLeft()
+		return true
+	})
 }
 
 func TestAnEditorsSaveIsOneUpdate(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
 	const uid = ", uid: 9d3f1a52-6f0e-4b7e-8a39-51f6d2c0b7e4"
-	n.write("a.yaml", idlePod("a", uid))
-	n.start()
-	pod, was := n.run("a")
-	n.saveLikeVim("a.yaml", idlePod("a", uid+", labels: {version: two}"))
-	n.waitPod(startTimeout, "a", "to have its label", func(now *corev1.Pod) bool { return now.Labels["version"] == "two" })
-	requireStays(t, pod, was)
-	n.requireOps("a", 1, 1, 0)
-	n.requireNoProblemLeft()
+	inOneGo(t, func(t *testing.T) bool {
+		n := newNode(t)
+		n.write("a.yaml", idlePod("a", uid))
+		n.start()
+		pod, was := n.run("a")
+		if !quick(t, func() { n.saveLikeVim("a.yaml", idlePod("a", uid+", labels: {version: two}")) }) {
+			return false
+		}
+		n.waitPod(startTimeout, "a", "to have its label", func(now *corev1.Pod) bool { return now.Labels["version"] == "two" })
+		requireStays(t, pod, was)
+		n.requireOps("a", 1, 1, 0)
+		n.requireNoProblemLeft()
+		return true
+	})
+}
+
+// inOneGo repeats a test, on another node, until this machine had the time for it:
+// what is away for 50 ms is gone (podsource), whoever was to put it back.
+func inOneGo(t *testing.T, test func(t *testing.T) bool) {
+	t.Helper()
+	for i := range 10 {
+		done := false
+		t.Run(fmt.Sprintf("try-%d", i), func(t *testing.T) { done = test(t) })
+		if done || t.Failed() {
+			return
+		}
+	}
+	t.Fatal("this machine was never quick enough")
+}
+
+// quick says whether what was done took less than that.
+func quick(t *testing.T, do func()) bool {
+	t.Helper()
+	begin := time.Now()
+	do()
+	took := time.Since(begin)
+	t.Logf("away for no longer than %v", took.Round(time.Millisecond))
+	return took < 40*time.Millisecond
 }
 
 func TestAManifestReplacedByAFolderEndsItsPodOnly(t *testing.T) {
@@ -162,23 +196,31 @@ func TestAFolderThatIsAwayEndsNothing(t *testing.T) {
 
 func TestAFolderThatIsRemovedAndMadeAgainEndsNothing(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	n.write("a.yaml", idlePod("a", ""))
-	n.start()
-	pod, was := n.run("a")
-	for range 3 {
-		require.NoError(t, os.RemoveAll(n.manifests))
-		require.NoError(t, os.Mkdir(n.manifests, 0o755))
+	inOneGo(t, func(t *testing.T) bool {
+		n := newNode(t)
 		n.write("a.yaml", idlePod("a", ""))
-		requireStays(t, pod, was)
-	}
-	n.write("b.yaml", idlePod("b", ""))
-	n.waitRunning("b")
-	left := bed.traces(t, pod)
-	n.remove("a.yaml")
-	n.waitGone(20*time.Second, "a")
-	bed.requireGone(t, left)
-	n.requireOps("a", 1, 0, 1)
+		n.start()
+		pod, was := n.run("a")
+		again := func() {
+			require.NoError(t, os.RemoveAll(n.manifests))
+			require.NoError(t, os.Mkdir(n.manifests, 0o755))
+			n.write("a.yaml", idlePod("a", ""))
+		}
+		for range 3 {
+			if !quick(t, again) {
+				return false
+			}
+			requireStays(t, pod, was)
+		}
+		n.write("b.yaml", idlePod("b", ""))
+		n.waitRunning("b")
+		left := bed.traces(t, pod)
+		n.remove("a.yaml")
+		n.waitGone(20*time.Second, "a")
+		bed.requireGone(t, left)
+		n.requireOps("a", 1, 0, 1)
+		return true
+	})
 }
 
 func TestTwoHundredManifestsAtOnce(t *testing.T) {
@@ -197,9 +239,10 @@ func TestTwoHundredManifestsAtOnce(t *testing.T) {
 	for i := range 4 {
 		n.waitRunning(fmt.Sprintf("p%03d", i*50))
 	}
-	pods, err := n.agent.pods()
-	require.NoError(t, err)
-	require.Len(t, pods, 201)
+	waitFor(t, 10*time.Second, "all manifests to be read", func() (string, bool) {
+		pods, err := n.agent.pods()
+		return fmt.Sprint(len(pods), err), len(pods) == 201
+	})
 	for i := range 200 {
 		n.requireOps(fmt.Sprintf("p%03d", i), 1, 0, 0)
 	}

@@ -208,7 +208,7 @@ func TestPodWaitsForItsSecret(t *testing.T) {
 		return false
 	})
 	require.Equal(t, corev1.PodPending, pod.Status.Phase)
-	require.NotZero(t, n.output.linesWith("FailedMount"))
+	waitFor(t, 5*time.Second, "the event", func() (string, bool) { return n.output.String(), n.output.linesWith("FailedMount") > 0 })
 	sandboxes, err := bed.sandboxes(podLabels(pod))
 	require.NoError(t, err)
 	require.Empty(t, sandboxes, "nothing was made for it")
@@ -276,7 +276,7 @@ spec: {restartPolicy: Never, containers: [{name: main, image: kubeparts.test/bus
 `, name, extra, script)
 	}
 	n.write("file.yaml", text("file", "", "echo bye > /dev/termination-log; exit 3"))
-	n.write("log.yaml", text("log", "terminationMessagePolicy: FallbackToLogsOnError,", "echo it went wrong; exit 4"))
+	n.write("log.yaml", text("log", "terminationMessagePolicy: FallbackToLogsOnError,", "echo it went wrong; sleep 0.5; exit 4"))
 	n.write("long.yaml", text("long", "terminationMessagePath: /tmp/words,", "yes 0123456 | head -c 9000 > /tmp/words"))
 	n.start()
 	words := func(name string) string {

@@ -30,7 +30,7 @@ func poll(timeout time.Duration, cond condition) (seen string, ok bool) {
 		}
 		select {
 		case <-deadline.C:
-			return seen, false
+			return cond() // a look may take long: what has become true meanwhile counts
 		case <-tick.C:
 		}
 	}

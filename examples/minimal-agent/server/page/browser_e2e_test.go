@@ -48,14 +48,20 @@ const helpers = `function row(name) {
 	return [...document.querySelectorAll("#podTable tbody")].find(n => n.querySelector(".open").innerText.endsWith("/" + name));
 }`
 
+// chromium installs a Chromium, if there is none, and returns where it is.
+var chromium = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("../../../../test/testbed/chromium.sh").Output()
+	return strings.TrimSpace(string(out)), err
+})
+
 // openTab starts a Chromium with an empty profile and a tab of that size. Both are gone
 // when the test is over.
 func openTab(t *testing.T, width, height int) *tab {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "../../../../test/testbed/chromium.sh").Output()
+	browser, err := chromium()
 	require.NoError(t, err)
 	profile := t.TempDir()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), strings.TrimSpace(string(out)),
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), browser,
 		"--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--disable-extensions", "--disable-breakpad",
 		"--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
 		"--remote-debugging-port=0", "--user-data-dir="+profile, "about:blank")

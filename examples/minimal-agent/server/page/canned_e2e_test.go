@@ -120,6 +120,8 @@ func pod(s *api.Status, name string) *api.Pod {
 // newAgent returns an agent of a few pods that are well and a few that are not.
 func newAgent(t *testing.T) *agent {
 	t.Helper()
+	_, err := chromium() // first: what it takes to install one would make all of it old
+	require.NoError(t, err)
 	a := &agent{t: t, events: eventlog.New(eventlog.Config{}), log: "listening on :8080\n" + hostile + "\n" + strings.Repeat("GET /healthz 200 1ms\n", 20)}
 	now := time.Now()
 	ago := func(d time.Duration) *time.Time { return new(now.Add(-d)) }
