@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // podText is a pod of one busybox container that runs a script and then sleeps;
@@ -310,6 +311,8 @@ func TestPrivateImageNeedsItsSecret(t *testing.T) {
 	env, err := bedEnv(bed.dir)
 	require.NoError(t, err)
 	image := env["KPBED_REGISTRY"] + "/locked:1"
+	_, err = bed.images.RemoveImage(t.Context(), &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: image}})
+	require.NoError(t, err)
 	secret := func(name, password string) string {
 		auth := base64.StdEncoding.EncodeToString([]byte("kube:" + password))
 		config := base64.StdEncoding.EncodeToString([]byte(`{"auths":{"` + env["KPBED_REGISTRY"] + `":{"auth":"` + auth + `"}}}`))
