@@ -284,7 +284,9 @@ func TestE2EThirtyInFiveSecondsWhileTheReaderIsHeld(t *testing.T) {
 	for _, cmd := range victims {
 		require.Error(t, cmd.Wait(), "it is killed")
 	}
-	t.Logf("30 kills in %v; the kernel writes ten dumps in 5 s", time.Since(began).Round(time.Millisecond))
+	took := time.Since(began)
+	t.Logf("30 kills in %v", took.Round(time.Millisecond))
+	require.Less(t, took, 5*time.Second)
 	kills := r.told(30)
 	var pids []int
 	named := 0
