@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -51,8 +52,11 @@ func (a *agent) newOOMWatch() error {
 	o.Watcher, err = oomwatch.New(oomwatch.Config{
 		Sources: sources,
 		Handler: func(ctx context.Context, kill oomwatch.Kill) {
-			a.log.WarnContext(ctx, "killed for want of memory", "kill", kill.String())
 			a.awaitVictim(ctx, kill)
+			if ctx.Err() != nil {
+				return // the next agent tells of it
+			}
+			a.log.WarnContext(ctx, "killed for want of memory", "kill", kill.String())
 			a.node.metrics.Killed(kill, a.hungry)
 			reporter.Report(ctx, kill)
 		},
@@ -103,7 +107,7 @@ func (a *agent) awaitVictim(ctx context.Context, kill oomwatch.Kill) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, victimPatience)
 	defer cancel()
-	if _, err := a.cache.GetNewerThan(ctx, kill.PodUID, kill.Time); err != nil {
+	if _, err := a.cache.GetNewerThan(ctx, kill.PodUID, kill.Time); err != nil && !errors.Is(err, context.Canceled) {
 		a.log.WarnContext(ctx, "whose process was killed may not be known", "kill", kill.String(), "err", err)
 	}
 }
