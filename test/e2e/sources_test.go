@@ -87,18 +87,17 @@ func (n *node) saveLikeVim(file, text string) {
 
 func TestSavesThatChangeNothingRestartNothing(t *testing.T) {
 	t.Parallel()
-	inOneGo(t, func(t *testing.T) bool {
-		n := newNode(t)
+	inOneGo(t, func(n *node) bool {
 		n.write("a.yaml", idlePod("a", ""))
 		n.start()
 		pod, was := n.run("a")
 		for range 3 {
-			if !quick(t, func() { n.saveLikeVim("a.yaml", "# saved\n"+idlePod("a", "")) }) {
+			if !n.quick(func() { n.saveLikeVim("a.yaml", "# saved\n"+idlePod("a", "")) }) {
 				return false
 			}
 			n.write("a.yaml", idlePod("a", "")) // an atomic rename
 		}
-		requireStays(t, pod, was)
+		requireStays(n.t, pod, was)
 		n.requireOps("a", 1, 0, 0)
 		n.requireNoProblemLeft()
 		return true
@@ -108,16 +107,15 @@ func TestSavesThatChangeNothingRestartNothing(t *testing.T) {
 func TestAnEditorsSaveIsOneUpdate(t *testing.T) {
 	t.Parallel()
 	const uid = ", uid: 9d3f1a52-6f0e-4b7e-8a39-51f6d2c0b7e4"
-	inOneGo(t, func(t *testing.T) bool {
-		n := newNode(t)
+	inOneGo(t, func(n *node) bool {
 		n.write("a.yaml", idlePod("a", uid))
 		n.start()
 		pod, was := n.run("a")
-		if !quick(t, func() { n.saveLikeVim("a.yaml", idlePod("a", uid+", labels: {version: two}")) }) {
+		if !n.quick(func() { n.saveLikeVim("a.yaml", idlePod("a", uid+", labels: {version: two}")) }) {
 			return false
 		}
 		n.waitPod(startTimeout, "a", "to have its label", func(now *corev1.Pod) bool { return now.Labels["version"] == "two" })
-		requireStays(t, pod, was)
+		requireStays(n.t, pod, was)
 		n.requireOps("a", 1, 1, 0)
 		n.requireNoProblemLeft()
 		return true
@@ -126,11 +124,11 @@ func TestAnEditorsSaveIsOneUpdate(t *testing.T) {
 
 // inOneGo repeats a test, on another node, until this machine had the time for it:
 // what is away for 50 ms is gone (podsource), whoever was to put it back.
-func inOneGo(t *testing.T, test func(t *testing.T) bool) {
+func inOneGo(t *testing.T, test func(n *node) (done bool)) {
 	t.Helper()
 	for i := range 10 {
 		done := false
-		t.Run(fmt.Sprintf("try-%d", i), func(t *testing.T) { done = test(t) })
+		t.Run(fmt.Sprintf("try-%d", i), func(t *testing.T) { done = test(newNode(t)) })
 		if done || t.Failed() {
 			return
 		}
@@ -139,12 +137,12 @@ func inOneGo(t *testing.T, test func(t *testing.T) bool) {
 }
 
 // quick says whether what was done took less than that.
-func quick(t *testing.T, do func()) bool {
-	t.Helper()
+func (n *node) quick(do func()) bool {
+	n.t.Helper()
 	begin := time.Now()
 	do()
 	took := time.Since(begin)
-	t.Logf("away for no longer than %v", took.Round(time.Millisecond))
+	n.t.Logf("away for no longer than %v", took.Round(time.Millisecond))
 	return took < 40*time.Millisecond
 }
 
@@ -196,28 +194,27 @@ func TestAFolderThatIsAwayEndsNothing(t *testing.T) {
 
 func TestAFolderThatIsRemovedAndMadeAgainEndsNothing(t *testing.T) {
 	t.Parallel()
-	inOneGo(t, func(t *testing.T) bool {
-		n := newNode(t)
+	inOneGo(t, func(n *node) bool {
 		n.write("a.yaml", idlePod("a", ""))
 		n.start()
 		pod, was := n.run("a")
 		again := func() {
-			require.NoError(t, os.RemoveAll(n.manifests))
-			require.NoError(t, os.Mkdir(n.manifests, 0o755))
+			require.NoError(n.t, os.RemoveAll(n.manifests))
+			require.NoError(n.t, os.Mkdir(n.manifests, 0o755))
 			n.write("a.yaml", idlePod("a", ""))
 		}
 		for range 3 {
-			if !quick(t, again) {
+			if !n.quick(again) {
 				return false
 			}
-			requireStays(t, pod, was)
+			requireStays(n.t, pod, was)
 		}
 		n.write("b.yaml", idlePod("b", ""))
 		n.waitRunning("b")
-		left := bed.traces(t, pod)
+		left := bed.traces(n.t, pod)
 		n.remove("a.yaml")
 		n.waitGone(20*time.Second, "a")
-		bed.requireGone(t, left)
+		bed.requireGone(n.t, left)
 		n.requireOps("a", 1, 0, 1)
 		return true
 	})
