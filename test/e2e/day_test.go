@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -473,33 +472,4 @@ func (d *day) requireTold() {
 		require.Positive(d.t, d.output.linesWith(line), "nothing was said of %s", what)
 	}
 	require.True(d.t, regexp.MustCompile(`adopted [1-9][0-9] of them`).MatchString(d.output.String()), "nothing was said of what the next agent found")
-}
-
-// stock counts what pods can leave on a machine outside of their agent's folder.
-type stock struct {
-	mounts, netns, shims, leases, links int
-}
-
-func takeStock(t *testing.T) (s stock) {
-	t.Helper()
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	require.NoError(t, err)
-	s.mounts = strings.Count(string(mounts), "\n")
-	names, err := filepath.Glob("/run/netns/*")
-	require.NoError(t, err)
-	s.netns = len(names)
-	links, err := filepath.Glob("/sys/class/net/*")
-	require.NoError(t, err)
-	s.links = len(links)
-	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	require.NoError(t, err)
-	for _, file := range processes {
-		if cmdline, err := os.ReadFile(file); err == nil && strings.Contains(string(cmdline), "containerd-shim") {
-			s.shims++
-		}
-	}
-	leases, err := exec.Command(bed.ctr, "-a", strings.TrimPrefix(bed.endpoint, "unix://"), "-n", "k8s.io", "leases", "ls", "-q").Output()
-	require.NoError(t, err)
-	s.leases = len(strings.Fields(string(leases)))
-	return s
 }

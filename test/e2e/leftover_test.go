@@ -125,3 +125,32 @@ func (tr traces) inKernel() ([]string, error) {
 	}
 	return left, nil
 }
+
+// stock counts what pods can leave on a machine outside of their agent's folder.
+type stock struct {
+	mounts, netns, shims, leases, links int
+}
+
+func takeStock(t *testing.T) (s stock) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	s.mounts = strings.Count(string(mounts), "\n")
+	names, err := filepath.Glob("/run/netns/*")
+	require.NoError(t, err)
+	s.netns = len(names)
+	links, err := filepath.Glob("/sys/class/net/*")
+	require.NoError(t, err)
+	s.links = len(links)
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, file := range processes {
+		if cmdline, err := os.ReadFile(file); err == nil && strings.Contains(string(cmdline), "containerd-shim") {
+			s.shims++
+		}
+	}
+	leases, err := exec.Command(bed.ctr, "-a", strings.TrimPrefix(bed.endpoint, "unix://"), "-n", "k8s.io", "leases", "ls", "-q").Output()
+	require.NoError(t, err)
+	s.leases = len(strings.Fields(string(leases)))
+	return s
+}
