@@ -148,13 +148,13 @@ spec:
 	log := n.openLog(pod, "stubborn")
 	pid := bed.pid(t, bed.instances(t, podLabels(pod))[0].ID)
 
-	removed := time.Now()
+	removed, stalled := time.Now(), stalls(t)
 	n.remove("stubborn.yaml")
 	ended(t, pid, 20*time.Second)
 	require.GreaterOrEqual(t, time.Since(removed), 3*time.Second)
 	grace := time.Since(logTime(t, log, "signal terminated"))
 	t.Logf("SIGTERM to the end: %v", grace.Round(10*time.Millisecond))
-	require.Less(t, grace, 6*time.Second)
+	require.Less(t, grace-stalled(), 4500*time.Millisecond)
 	n.waitGone(20*time.Second, "stubborn")
 	bed.requireGone(t, was)
 }

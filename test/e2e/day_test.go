@@ -278,11 +278,11 @@ func (d *day) look(ctx context.Context) {
 			ID: c.GetId(), Sandbox: c.GetLabels()[labelPodUID], Name: "main", State: st.GetState(), Restarts: st.GetAnnotations()[annotationRestarts],
 			Started: time.Unix(0, st.GetStartedAt()), Finished: time.Unix(0, st.GetFinishedAt()), ExitCode: st.GetExitCode(),
 		}
+		d.lost[c.GetId()] = forgotten(st)
+		d.mu.Unlock()
 		if forgotten(st) {
-			d.lost[c.GetId()] = true
 			d.t.Log("containerd forgot a task: ", bed.deleteTask(c.GetId())) // or its pod could not be removed
 		}
-		d.mu.Unlock()
 	}
 }
 

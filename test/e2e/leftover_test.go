@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,7 +76,7 @@ func (b *testbed) remains(tr traces) ([]string, error) {
 		}
 	}
 	for _, kind := range []string{"task", "container"} {
-		out, err := exec.Command(b.ctr, "-a", strings.TrimPrefix(b.endpoint, "unix://"), "-n", "k8s.io", kind+"s", "ls", "-q").Output()
+		out, err := b.ctrCommand(kind+"s", "ls", "-q").Output()
 		if err != nil {
 			return nil, fmt.Errorf("ctr %ss ls: %w", kind, err)
 		}
@@ -149,7 +148,7 @@ func takeStock(t *testing.T) (s stock) {
 			s.shims++
 		}
 	}
-	leases, err := exec.Command(bed.ctr, "-a", strings.TrimPrefix(bed.endpoint, "unix://"), "-n", "k8s.io", "leases", "ls", "-q").Output()
+	leases, err := bed.ctrCommand("leases", "ls", "-q").Output()
 	require.NoError(t, err)
 	s.leases = len(strings.Fields(string(leases)))
 	return s

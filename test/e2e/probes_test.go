@@ -104,14 +104,13 @@ spec:
 	pod := n.waitReady("live")
 	for _, c := range []struct{ name, port string }{{"main", "8080"}, {"side", "8081"}} {
 		before := n.instance(pod, c.name)
-		told := time.Now()
+		told, stalled := time.Now(), stalls(t)
 		n.tellPort(pod, c.port, "/healthz/fail")
 		next := n.waitNextInstance(pod, c.name, before.ID)
 		took := next.Started.Sub(told)
 		t.Logf("%s: failing to the next one running: %v", c.name, took.Round(10*time.Millisecond))
-		// Threshold × period + timeout, and what it takes to end and begin anew: neither
-		// the grace period nor a back-off.
-		require.Less(t, took, 10*time.Second)
+		// Threshold × period + timeout, and what it takes to end and begin anew.
+		require.Less(t, took-stalled(), 6*time.Second)
 		require.Equal(t, before.Sandbox, next.Sandbox)
 	}
 	// The pod may never have been seen otherwise than ready: it is the count that tells

@@ -167,6 +167,11 @@ func (b *testbed) removeSandbox(id string) error {
 	return err
 }
 
+// ctrCommand asks containerd itself.
+func (b *testbed) ctrCommand(args ...string) *exec.Cmd {
+	return exec.Command(b.ctr, append([]string{"-a", strings.TrimPrefix(b.endpoint, "unix://"), "-n", "k8s.io"}, args...)...)
+}
+
 // runningTask finds the container whose task containerd knows of, and its CRI does not.
 var runningTask = regexp.MustCompile(`cannot delete running task ([0-9a-f]{64})`)
 
@@ -174,7 +179,7 @@ var runningTask = regexp.MustCompile(`cannot delete running task ([0-9a-f]{64})`
 // that is broken off in the wrong millisecond a task is left that CRI does not know of,
 // so that it can't remove the container.
 func (b *testbed) deleteTask(id string) error {
-	out, err := exec.Command(b.ctr, "-a", strings.TrimPrefix(b.endpoint, "unix://"), "-n", "k8s.io", "tasks", "delete", "--force", id).CombinedOutput()
+	out, err := b.ctrCommand("tasks", "delete", "--force", id).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ctr tasks delete: %w: %s", err, out)
 	}

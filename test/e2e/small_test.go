@@ -122,7 +122,8 @@ func (b *smallBed) addImage(name string, mebibytes int) {
 
 func (b *smallBed) ctrImages(args ...string) {
 	b.Helper()
-	command(b.T, b.ctr, append([]string{"-a", b.env["CRI_SOCKET"], "-n", "k8s.io", "images"}, args...)...)
+	out, err := b.ctrCommand(append([]string{"images"}, args...)...).CombinedOutput()
+	require.NoError(b, err, "ctr images %v: %s", args, out)
 }
 
 // has returns which tags there are.

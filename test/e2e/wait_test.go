@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +72,36 @@ func stays(t *testing.T, d time.Duration, what string, cond condition) {
 	if changed {
 		t.Fatalf("did not stay so: %s; seen: %s", what, seen)
 	}
+}
+
+// stalls adds up for how long this machine left the test without a processor, from now
+// on: a bound is one for a machine that goes on.
+func stalls(t *testing.T) (total func() time.Duration) {
+	t.Helper()
+	const period, stall = 20 * time.Millisecond, 100 * time.Millisecond
+	var (
+		sum     atomic.Int64
+		watcher sync.WaitGroup
+	)
+	done := make(chan struct{})
+	watcher.Go(func() {
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			now := time.Now()
+			if late := now.Sub(last) - period; late > stall {
+				sum.Add(int64(late))
+			}
+			last = now
+		}
+	})
+	t.Cleanup(func() { close(done); watcher.Wait() })
+	return func() time.Duration { return time.Duration(sum.Load()) }
 }
 
 // firstStatus is the status of the pod's first container, empty as long as it has none.
