@@ -61,6 +61,9 @@ func decodeAges(data []byte) (Ages, error) {
 	if file.Version != fileVersion {
 		return nil, fmt.Errorf("version %d is not %d", file.Version, fileVersion)
 	}
+	if _, err := encodeAges(file.Images); err != nil {
+		return nil, err // such as a time 24 hours from UTC: read, but never written again
+	}
 	return file.Images, nil
 }
 

@@ -96,6 +96,9 @@ func TestFileStoreThatCannotWork(t *testing.T) {
 	_, err = f.Load(t.Context())
 	require.ErrorContains(t, err, "unexpected end of JSON input")
 	require.ErrorContains(t, err, "invalid character")
+	f = crash(t, map[string][]byte{"": []byte(`{"version":1,"images":{"a":{"lastUsed":"2026-01-02T11:58:00+24:00"}}}`)})
+	_, err = f.Load(t.Context())
+	require.ErrorContains(t, err, "timezone hour outside of range [0,23]")
 	nowhere := imagegc.FileStore(filepath.Join(t.TempDir(), "missing", "ages.json"))
 	require.ErrorContains(t, nowhere.Save(t.Context(), nil), "save ages of images: ")
 
@@ -113,6 +116,7 @@ func TestFileStoreThatCannotWork(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`{"version":1,"images":{"a":{"firstDetected":"2026-01-02T11:58:00Z"}}}`))
 	f.Add([]byte(`{"version":1,"images":{"a":null}}`))
+	f.Add([]byte(`{"version":1,"images":{"a":{"lastUsed":"2026-01-02T11:58:00+24:00"}}}`))
 	path := filepath.Join(f.TempDir(), "ages.json")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		require.NoError(t, os.WriteFile(path, data, 0o600))

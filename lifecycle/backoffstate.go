@@ -7,7 +7,7 @@ import (
 )
 
 // BackoffState is what a [Backoff] remembers of one key, in a form that outlives
-// the process: its times are those of the wall clock, and it marshals.
+// the process: its times are those of the wall clock in UTC, and it marshals.
 type BackoffState struct {
 	// Key is the key.
 	Key string `json:"key"`
@@ -29,24 +29,26 @@ func (b *Backoff) Snapshot() []BackoffState {
 	all := make([]BackoffState, 0, len(b.keys))
 	for key, a := range b.keys {
 		if now.Sub(a.last()) <= b.quiet() {
-			// Round(0) strips the monotonic reading, which means nothing elsewhere.
-			all = append(all, BackoffState{Key: key, Delay: a.delay, Started: a.started.Round(0), Ended: a.since.Round(0)})
+			all = append(all, BackoffState{Key: key, Delay: a.delay, Started: onWall(a.started), Ended: onWall(a.since)})
 		}
 	}
 	slices.SortFunc(all, func(x, y BackoffState) int { return strings.Compare(x.Key, y.Key) })
 	return all
 }
 
+// onWall strips the monotonic reading, which means nothing elsewhere.
+func onWall(t time.Time) time.Time { return t.UTC().Round(0) }
+
 // Restore takes up a snapshot. A key that is known already stays as it is, and a
-// state that can't be (a delay that is not positive) is passed over; a delay is at
-// most the maximum. How long ago something was is a matter of wall clocks, once,
-// now; a time in the future counts as now.
+// state that can't be (a delay that is not positive, an end that could not be written
+// again) is passed over; a delay is at most the maximum. How long ago something was
+// is a matter of wall clocks, once, now; a time in the future counts as now.
 func (b *Backoff) Restore(states []BackoffState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
 	for _, s := range states {
-		if b.keys[s.Key] != nil || s.Delay <= 0 {
+		if _, err := onWall(s.Ended).MarshalText(); err != nil || b.keys[s.Key] != nil || s.Delay <= 0 {
 			continue
 		}
 		a := &attempts{delay: min(s.Delay, b.cfg.Max), started: onOurClock(s.Started, now)}

@@ -94,6 +94,8 @@ func TestWhatIsRestored(t *testing.T) {
 func FuzzRestore(f *testing.F) {
 	f.Add([]byte(`[{"key":"a","delay":10000000000,"started":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:00:00Z"}]`))
 	f.Add([]byte(`[{"key":"a","delay":-1},{"key":"a","delay":9223372036854775807,"ended":"9999-01-01T00:00:00Z"}]`))
+	f.Add([]byte(`[{"key":"a","delay":1,"started":"0000-01-01T00:00:00+24:00","ended":"2026-01-01T00:00:00+24:00"}]`))
+	f.Add([]byte(`[{"key":"a","delay":1,"ended":"0000-01-01T00:00:00+01:00"}]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var states []lifecycle.BackoffState
 		if json.Unmarshal(data, &states) != nil {
@@ -103,6 +105,8 @@ func FuzzRestore(f *testing.F) {
 		b, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: clk})
 		require.NoError(t, err)
 		b.Restore(states)
+		_, err = json.Marshal(b.Snapshot())
+		require.NoError(t, err)
 		for _, s := range states {
 			until, delay, waiting := b.Until(s.Key, s.Ended)
 			require.LessOrEqual(t, delay, lifecycle.DefaultMaxBackoff)

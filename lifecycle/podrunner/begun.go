@@ -44,7 +44,7 @@ type endRecord struct {
 	PreStopped []string `json:"preStopped,omitempty"`
 }
 
-// parseEnd reads a record.
+// parseEnd reads a record, whose deadline it returns in UTC.
 func parseEnd(text []byte) (endRecord, error) {
 	var rec endRecord
 	if err := json.Unmarshal(text, &rec); err != nil {
@@ -52,6 +52,10 @@ func parseEnd(text []byte) (endRecord, error) {
 	}
 	if rec.Deadline.IsZero() {
 		return endRecord{}, errors.New("it names no deadline")
+	}
+	rec.Deadline = rec.Deadline.UTC()
+	if _, err := rec.Deadline.MarshalJSON(); err != nil {
+		return endRecord{}, fmt.Errorf("its deadline could not be written again: %w", err)
 	}
 	return rec, nil
 }

@@ -292,7 +292,9 @@ func TestWhatIsWrittenIsNotTrusted(t *testing.T) {
 		"": true, "{": true, "null": true, "[]": true, "{}": true, `"soon"`: true, "\x00\x00": true,
 		`{"deadline":"yesterday"}`: true, `{"deadline":7}`: true, `{"deadline":"2000-01-01T00:00:00Z"} 7`: true,
 		`{"deadline":"2000-01-01T00:00:00Z","preStopped":"all"}`: true, strings.Repeat(" ", 2<<20): true,
+		`{"deadline":"0000-01-01T00:00:00+01:00"}`: true, `{"deadline":"9999-12-31T23:59:59-01:00"}`: true,
 		`{"deadline":"9999-12-31T23:59:59Z"}`: false, `{"deadline":"2000-01-02T00:00:00+14:00","preStopped":["", "?"],"more":[]}`: false,
+		`{"deadline":"9999-12-31T23:59:59+24:00"}`: false,
 	} {
 		mortalBubble(t, func(m *mortal) {
 			pod := m.started(10, "hang")
@@ -425,6 +427,9 @@ func FuzzParseEnd(f *testing.F) {
 	f.Add([]byte(`{"deadline":"2026-11-21T11:12:13.000000001Z","preStopped":["a","b"]}`))
 	f.Add([]byte(`{"deadline":"0001-01-01T00:00:00Z"}`))
 	f.Add([]byte(`{"deadline":"2026-11-21T11:12:13+14:00"}`))
+	f.Add([]byte(`{"deadline":"2026-11-21T11:12:13+24:00"}`)) // read, but never written
+	f.Add([]byte(`{"deadline":"0000-01-01T00:00:00+01:00"}`)) // before the year 0 in UTC
+	f.Add([]byte(`{"deadline":"9999-12-31T23:59:59-01:00"}`)) // in the year 10000
 	f.Fuzz(func(t *testing.T, text []byte) {
 		at, ids, err := podrunner.ParseEnd(text)
 		if err != nil {
