@@ -54,10 +54,11 @@ func sortAside(log string, names []string) (a aside) {
 	return a
 }
 
-// isStamp says whether text is a time as in the name of a rotated file.
+// isStamp says whether text is a time as in the name of a rotated file. The last year
+// that has a name is none: a log rotated now could not sort behind it.
 func isStamp(text string) bool {
 	_, err := time.Parse(timestamp, text)
-	return err == nil && len(text) == len(timestamp) // else parts of seconds pass, too
+	return err == nil && text < "9999" && len(text) == len(timestamp) // else parts of seconds pass, too
 }
 
 // rotatedName returns a name for a log that is rotated now. It sorts behind those

@@ -54,6 +54,7 @@ func TestRotatedNameSortsBehindAllOthers(t *testing.T) {
 func FuzzSortAside(f *testing.F) {
 	f.Add("0.log", "0.log 0.log.20260102-030405 0.log.20260102-030405.gz 0.log.20260102-030405.tmp")
 	f.Add("", ". .. .gz .tmp")
+	f.Add("a", "a.99991231-235959.gz a.99981231-235959")
 	f.Fuzz(func(t *testing.T, log, text string) {
 		names := strings.Fields(text)
 		a := sortAside(log, names)
