@@ -168,11 +168,19 @@ func httpGet(url string) (code int, body string, err error) {
 	return response.StatusCode, string(data), errors.Join(err, response.Body.Close())
 }
 
-// freeAddr returns a loopback address that was free a moment ago.
+// given are the addresses that freeAddr has returned.
+var given sync.Map
+
+// freeAddr returns a loopback address that was free a moment ago, and that no other
+// test is told.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		require.NoError(t, listener.Close())
+		if _, taken := given.LoadOrStore(listener.Addr().String(), true); !taken {
+			return listener.Addr().String()
+		}
+	}
 }
