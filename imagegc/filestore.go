@@ -62,7 +62,8 @@ func decodeAges(data []byte) (Ages, error) {
 		return nil, fmt.Errorf("version %d is not %d", file.Version, fileVersion)
 	}
 	if _, err := encodeAges(file.Images); err != nil {
-		return nil, err // such as a time 24 hours from UTC: read, but never written again
+		// Such as a time 24 hours from UTC, which JSON may hold but is never made of.
+		return nil, fmt.Errorf("it could not be written again: %w", err)
 	}
 	return file.Images, nil
 }

@@ -98,6 +98,7 @@ func TestFileStoreThatCannotWork(t *testing.T) {
 	require.ErrorContains(t, err, "invalid character")
 	f = crash(t, map[string][]byte{"": []byte(`{"version":1,"images":{"a":{"lastUsed":"2026-01-02T11:58:00+24:00"}}}`)})
 	_, err = f.Load(t.Context())
+	require.ErrorContains(t, err, "it could not be written again: ")
 	require.ErrorContains(t, err, "timezone hour outside of range [0,23]")
 	nowhere := imagegc.FileStore(filepath.Join(t.TempDir(), "missing", "ages.json"))
 	require.ErrorContains(t, nowhere.Save(t.Context(), nil), "save ages of images: ")

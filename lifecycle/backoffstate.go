@@ -36,7 +36,7 @@ func (b *Backoff) Snapshot() []BackoffState {
 	return all
 }
 
-// onWall strips the monotonic reading, which means nothing elsewhere.
+// onWall strips what means nothing elsewhere, the monotonic reading and the zone.
 func onWall(t time.Time) time.Time { return t.UTC().Round(0) }
 
 // Restore takes up a snapshot. A key that is known already stays as it is, and a

@@ -64,18 +64,23 @@ func TestWhatIsRestored(t *testing.T) {
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
 	b.Next("known", clk.Now())
 	now := clk.Now()
+	dayEast := time.FixedZone("", 24*60*60) // JSON is read so, but not written
 	b.Restore([]lifecycle.BackoffState{
 		{Key: "known", Delay: time.Minute, Started: now, Ended: now},
 		{Key: "odd", Delay: 0, Started: now, Ended: now},
 		{Key: "odd", Delay: -time.Second, Started: now, Ended: now},
 		{Key: "long", Delay: 300 * time.Hour, Started: now, Ended: now},
 		{Key: "future", Delay: time.Minute, Started: now.Add(time.Hour), Ended: now.Add(time.Hour)},
+		{Key: "east", Delay: time.Minute, Started: now, Ended: now.In(dayEast)},
+		{Key: "before the year 0", Delay: time.Minute, Started: now, Ended: time.Date(0, 1, 1, 0, 0, 0, 0, dayEast)},
+		{Key: "after the year 9999", Delay: time.Minute, Started: now, Ended: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		{Key: "zero", Delay: time.Minute},
 		{Key: "twice", Delay: time.Second, Started: now, Ended: now},
 		{Key: "twice", Delay: time.Minute, Started: now, Ended: now},
 	})
 	for key, want := range map[string]time.Duration{
-		"known": 10 * time.Second, "odd": 0, "long": 5 * time.Minute, "future": time.Minute, "twice": time.Second,
+		"known": 10 * time.Second, "odd": 0, "long": 5 * time.Minute, "future": time.Minute, "twice": time.Second, "east": time.Minute,
+		"before the year 0": 0, "after the year 9999": 0,
 	} {
 		require.Equal(t, want, b.Delay(key), key)
 	}
@@ -88,14 +93,17 @@ func TestWhatIsRestored(t *testing.T) {
 	for _, s := range b.Snapshot() {
 		keys = append(keys, s.Key)
 	}
-	require.Equal(t, []string{"future", "known", "long", "twice"}, keys)
+	require.Equal(t, []string{"east", "future", "known", "long", "twice"}, keys)
+	_, err := json.Marshal(b.Snapshot())
+	require.NoError(t, err)
 }
 
 func FuzzRestore(f *testing.F) {
 	f.Add([]byte(`[{"key":"a","delay":10000000000,"started":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:00:00Z"}]`))
 	f.Add([]byte(`[{"key":"a","delay":-1},{"key":"a","delay":9223372036854775807,"ended":"9999-01-01T00:00:00Z"}]`))
-	f.Add([]byte(`[{"key":"a","delay":1,"started":"0000-01-01T00:00:00+24:00","ended":"2026-01-01T00:00:00+24:00"}]`))
-	f.Add([]byte(`[{"key":"a","delay":1,"ended":"0000-01-01T00:00:00+01:00"}]`))
+	f.Add([]byte(`[{"key":"a","delay":1,"started":"2026-01-01T00:00:00Z","ended":"2026-01-02T00:00:00+24:00"}]`))
+	f.Add([]byte(`[{"key":"a","delay":1,"started":"2026-01-01T00:00:00Z","ended":"0000-01-01T00:00:00+01:00"}]`))
+	f.Add([]byte(`[{"key":"a","delay":1,"ended":"9999-12-31T23:59:59-01:00"}]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var states []lifecycle.BackoffState
 		if json.Unmarshal(data, &states) != nil {

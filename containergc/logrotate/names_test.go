@@ -16,6 +16,7 @@ func TestSortAside(t *testing.T) {
 		"0.log.20260102-030404", "0.log.20260102-030404.gz", "0.log.20260102-030407.tmp", "0.log.20260102-030407.gz.tmp",
 		"0.log.notes.tmp", "0.log.20260199-030405", "0.log.gz",
 		"0.log.20260102-030409.5", "0.log.20260102-030409,123.gz",
+		"0.log.99991231-235959",
 	})
 	require.Equal(t, []string{"0.log.20260102-030406.gz", "0.log.20260102-030405", "0.log.20260102-030404.gz"}, a.rotated)
 	slices.Sort(a.useless)
