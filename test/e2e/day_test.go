@@ -278,7 +278,7 @@ func (d *day) look(ctx context.Context) {
 			ID: c.GetId(), Sandbox: c.GetLabels()[labelPodUID], Name: "main", State: st.GetState(), Restarts: st.GetAnnotations()[annotationRestarts],
 			Started: time.Unix(0, st.GetStartedAt()), Finished: time.Unix(0, st.GetFinishedAt()), ExitCode: st.GetExitCode(),
 		}
-		d.lost[c.GetId()] = forgotten(st)
+		d.lost[c.GetId()] = d.lost[c.GetId()] || forgotten(st)
 		d.mu.Unlock()
 		if forgotten(st) {
 			d.t.Log("containerd forgot a task: ", bed.deleteTask(c.GetId())) // or its pod could not be removed
