@@ -1,0 +1,150 @@
+package judge
+
+import (
+	"maps"
+	"slices"
+	"testing"
+)
+
+// Facts are what one side did and reported in one step, by name. A missing name
+// and an empty value are the same. Names are paths such as "pod a/condition Ready":
+// digits in them count an object and do not make another kind of difference.
+type Facts map[string]string
+
+// A Class says why a difference exists.
+type Class string
+
+// The classes of rules.
+const (
+	Deliberate     Class = "deliberate"      // ours differs on purpose
+	KubeletDefect  Class = "kubelet defect"  // ours does not repeat a defect of the kubelet
+	ArbitraryOrder Class = "arbitrary order" // the kubelet's own result depends on chance
+	DefectOfOurs   Class = "defect of ours"  // listed in DEFECTS.md, to be fixed
+)
+
+// A Rule explains one kind of difference.
+type Rule[W any] struct {
+	Name  string // short and unique in the peer, such as "pods without figures"
+	Class Class
+	// Sentence says what the kubelet does and what ours does. It stands word for
+	// word in Doc, unless Class is DefectOfOurs.
+	Sentence string
+	Doc      string // the doc.go that users read, such as "eviction/doc.go"
+	Item     string // of a DefectOfOurs: its item in the list of known defects, or "new"
+	Explains func(Scene[W]) bool
+	// Ends is set where the two sides act on different states from here on. The
+	// rest of the scenario is not compared.
+	Ends bool
+}
+
+// A Scene is one difference: what a rule decides about.
+type Scene[W any] struct {
+	World W // as the kubelet's side left it
+	Step  int
+	Fact  string
+
+	Kubelet, Ours           string  // the two values
+	KubeletFacts, OursFacts []Facts // of this step and those before
+}
+
+// A Peer is one comparison of a manager with the kubelet's package.
+type Peer[W any] struct {
+	// Name is that of the manager's package, with a part where a manager has
+	// several peers: "prober/http".
+	Name string
+	// World makes a scenario. It is called once for each side.
+	World func(*Draw) W
+	// Kubelet and Ours play a world and return the facts of each step. They may
+	// modify the world. They must not share state, and must not read the real clock.
+	Kubelet, Ours func(*testing.T, W) []Facts
+	Rules         []Rule[W]
+	// Scenarios is how many seeds each run plays, from 1.
+	Scenarios int
+}
+
+// A difference is a fact that the two sides do not share, and the rule that
+// explains it, if one does.
+type difference struct {
+	step          int
+	fact          string
+	kubelet, ours string
+	rule          int // index, or -1
+}
+
+// A trial is the result of one scenario.
+type trial[W any] struct {
+	world       W
+	kubelet     []Facts
+	ours        []Facts
+	differences []difference
+	compared    int // steps
+	facts       int
+}
+
+// try plays one scenario and compares it step by step. It stops after the first
+// step with an unexplained difference, or with a rule that ends the scenario.
+func (p Peer[W]) try(t *testing.T, draw func() *Draw) trial[W] {
+	world := p.World(draw())
+	tr := trial[W]{world: world, kubelet: p.Kubelet(t, world), ours: p.Ours(t, p.World(draw()))}
+	for step := range max(len(tr.kubelet), len(tr.ours)) {
+		kubelet, ours := at(tr.kubelet, step), at(tr.ours, step)
+		tr.compared++
+		tr.facts += len(kubelet)
+		stop := false
+		for _, fact := range names(kubelet, ours) {
+			if kubelet[fact] == ours[fact] {
+				continue
+			}
+			d := difference{step: step, fact: fact, kubelet: kubelet[fact], ours: ours[fact]}
+			d.rule = p.explain(tr, d)
+			stop = stop || d.rule < 0 || p.Rules[d.rule].Ends
+			tr.differences = append(tr.differences, d)
+		}
+		if stop {
+			break
+		}
+	}
+	return tr
+}
+
+func (p Peer[W]) explain(tr trial[W], d difference) int {
+	return slices.IndexFunc(p.Rules, func(r Rule[W]) bool {
+		return r.Explains(Scene[W]{
+			World: tr.world, Step: d.step, Fact: d.fact, Kubelet: d.kubelet, Ours: d.ours,
+			KubeletFacts: tr.kubelet[:min(d.step+1, len(tr.kubelet))],
+			OursFacts:    tr.ours[:min(d.step+1, len(tr.ours))],
+		})
+	})
+}
+
+// at returns the facts of a step. A side that stopped early has none; the fact
+// "step" makes that a difference even where the other side reports nothing.
+func at(all []Facts, step int) Facts {
+	if step >= len(all) {
+		return nil
+	}
+	f := maps.Clone(all[step])
+	if f == nil {
+		f = Facts{}
+	}
+	f["step"] = "played"
+	return f
+}
+
+func names(a, b Facts) []string {
+	all := maps.Clone(a)
+	if all == nil {
+		all = Facts{}
+	}
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}
+
+// unexplained returns the first difference that no rule explains.
+func (tr trial[W]) unexplained() (difference, bool) {
+	i := slices.IndexFunc(tr.differences, func(d difference) bool { return d.rule < 0 })
+	if i < 0 {
+		return difference{}, false
+	}
+	return tr.differences[i], true
+}
