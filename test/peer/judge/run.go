@@ -27,6 +27,7 @@ func Run[W any](t *testing.T, p Peer[W]) {
 	c := newCount(p)
 	if env.mutant {
 		p.play(t, env, c)
+		p.checkRecord(t)
 		return
 	}
 	if env.long > 0 {
