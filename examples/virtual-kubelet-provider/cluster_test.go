@@ -69,9 +69,14 @@ func TestUnderVirtualKubelet(t *testing.T) {
 	until("Running ready=0/1 restarts=1 CrashLoopBackOff")
 
 	require.NoError(t, api.Delete(ctx, "web", metav1.DeleteOptions{}))
-	for left := toy.Containers(pod.UID); len(left) > 0; left = toy.Containers(pod.UID) {
-		require.NoError(t, ctx.Err())
-		time.Sleep(10 * time.Millisecond)
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for len(toy.Containers(pod.UID)) > 0 {
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			require.Fail(t, "the deleted pod's containers still run")
+		}
 	}
 	watch.Stop()
 	stop()

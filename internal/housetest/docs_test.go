@@ -135,6 +135,10 @@ func checkPackages(m *module) (found []finding) {
 	for _, dir := range slices.Sorted(maps.Keys(byDir)) {
 		files := byDir[dir]
 		if within(dir, "examples") || within(dir, "test") {
+			// What end-to-end tests start are processes, which they check for themselves.
+			if dir != "test/e2e" && slices.ContainsFunc(files, isTestFile) && !slices.ContainsFunc(files, checksLeaks) {
+				found = append(found, finding{dir, 1, "no TestMain with goleak.VerifyTestMain: add it"})
+			}
 			continue
 		}
 		if !slices.ContainsFunc(files, isPackageDoc) {
@@ -150,6 +154,8 @@ func checkPackages(m *module) (found []finding) {
 	}
 	return found
 }
+
+func isTestFile(s source) bool { return strings.HasSuffix(s.path, "_test.go") }
 
 func isPackageDoc(s source) bool {
 	// A small internal package explains itself at the top of its only file.

@@ -71,11 +71,16 @@ func mayImport(dir, target string, test bool) bool {
 }
 
 // checkEdges finds imports between our packages that the table does not allow,
-// and packages that it does not know.
+// and packages that it does not know. A nested module may import every package
+// that its users could import too.
 func checkEdges(m *module) (found []finding) {
 	table, reported := edges(), map[string]bool{}
 	for _, s := range m.sources {
 		dir := s.dir()
+		if s.nested {
+			found = append(found, m.internalImports(s)...)
+			continue
+		}
 		if _, ok := table[dir]; !ok && !reported[dir] && !within(dir, "test") && !s.isExample() {
 			reported[dir] = true
 			found = append(found, m.findingAt(s.file.Package,
@@ -87,6 +92,18 @@ func checkEdges(m *module) (found []finding) {
 				found = append(found, m.findingAt(spec.Pos(),
 					"%s must not import %s: declare an interface here and join the two in examples", dir, target))
 			}
+		}
+	}
+	return found
+}
+
+// internalImports finds imports of internal packages of the root module in a nested
+// one. The go command allows them, because the paths begin alike.
+func (m *module) internalImports(s source) (found []finding) {
+	for _, spec := range s.file.Imports {
+		target, ok := ours(importPath(spec.Path.Value))
+		if ok && strings.Contains("/"+target+"/", "/internal/") {
+			found = append(found, m.findingAt(spec.Pos(), "a nested module must not import %s: use what users can import", target))
 		}
 	}
 	return found
@@ -124,9 +141,12 @@ func deniedInCode() []denial {
 	}
 }
 
-// checkDenied finds imports that our own files must not have.
+// checkDenied finds imports that files of the root module must not have.
 func checkDenied(m *module) (found []finding) {
 	for _, s := range m.sources {
+		if s.nested {
+			continue
+		}
 		denied := deniedAlways()
 		if !s.isTest() && !isSuite(s.dir()) {
 			denied = append(denied, deniedInCode()...)

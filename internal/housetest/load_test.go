@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -24,17 +25,18 @@ const modulePath = "github.com/kubeparts/kubeparts"
 // command says about the packages.
 type module struct {
 	fset    *token.FileSet
-	sources []source // Go files of this module, for all systems and build tags
-	texts   []text   // all text files, those of nested modules too
+	sources []source // Go files, those of nested modules too, for all systems and build tags
+	texts   []text   // all text files
 	others  []string // files that are no text
 	listed  []listed // what is linked on linux/amd64, ours and everybody's
 }
 
 // A source is one Go file. Its path is relative to the module, with slashes.
 type source struct {
-	path  string
-	file  *ast.File
-	lines int
+	path   string
+	file   *ast.File
+	lines  int
+	nested bool // in a module of its own, with its own dependencies
 }
 
 // A text is one file that people read.
@@ -60,6 +62,15 @@ func (s source) isTest() bool {
 
 // isExample says whether s is part of a program that shows the packages.
 func (s source) isExample() bool { return within(s.dir(), "examples") }
+
+// isProgram reports whether s is part of an example or of a tool, which may read the
+// clock and wait.
+func (s source) isProgram() bool {
+	if strings.HasSuffix(s.path, "_test.go") {
+		return false
+	}
+	return s.isExample() || within(s.dir(), "test") && s.file.Name.Name == "main"
+}
 
 // isPublic says whether users import the package in dir.
 func isPublic(dir string) bool {
@@ -122,8 +133,8 @@ func (m *module) walk(root string) error {
 	})
 }
 
-// add takes in one file. Go files of nested modules and of test data are text
-// only: the go command does not build them here.
+// add adds one file. Go files of test data are text only: the go command does not
+// build them.
 func (m *module) add(name string, data []byte, nested []string) error {
 	if bytes.IndexByte(data, 0) >= 0 {
 		m.others = append(m.others, name)
@@ -133,16 +144,12 @@ func (m *module) add(name string, data []byte, nested []string) error {
 	if path.Ext(name) != ".go" || strings.Contains("/"+name, "/testdata/") {
 		return nil
 	}
-	for _, dir := range nested {
-		if within(name, dir) {
-			return nil
-		}
-	}
 	file, err := parser.ParseFile(m.fset, name, data, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
-	m.sources = append(m.sources, source{name, file, bytes.Count(data, []byte("\n"))})
+	isNested := slices.ContainsFunc(nested, func(dir string) bool { return within(name, dir) })
+	m.sources = append(m.sources, source{name, file, bytes.Count(data, []byte("\n")), isNested})
 	return nil
 }
 

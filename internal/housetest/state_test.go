@@ -105,7 +105,7 @@ func isTestingValue(name string) bool {
 func checkCalls(m *module) (found []finding) {
 	for _, s := range m.sources {
 		found = append(found, m.directives(s)...)
-		if s.isExample() && !s.isTest() {
+		if s.isProgram() {
 			continue
 		}
 		imports := importNames(s.file)

@@ -3,6 +3,7 @@ module github.com/kubeparts/kubeparts/test/testbed/images
 go 1.26.0
 
 require (
+	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.85.0
 	k8s.io/cri-api v0.37.2
 )
