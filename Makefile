@@ -4,12 +4,25 @@ FUZZTIME     ?= 20s
 BENCHTIME    ?= 1x
 MIN_COVER    ?= 85
 CGROUP2_OPTS ?= --mem 1G --cpus 2 --disk 64M --timeout 240
+FRESH        ?= 5s
+N            ?= 200000
+MUTATIONS    ?= 60
+
+# The modules inside this one. The comparison with the kubelet is apart: it builds
+# without cgo, so it has no race detector, and its coverage is that of other code.
+PEER    := ./test/peer
+NESTED  := $(filter-out $(PEER),$(shell find . -mindepth 2 -name go.mod -printf '%h\n' | sort))
+MODULES := . $(NESTED)
+
+# Comparisons of $(PEER), or those that P names: make peer-long P=eviction
+P          ?= $(shell cd $(PEER) && grep -rl --include='*_test.go' '^func TestPeer' . | xargs -r -n1 dirname | sort -u)
+PEER_TEST  := CGO_ENABLED=0 $(GO) test -vet=off -ldflags='-s -w' -count=1
 
 # The linter is a program of its own, kept out of go.mod and built once per version.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz bench bench-report cover e2e test-cgroup2 run ci
+.PHONY: help test race lint fmt generate golden fuzz bench bench-report cover peer peer-long peer-record peer-mutate peer-cover peer-page e2e test-cgroup2 run ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
@@ -18,10 +31,13 @@ test: ## all tests: needs Go only, no root, no network beyond modules
 	$(GO) test ./...
 
 race: ## all tests under the race detector, in random order (needs a C compiler)
-	$(GO) test -race -shuffle=on ./...
+	@for m in $(MODULES); do echo "== $$m"; (cd $$m && $(GO) test -race -shuffle=on ./...) || exit 1; done
 
-lint: $(LINT) ## lint and formatting, with the pinned golangci-lint
-	$(LINT) run ./...
+lint: $(LINT) ## lint and formatting of all modules, with the pinned golangci-lint
+	@for m in $(MODULES) $(PEER); do \
+		cgo=; [ $$m != $(PEER) ] || cgo=CGO_ENABLED=0; \
+		echo "== $$m"; (cd $$m && env $$cgo $(LINT) run --config $(CURDIR)/.golangci.yml ./...) || exit 1; \
+	done
 
 fmt: $(LINT) ## format all code (gofumpt, gci)
 	$(LINT) fmt
@@ -31,7 +47,7 @@ generate: ## run go generate
 
 golden: ## rewrite golden files and the weight table; read the diff
 	@grep -rl --include='*_test.go' --exclude-dir=testdata '"github.com/cockroachdb/datadriven"' . | \
-	xargs -rn1 dirname | sort -u | xargs -r sh -c '$(GO) test -count=1 "$$@" -args -rewrite' golden
+	xargs -rn1 dirname | sort -u | while read -r dir; do (cd "$$dir" && CGO_ENABLED=0 $(GO) test -count=1 . -args -rewrite) || exit 1; done
 
 fuzz: ## run every fuzzer for FUZZTIME (20s) each
 	@grep -rHo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*' . | \
@@ -53,12 +69,30 @@ bench-report: ## measure every figure and write docs/benchmarks.md; E2E_LOG name
 	$(GO) run ./test/benchreport $(if $(E2E_LOG),-e2e $(E2E_LOG))
 
 cover: ## statement coverage per package; below MIN_COVER (85) percent fails, examples and tools exempt
-	@out=$$($(GO) test -cover ./...) || { echo "$$out"; exit 1; }; \
+	@out=$$(for m in $(MODULES); do (cd $$m && $(GO) test -cover ./...) || exit 1; done) || { echo "$$out"; exit 1; }; \
 	echo "$$out" | sed -nE 's/^(ok)?[[:space:]]+([^[:space:]]+)[[:space:]].*coverage: ([0-9.]+)%.*/\3 \2/p' | \
 	awk -v min=$(MIN_COVER) ' \
 		$$1 + 0 < min && $$2 !~ /\/(examples|test)\// { note = "  below " min; bad = 1 } \
 		{ printf "%6s%%  %s%s\n", $$1, $$2, note; note = "" } \
 		END { exit bad }'
+
+peer: ## compare decisions with the kubelet's own packages: fixed seeds, then fresh ones for FRESH (5s) each
+	@cd $(PEER) && PEER_FRESH=$(FRESH) $(PEER_TEST) ./...
+
+peer-long: ## play N (200000) scenarios of each comparison; continues where it stopped
+	@cd $(PEER) && for p in $(P); do PEER_LONG=$(N) $(PEER_TEST) -timeout 0 -run '^TestPeer' -v $$p || exit 1; done
+
+peer-record: ## write the rules and their seeds into the records
+	@cd $(PEER) && for p in $(P); do PEER_RECORD=1 $(PEER_TEST) -timeout 1h -run '^TestPeer' $$p || exit 1; done
+
+peer-mutate: ## check that each of MUTATIONS (60) mutations of our decision code is found; writes the tables
+	@cd $(PEER) && for p in $(P); do CGO_ENABLED=0 $(GO) run ./mutate -write -n $(MUTATIONS) $$p || exit 1; done
+
+peer-cover: ## report which statements of our decision code the comparisons reach
+	@cd $(PEER) && CGO_ENABLED=0 $(GO) run ./cover $(P)
+
+peer-page: ## write docs/how-we-know.md from the records
+	@cd $(PEER) && CGO_ENABLED=0 $(GO) run ./page
 
 e2e: ## real pods on a real containerd that it starts, and packages on this kernel: root on Debian
 	$(GO) test -tags e2e -count=1 -timeout 45m -parallel 4 -v ./test/e2e

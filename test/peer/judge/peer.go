@@ -84,6 +84,7 @@ type trial[W any] struct {
 // try plays one scenario and compares it step by step. It stops after the first
 // step with an unexplained difference, or with a rule that ends the scenario.
 func (p Peer[W]) try(t *testing.T, draw func() *Draw) trial[W] {
+	t.Helper()
 	world := p.World(draw())
 	tr := trial[W]{world: world, kubelet: p.Kubelet(t, world), ours: p.Ours(t, p.World(draw()))}
 	for step := range max(len(tr.kubelet), len(tr.ours)) {

@@ -17,6 +17,7 @@ func (d difference) kind() string {
 // reduce returns the simplest choices it can find that still lead to an
 // unexplained difference of the same kind.
 func (p Peer[W]) reduce(t *testing.T, choices []uint64, kind string) []uint64 {
+	t.Helper()
 	attempts := 0
 	fails := func(c []uint64) bool {
 		if attempts++; attempts > shrinkAttempts {

@@ -152,7 +152,7 @@ func (o options) test(ctx context.Context, number int) (found bool, text string)
 	cmd.Env = append(os.Environ(), "PEER_MUTANT="+strconv.Itoa(number), "PEER_N="+o.scenarios)
 	out, err := cmd.CombinedOutput()
 	if o.only != "" {
-		os.Stdout.Write(out)
+		fmt.Print(string(out))
 	}
 	if err == nil {
 		return false, ""

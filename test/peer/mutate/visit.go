@@ -137,6 +137,7 @@ func (v *visitor) binary(n *ast.BinaryExpr) {
 		v.expression("logical", n, func(text func(ast.Node) string) string { return text(n.Y) })
 	case token.ADD, token.SUB, token.MUL, token.QUO:
 		v.arithmetic(n)
+	default: // bits and shifts
 	}
 }
 

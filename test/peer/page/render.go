@@ -1,0 +1,203 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// classes are all classes, in the order of the page.
+func classes() []judge.Class {
+	return []judge.Class{judge.Deliberate, judge.KubeletDefect, judge.ArbitraryOrder, judge.DefectOfOurs}
+}
+
+// page returns docs/how-we-know.md.
+func page(results []result) string {
+	var b strings.Builder
+	b.WriteString(`# How we know that a manager decides as the kubelet does
+
+Read this page to learn which decisions of Kubeparts were compared with those of the kubelet, how often, and where they differ.
+
+<!-- Written by "make peer-page" from the rules and from the last long run. Do not edit. -->
+
+[test/peer](../test/peer) imports the kubelet's own packages (v1.36.3). For each manager, a generator makes a random world from a seed: pods, a
+runtime's state, statistics, faults, clocks, restarts. The kubelet's package and ours each get a copy of that world and play it step by step.
+After each step everything that a user can observe is compared: decisions, statuses, calls, events, messages. Each single value that is compared
+counts as a fact. A difference must be explained by a rule. A rule computes our value from the kubelet's, or the reverse, and its sentence stands in
+the doc.go of the package. A difference that no rule explains fails the build.
+
+`)
+	b.WriteString("| comparison | scenarios | steps | facts |")
+	for _, c := range classes() {
+		fmt.Fprintf(&b, " %s |", c)
+	}
+	b.WriteString("\n|---|---:|---:|---:|" + strings.Repeat("---:|", len(classes())) + "\n")
+	for _, r := range results {
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |", r.Name, anchor(r.Name), thousands(r.Scenarios), thousands(r.Steps), thousands(r.Facts))
+		for _, c := range classes() {
+			fmt.Fprintf(&b, " %s |", differences(r, c))
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString(`
+The last four columns give the number of rules of each class, and how many differences they explained:
+
+- *deliberate*: ours differs on purpose.
+- *kubelet defect*: ours does not repeat a defect of the kubelet.
+- *arbitrary order*: the kubelet's own result depends on chance, such as the order of a map.
+- *defect of ours*: known and to be fixed; see [the list](../test/peer/DEFECTS.md).
+
+## Repeat it
+
+` + "    make peer                     # fixed seeds and fresh ones, about three minutes\n" +
+		"    make peer-long N=200000       # hours; continues where it stopped\n" +
+		"    cd test/peer/eviction && PEER_SEED=7 go test -v .    # one scenario, with every fact of both sides\n" + `
+The comparisons are themselves tested: ` + "`make peer-mutate`" + ` changes one comparison, constant, return, assignment or field of our decision code at
+a time, and each such mutation must be found. ` + "`make peer-cover`" + ` reports which statements of the decision code the comparison reaches.
+
+`)
+	for _, r := range results {
+		b.WriteString(section(r))
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// differences returns how many rules of a class a comparison has, and how often
+// they explained a difference.
+func differences(r result, class judge.Class) string {
+	rules, count := 0, 0
+	for _, rule := range r.Rules {
+		if rule.Class == class {
+			rules++
+			count += rule.Differences
+		}
+	}
+	if rules == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d: %s", rules, thousands(count))
+}
+
+// section returns the part of the page about one comparison.
+func section(r result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "## %s\n\n", r.Name)
+	if r.mutations != "" {
+		fmt.Fprintf(&b, "%s ([table](../test/peer/%s/testdata/mutations.txt))", r.mutations, r.folder)
+	}
+	if r.coverage != "" {
+		fmt.Fprintf(&b, " %s ([what is not reached](../test/peer/%s/testdata/coverage.txt))", r.coverage, r.folder)
+	}
+	if r.mutations+r.coverage != "" {
+		b.WriteString("\n\n")
+	}
+	for _, c := range classes() {
+		for _, rule := range r.Rules {
+			if rule.Class == c {
+				fmt.Fprintf(&b, "- **%s** (%s, %s): %s\n", rule.Name, rule.Class, times(rule.Differences), rule.Sentence)
+			}
+		}
+	}
+	if len(r.Rules) == 0 {
+		b.WriteString("No difference.\n")
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// defects returns test/peer/DEFECTS.md, or nothing if no rule is a defect of ours.
+func defects(results []result) string {
+	var b strings.Builder
+	b.WriteString(`# Known defects of ours
+
+Read this page to see which differences from the kubelet are defects of Kubeparts that are not fixed yet. Each line is a rule of class
+*defect of ours*. "Item" is its number in the list of known defects; "new" ones were found by these comparisons. The seed
+repeats the scenario: ` + "`cd test/peer/FOLDER && PEER_SEED=… go test -v .`" + `
+
+<!-- Written by "make peer-page". Do not edit. -->
+
+| comparison | item | rule | seed | fact | kubelet | ours |
+|---|---|---|---:|---|---|---|
+`)
+	found := false
+	for _, r := range results {
+		for _, rule := range r.Rules {
+			if rule.Class != judge.DefectOfOurs {
+				continue
+			}
+			found = true
+			fmt.Fprintf(&b, "| %s | %s | **%s** %s | %d | %s | %s | %s |\n", r.Name, rule.Item, rule.Name, cell(rule.Sentence), rule.Seed,
+				cell(rule.Fact), value(rule.Kubelet), value(rule.Ours))
+		}
+	}
+	if !found {
+		return ""
+	}
+	return b.String()
+}
+
+// cell makes a text fit into a table.
+func cell(s string) string {
+	return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(s)
+}
+
+// value prints a fact's value for a table.
+func value(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return cell(s)
+}
+
+// anchor returns what a heading's link ends in.
+func anchor(heading string) string {
+	return strings.NewReplacer("/", "", " ", "-").Replace(strings.ToLower(heading))
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return thousands(n) + " times"
+}
+
+// thousands prints a number with a comma between each three digits.
+func thousands(n int) string {
+	digits := []byte(fmt.Sprint(n))
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = slices.Insert(digits, i, ',')
+	}
+	return string(digits)
+}
+
+// The marks in README.md around the line that this program writes.
+const (
+	lineBegin = "<!-- peer -->"
+	lineEnd   = "<!-- /peer -->"
+)
+
+// readmeLine says in one line what was compared.
+func readmeLine(results []result) string {
+	scenarios, facts := 0, 0
+	for _, r := range results {
+		scenarios += r.Scenarios
+		facts += r.Facts
+	}
+	return fmt.Sprintf("Each decision is [compared with the kubelet's own packages](docs/how-we-know.md): %s facts in %s random scenarios, and every difference has a name.",
+		thousands(facts), thousands(scenarios))
+}
+
+// withLine replaces the text between the marks. A text without marks stays.
+func withLine(text, line string) string {
+	before, rest, ok := strings.Cut(text, lineBegin)
+	if !ok {
+		return text
+	}
+	_, after, ok := strings.Cut(rest, lineEnd)
+	if !ok {
+		return text
+	}
+	return before + lineBegin + line + lineEnd + after
+}
