@@ -77,7 +77,7 @@ cover: ## statement coverage per package; below MIN_COVER (85) percent fails, ex
 		END { exit bad }'
 
 peer: ## compare decisions with the kubelet's own packages: fixed seeds, then fresh ones for FRESH (5s) each
-	@cd $(PEER) && PEER_FRESH=$(FRESH) $(PEER_TEST) ./...
+	@cd $(PEER) && PEER_FRESH=$(FRESH) $(PEER_TEST) $(if $(filter command,$(origin P)),$(P),./...)
 
 peer-long: ## play N (200000) scenarios of each comparison; continues where it stopped
 	@cd $(PEER) && for p in $(P); do PEER_LONG=$(N) $(PEER_TEST) -timeout 0 -run '^TestPeer' -v $$p || exit 1; done

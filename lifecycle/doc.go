@@ -63,12 +63,21 @@
 // # Differences from the kubelet
 //
 //   - Handlers are pure where they can be, and every handler's verdict and time
-//     can be observed. Preemption counts the other pods that admission saw, and
-//     spares those without whom the other victims are enough.
+//     can be observed. Preemption counts the other pods that admission saw.
+//   - The kubelet may end a pod without which its other victims would be enough; here
+//     that pod stays.
+//   - When the kubelet chooses victims for a critical pod, it counts the requests of their
+//     containers alone; ours also counts overhead, requests of the whole pod and what a
+//     resized pod still holds, because that is what becomes free.
+//   - If a node has too little of several extended resources, huge pages or attachable
+//     volumes, the kubelet reports any one of them; ours reports the first by name.
+//   - If labels did not match and the kubelet fetched the node, it does not count extended
+//     resources that only the fetched node has; ours does.
 //   - Amounts that an int64 cannot hold count as the largest that it can. In the
 //     kubelet they wrap around: a pod that asks for too much asks for nothing.
-//   - A pod without defaults is admitted with its limits as requests.
-//   - ActiveDeadline sends no event: the kubelet's repeats with each question.
+//   - The kubelet relies on the API server to fill in missing requests; here a pod without
+//     these defaults is admitted with its limits as requests.
+//   - ActiveDeadline sends no event; the kubelet sends one with each answer.
 //   - Hooks must have a deadline; postStart has none in the kubelet and blocks its
 //     pod (kubernetes#30042). A preStop hook that is cut off by the deadline has
 //     failed and says so; one whose container ended while it ran has not, because

@@ -1,0 +1,152 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+	kubelet "k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/kubernetes/pkg/kubelet/preemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+var (
+	errNode = errors.New("no node")
+	errKill = errors.New("cannot be ended")
+)
+
+// A side is what one side has of a world: the pods that it admitted, and what it did
+// in the current step.
+type side struct {
+	w       *world
+	pods    []*corev1.Pod
+	fetched int
+	victims []string
+	events  []string
+}
+
+// play admits all pods in turn.
+func (s *side) play(admit func(pod *corev1.Pod) (bool, string, string)) (all []judge.Facts) {
+	for _, pod := range s.w.Pods {
+		s.fetched, s.victims, s.events = 0, nil, nil
+		ok, reason, message := admit(pod)
+		if ok {
+			s.pods = append(s.pods, pod)
+		}
+		all = append(all, judge.Facts{
+			"admitted": fmt.Sprint(ok), "reason": reason, "message": message, "fetched": fmt.Sprint(s.fetched),
+			"victims": strings.Join(s.victims, " "), "events": strings.Join(s.events, "\n"), "pods": names(s.pods),
+		})
+	}
+	return all
+}
+
+func names(pods []*corev1.Pod) string {
+	var all []string
+	for _, p := range pods {
+		all = append(all, p.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func (s *side) node() (*corev1.Node, error) {
+	if s.w.Node == nil {
+		return nil, errNode
+	}
+	return s.w.Node, nil
+}
+
+func (s *side) fresh() (*corev1.Node, error) {
+	s.fetched++
+	if s.w.Fresh == nil {
+		return nil, errNode
+	}
+	return s.w.Fresh, nil
+}
+
+// kill ends a victim, which then leaves the node.
+func (s *side) kill(victim string) error {
+	s.victims = append(s.victims, victim)
+	if s.w.CannotEnd[victim] {
+		return errKill
+	}
+	s.pods = slices.DeleteFunc(slices.Clone(s.pods), func(p *corev1.Pod) bool { return p.Name == victim })
+	return nil
+}
+
+// Eventf records an event.
+func (s *side) Eventf(object apiruntime.Object, eventtype, reason, messageFmt string, args ...any) {
+	pod, _ := object.(*corev1.Pod)
+	s.events = append(s.events, fmt.Sprintf("%s %s %s: %s", pod.GetName(), eventtype, reason, fmt.Sprintf(messageFmt, args...)))
+}
+
+// A recorder makes an event recorder of a side.
+type recorder struct {
+	record.EventRecorder
+	*side
+	spares func(victim string) bool
+}
+
+// Eventf records an event.
+func (r recorder) Eventf(object apiruntime.Object, eventtype, reason, messageFmt string, args ...any) {
+	if pod, ok := object.(*corev1.Pod); ok && r.spares(pod.Name) {
+		return
+	}
+	r.side.Eventf(object, eventtype, reason, messageFmt, args...)
+}
+
+func admitKubelet(_ *testing.T, w *world) []judge.Facts { return admitVariant(&side{w: w}, variant{}) }
+
+// admitVariant lets the kubelet's package admit a side's pods.
+func admitVariant(s *side, v variant) []judge.Facts {
+	candidates := func() []*corev1.Pod {
+		if v.held {
+			return flat(s.pods)
+		}
+		return slices.Clone(s.pods)
+	}
+	kill := func(victim *corev1.Pod, _ bool, _ *int64, _ func(*corev1.PodStatus)) error {
+		return s.kill(victim.Name)
+	}
+	handler := kubelet.NewPredicateAdmitHandler(
+		func(_ context.Context, cached bool) (*corev1.Node, error) {
+			if cached {
+				return s.node()
+			}
+			return s.fresh()
+		},
+		preemption.NewCriticalPodAdmissionHandler(candidates, kill, recorder{side: s, spares: v.spares}),
+		func(*framework.NodeInfo, *kubelet.PodAdmitAttributes) error { return nil },
+	)
+	return s.play(func(pod *corev1.Pod) (bool, string, string) {
+		r := handler.Admit(&kubelet.PodAdmitAttributes{Pod: pod, OtherPods: slices.Clone(s.pods)})
+		return r.Admit, r.Reason, r.Message
+	})
+}
+
+func admitOurs(t *testing.T, w *world) []judge.Facts {
+	t.Helper()
+	s := &side{w: w}
+	handler, err := lifecycle.NewNodeHandler(lifecycle.NodeConfig{
+		Node:      func(context.Context) (*corev1.Node, error) { return s.node() },
+		FreshNode: func(context.Context) (*corev1.Node, error) { return s.fresh() },
+		Preempt:   func(_ context.Context, victim *corev1.Pod) error { return s.kill(victim.Name) },
+		Events:    s,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.play(func(pod *corev1.Pod) (bool, string, string) {
+		r := handler.Admit(t.Context(), lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: slices.Clone(s.pods)})
+		return r.Admit, r.Reason, r.Message
+	})
+}

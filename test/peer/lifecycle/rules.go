@@ -1,0 +1,262 @@
+package lifecycle
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+const doc = "lifecycle/doc.go"
+
+// admissionRules compute our value by giving the kubelet's package a changed world:
+// a rule's cause is what had to be changed.
+func admissionRules() []judge.Rule[*world] {
+	cause := func(name string, class judge.Class, item, sentence string, v variant) judge.Rule[*world] {
+		r := judge.Rule[*world]{Name: name, Class: class, Item: item, Sentence: sentence, Ends: true, Explains: func(s judge.Scene[*world]) bool { return v.explains(s) }}
+		if class != judge.DefectOfOurs {
+			r.Doc = doc
+		}
+		return r
+	}
+	return []judge.Rule[*world]{
+		cause("limits without requests", judge.Deliberate, "",
+			"The kubelet relies on the API server to fill in missing requests; here a pod without these defaults is admitted with its limits as requests.",
+			variant{defaulted: true}),
+		cause("what victims hold", judge.KubeletDefect, "",
+			"When the kubelet chooses victims for a critical pod, it counts the requests of their containers alone; ours also counts overhead, requests of the whole pod and what a resized pod still holds, because that is what becomes free.",
+			variant{held: true}),
+		cause("victims that are not needed", judge.Deliberate, "",
+			"The kubelet may end a pod without which its other victims would be enough; here that pod stays.",
+			variant{held: true, pruned: true}),
+		cause("resources of the fetched node", judge.KubeletDefect, "",
+			"If labels did not match and the kubelet fetched the node, it does not count extended resources that only the fetched node has; ours does.",
+			variant{known: true}),
+		cause("numeric tolerations", judge.DefectOfOurs, "new",
+			"Tolerations with the operators Lt and Gt need a feature gate that is off in the kubelet; ours always honours them.",
+			variant{numeric: true}),
+	}
+}
+
+// A variant is a way to change a world so that the kubelet decides as ours does.
+type variant struct {
+	defaulted bool // fill in missing requests
+	held      bool // preemption sees pods that request what they hold
+	pruned    bool // victims that are not needed stay
+	spared    []string
+	numeric   bool // tolerations compare numbers
+	known     bool // the node has all extended resources that the fetched one has
+}
+
+// all returns the variant with everything that ours does differently.
+func (v variant) all() variant {
+	return variant{defaulted: true, held: true, pruned: v.pruned, numeric: true, known: true}
+}
+
+// explains reports whether the kubelet does what ours did in the changed world. The
+// changes of other rules may be needed too, but without this one they do not suffice.
+func (v variant) explains(s judge.Scene[*world]) bool {
+	if v.decides(s) {
+		return true
+	}
+	without := v.all()
+	switch {
+	case v.pruned:
+		without.pruned = false
+	case v.held:
+		without.held = false
+	case v.defaulted:
+		without.defaulted = false
+	case v.numeric:
+		without.numeric = false
+	case v.known:
+		without.known = false
+	}
+	return v.all().decides(s) && !without.decides(s)
+}
+
+func (v variant) decides(s judge.Scene[*world]) bool {
+	return v.replay(s)[s.Fact] == s.Ours
+}
+
+// replay lets the kubelet admit the step's pod in the changed world.
+func (v variant) replay(s judge.Scene[*world]) judge.Facts {
+	w := &world{Node: s.World.Node.DeepCopy(), Fresh: s.World.Fresh.DeepCopy(), CannotEnd: s.World.CannotEnd}
+	if v.known && s.KubeletFacts[s.Step]["fetched"] == "1" && w.Fresh != nil {
+		w.Node.Status.Allocatable = sameNames(w.Node.Status.Allocatable, w.Fresh.Status.Allocatable)
+	}
+	change := func(pod *corev1.Pod) *corev1.Pod {
+		pod = pod.DeepCopy()
+		if v.defaulted {
+			fillIn(pod)
+		}
+		if v.numeric && w.Node != nil {
+			spellOut(pod, w.Node)
+		}
+		return pod
+	}
+	side := &side{w: w}
+	for _, pod := range running(s) {
+		side.pods = append(side.pods, change(pod))
+	}
+	pod := change(s.World.Pods[s.Step])
+	w.Pods = []*corev1.Pod{pod}
+	before := slices.Clone(side.pods)
+	facts := admitVariant(side, v)[0]
+	if v.pruned && facts["victims"] != "" {
+		v.spared = notNeeded(pod, before, w.Node, strings.Fields(facts["victims"]))
+		side.pods = before
+		facts = admitVariant(side, v)[0]
+	}
+	return facts
+}
+
+func (v variant) spares(victim string) bool { return slices.Contains(v.spared, victim) }
+
+// notNeeded returns the victims of each class, the dearest first, without which the
+// others, with all pods of cheaper classes, are enough.
+func notNeeded(pod *corev1.Pod, before []*corev1.Pod, n *corev1.Node, victims []string) (spared []string) {
+	needs, _ := lifecycle.Needs(lifecycle.FitsAll(pod, before, n))
+	var certain []*corev1.Pod
+	for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
+		var chosen, cheaper []*corev1.Pod
+		for _, name := range victims {
+			if p := byName(before, name); podspec.QOSClass(p) == class {
+				chosen = append(chosen, p)
+			}
+		}
+		for _, p := range before {
+			if podspec.CanPreempt(pod, p) && dearness(podspec.QOSClass(p)) < dearness(class) {
+				cheaper = append(cheaper, p)
+			}
+		}
+		kept := prune(chosen, slices.Concat(certain, cheaper), needs)
+		certain = append(certain, kept...)
+		for _, p := range chosen {
+			if !slices.Contains(kept, p) {
+				spared = append(spared, p.Name)
+			}
+		}
+	}
+	return spared
+}
+
+func dearness(class corev1.PodQOSClass) int {
+	return slices.Index([]corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}, class)
+}
+
+func byName(pods []*corev1.Pod, name string) *corev1.Pod {
+	return pods[slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Name == name })]
+}
+
+// sameNames returns allocatable with the extended resources that the fetched node has
+// and no others.
+func sameNames(allocatable, fetched corev1.ResourceList) corev1.ResourceList {
+	all := maps.Clone(allocatable)
+	for _, name := range []corev1.ResourceName{knownExt, otherExt} {
+		_, has := fetched[name]
+		if _, had := all[name]; has && !had {
+			all[name] = resource.MustParse("1Ti")
+		} else if !has {
+			delete(all, name)
+		}
+	}
+	return all
+}
+
+// fillIn adds the requests that the API server derives from limits.
+func fillIn(pod *corev1.Pod) {
+	for _, all := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range all {
+			r := &all[i].Resources
+			requests := corev1.ResourceList{}
+			maps.Copy(requests, r.Limits)
+			maps.Copy(requests, r.Requests)
+			r.Requests = requests
+		}
+	}
+}
+
+// spellOut adds tolerations of single values for those that compare numbers.
+func spellOut(pod *corev1.Pod, n *corev1.Node) {
+	for _, toleration := range pod.Spec.Tolerations {
+		for _, taint := range n.Spec.Taints {
+			bound, err1 := strconv.ParseInt(toleration.Value, 10, 64)
+			value, err2 := strconv.ParseInt(taint.Value, 10, 64)
+			plain := strconv.FormatInt(bound, 10) == toleration.Value && strconv.FormatInt(value, 10) == taint.Value
+			less := toleration.Operator == corev1.TolerationOpLt && value < bound
+			more := toleration.Operator == corev1.TolerationOpGt && value > bound
+			if err1 == nil && err2 == nil && plain && (less || more) {
+				toleration.Operator, toleration.Value = corev1.TolerationOpEqual, taint.Value
+				pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
+			}
+		}
+	}
+}
+
+// flat returns pods that request what they hold, in one container.
+func flat(pods []*corev1.Pod) (all []*corev1.Pod) {
+	for _, pod := range pods {
+		one := pod.DeepCopy()
+		held := podspec.Held(pod)
+		class := podspec.QOSClass(pod)
+		one.Spec.InitContainers, one.Spec.Overhead, one.Spec.Resources = nil, nil, nil
+		one.Spec.Containers = []corev1.Container{{Name: "all", Resources: corev1.ResourceRequirements{Requests: held}}}
+		one.Status = corev1.PodStatus{QOSClass: class}
+		all = append(all, one)
+	}
+	return all
+}
+
+// prune returns the chosen pods in their order without those that are not needed
+// beside the others.
+func prune(chosen, others []*corev1.Pod, needs []lifecycle.Need) []*corev1.Pod {
+	for i := 0; i < len(chosen); {
+		rest := slices.Delete(slices.Clone(chosen), i, i+1)
+		if !covers(slices.Concat(rest, others), needs) {
+			i++
+			continue
+		}
+		chosen = rest
+	}
+	return chosen
+}
+
+func covers(pods []*corev1.Pod, needs []lifecycle.Need) bool {
+	for _, n := range needs {
+		left := n.Amount
+		for _, pod := range pods {
+			q := podspec.Held(pod)[n.Resource]
+			switch n.Resource {
+			case corev1.ResourcePods:
+				left--
+			case corev1.ResourceCPU:
+				left -= q.MilliValue()
+			default:
+				left -= q.Value()
+			}
+		}
+		if left > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// running returns the pods that the kubelet's node has before a step.
+func running(s judge.Scene[*world]) (pods []*corev1.Pod) {
+	if s.Step == 0 {
+		return nil
+	}
+	for _, name := range strings.Fields(s.KubeletFacts[s.Step-1]["pods"]) {
+		pods = append(pods, byName(s.World.Pods, name))
+	}
+	return pods
+}
