@@ -4,7 +4,7 @@ FUZZTIME     ?= 20s
 BENCHTIME    ?= 1x
 MIN_COVER    ?= 85
 CGROUP2_OPTS ?= --mem 1G --cpus 2 --disk 64M --timeout 240
-FRESH        ?= 5s
+FRESH        ?= 0s
 N            ?= 200000
 MUTATIONS    ?= 60
 
@@ -76,7 +76,7 @@ cover: ## statement coverage per package; below MIN_COVER (85) percent fails, ex
 		{ printf "%6s%%  %s%s\n", $$1, $$2, note; note = "" } \
 		END { exit bad }'
 
-peer: ## compare decisions with the kubelet's own packages: fixed seeds, then fresh ones for FRESH (5s) each
+peer: ## compare decisions with the kubelet's own packages: fixed seeds, then fresh ones for FRESH (0s) each
 	@cd $(PEER) && PEER_FRESH=$(FRESH) $(PEER_TEST) $(if $(filter command,$(origin P)),$(P),./...)
 
 peer-long: ## play N (200000) scenarios of each comparison; continues where it stopped

@@ -64,19 +64,45 @@
 // # Differences from the kubelet
 //
 //   - While a source of pods is not ready, the kubelet enforces limits and removes
-//     sandboxes; here nothing happens, and DeleteAllUnusedContainers says so.
-//   - Age counts from the end, not from the creation.
-//   - A created container is not taken for a dead one.
-//   - Attempts tell which container or sandbox is the newest, then creation times; there
-//     it is creation times and, where they are equal, chance.
-//   - One snapshot instead of three lists, and no status to find a container's log.
-//   - A removal that fails is an error, and backs off, and keeps the sandbox and logs
-//     that belong to it; there it is logged and assumed to have worked.
-//   - The event about failures is made once in ten minutes instead of in each pass.
-//   - Logs of an evicted pod stay until nothing of it is left in the runtime.
-//   - Logs of containers that somebody else has removed go too, rotated ones included.
-//   - Whether a link's container may write again is known from the snapshot.
-//   - A container without a pod, or a folder not named as a pod's, is left alone.
+//     sandboxes and dead links; here nothing happens, and DeleteAllUnusedContainers
+//     returns ErrNotReady.
+//   - One snapshot serves the whole pass, and nothing happens without it; the kubelet
+//     lists again for each step, and continues after a list that failed.
+//   - The kubelet removes a container or a sandbox without a pod as if its pod were gone;
+//     here such a container belongs to the pod of its sandbox, and what has no pod is left
+//     alone.
+//   - The kubelet treats a created container as a dead one; here it stays while its pod
+//     may start it.
+//   - A container or a sandbox in a state that this version does not know counts as
+//     running; the kubelet removes it.
+//   - The age of a dead container counts from its end; in the kubelet it counts from the
+//     creation, so that a container that ran for long is never young.
+//   - The highest attempt is the newest container or sandbox, and creation times decide
+//     only between equal ones; in the kubelet they decide alone, although the clock may
+//     have been set.
+//   - The kubelet does not remove a container whose status it cannot get; ours needs no
+//     status for that.
+//   - The kubelet repeats a failed removal in each pass; here it is repeated after a
+//     minute, two, and so on up to 15 minutes.
+//   - A failed removal is an error of the pass, and in its event; the kubelet only logs
+//     it.
+//   - A failed DeleteAllUnusedContainers makes the event ContainerGCFailed, too; the
+//     kubelet only logs the failure.
+//   - The event ContainerGCFailed is made once in ten minutes; the kubelet makes it in
+//     each pass that fails.
+//   - The kubelet removes a container's logs before the container, and keeps the logs of a
+//     container that another client removed; here logs go after their container, whoever
+//     removed it.
+//   - The logs of a pod that is gone or evicted stay until nothing of the pod is left in
+//     the runtime; the kubelet removes them at once.
+//   - The kubelet takes what follows the last underscore of a log folder's name as a UID;
+//     here a folder that is not named like a pod's is left alone.
+//   - If there is no folder of pod logs, the kubelet's pass fails; here there is nothing
+//     to do.
+//   - If the folder of pod logs cannot be read, the kubelet leaves dead links alone; ours
+//     removes them.
+//   - The snapshot tells whether the container of a dead link may write again; the kubelet
+//     asks for its status, and removes the link of a running container if that fails.
 //   - Requests are a set, not a queue of 50 that drops what does not fit.
 //
 // # Testing your code with it

@@ -62,42 +62,71 @@
 //
 // # Differences from the kubelet
 //
-// Settings that can only be mistakes are refused, all at once;
-// [ThresholdSettings.Lenient] accepts them as the kubelet does.
+// Settings that can only be mistakes are refused, all at once; [ThresholdSettings.Lenient]
+// accepts them as the kubelet does. An amount with an endless exponent is refused, not
+// calculated with.
 //
-// An amount with an endless exponent is refused, not calculated with.
+// Thresholds. Of several thresholds that are due, the kubelet acts on one of memory, else
+// on any; ours acts on hard ones first, and the rest has a fixed order. Messages name the
+// threshold that was acted upon, not another one of the same resource. The kubelet leaves
+// out thresholds of containerfs in its first turn; ours does not. While the filesystem
+// layout is unknown, the kubelet does nothing; ours goes by the last one known, else by a
+// single filesystem.
 //
-// Hard thresholds go before soft ones, and the rest has a fixed order. Only the
-// threshold acted upon decides whether a disk was reclaimed enough. Messages name
-// that threshold, not another one of the same resource.
-//
-// Kills don't block: several pods may end at a time, a failed kill is not counted
-// as an eviction, and a slow one is shortened when a hard threshold is met. What
-// is being freed is subtracted; disk space until the pod is cleaned up.
-//
-// A pod without figures is taken for one that uses nothing for [Policy.StatsGrace],
-// counted from the first look that needs them, before it is the first to go: a pod that
-// has just ended has no cgroup any more. Pods that would free nothing are passed over. Host
-// paths don't count: they stay. Inodes are not compared with requests of bytes.
-//
-// A negative MaxPodGracePeriodSeconds leaves a pod its own grace period. The
-// kubelet makes one second of it.
-//
-// Container limits include the writable layer wherever it is not with images. A
-// limit of zero for a pod is none, as for a container; critical pods are exempt.
-//
-// An unknown signal keeps its grace period running. As looks are frequent, one good
-// figure doesn't begin a grace period anew: it takes back twice the time for which the
-// threshold was not met, and 10 s of that end it. A condition holds while its
-// threshold is met, however short the transition period. The filesystem layout is
-// looked at in every step, and the last one known is good while it is unknown.
+// Figures. The kubelet keeps a threshold met by a figure of any age; ours treats a figure
+// older than [Policy.MaxObservationAge] as unknown. The kubelet believes impossible
+// figures, such as nothing available of nothing; ours treats them as unknown. The kubelet
+// begins a grace period anew after the signal was unknown; ours keeps it running. The
+// kubelet begins a grace period anew after one good figure; ours takes back twice the time
+// for which the threshold was not met, and 10 s of that end it. A condition holds while
+// its threshold is met, however short the transition period.
 //
 // The kubelet looks every 10 s at figures of up to 30 s. Here the next look comes in a
 // quarter of the time in which a hog could reach a threshold, every 100 ms at most; and
-// while a figure is seen to fall towards a hard one, every 10 ms.
+// while a figure is seen to fall towards a hard one, every 10 ms. The kubelet evaluates
+// thresholds and node conditions once a turn; ours again after it has reclaimed a disk.
 //
-// The event EvictionThresholdMet comes once in [Config.EventPeriod] for each
-// resource, and the one about a pod once, however often its kill is tried.
+// Reclaiming. In each turn the kubelet deletes unused containers, then images, and then
+// evicts; ours needs new figures after each of the two, leaves [Policy.ReclaimInterval]
+// between two rounds, and does only what is still needed. After reclaiming a disk, the
+// kubelet evicts pods if any threshold is met; ours only if the one that it acts on is.
+// The kubelet ranks pods by figures from before it reclaimed a disk; ours by those from
+// after it.
+//
+// The order of pods. The kubelet evicts a pod without figures first; ours treats it as one
+// that uses nothing for [Policy.StatsGrace], counted from the first look that needs them.
+// After that it is the first to go; a pod that has just ended has no cgroup any more. The
+// kubelet also evicts pods that use nothing of what the node lacks; ours passes them over.
+// The kubelet also ranks pods by what is in their host paths; ours leaves host paths out,
+// because they stay. When it ranks pods, ours counts a pod's other files on the node's
+// disk, such as its /etc/hosts; the kubelet does not. Where only containers have a memory
+// figure, the kubelet counts the pod's memory as zero; ours adds them up. The kubelet
+// subtracts a pod's request of ephemeral storage, in bytes, from the number of its inodes;
+// ours does not. The kubelet ignores what containers request of ephemeral storage if the
+// pod also has resources as a whole, which can't include it; ours counts it. For a
+// filesystem that pods use nothing of, the kubelet orders pods of the same priority by
+// their requests; ours by their age.
+//
+// Evictions. Kills don't block: several pods may end at a time, a failed kill is not
+// counted as an eviction, and a slow one is shortened when a hard threshold is met. The
+// kubelet evicts one pod a turn; ours as many as are expected to be enough, up to
+// [Policy.MaxParallelEvictions]. The kubelet evicts a pod again that does not end in time;
+// ours evicts the next one. The kubelet does not count the disk space of a pod that has
+// ended and is not cleaned up; ours counts it as being freed, for 30 s at most. After a
+// restart, the kubelet evicts again for what an earlier eviction is still freeing; ours
+// counts on the pods that are ending.
+//
+// A negative MaxPodGracePeriodSeconds leaves a pod its own grace period. The kubelet makes
+// one second of it.
+//
+// Limits. The kubelet evicts a pod with a local storage limit of zero as soon as it uses
+// anything; ours treats a limit of zero as none, as that of a container. Where images
+// alone have a filesystem of their own, the kubelet leaves the writable layer out of a
+// container's limit; ours counts it. A volume without a figure makes the kubelet panic;
+// ours leaves it out.
+//
+// The event EvictionThresholdMet comes once in [Config.EventPeriod] for each resource, and
+// the one about a pod once, however often its kill is tried.
 //
 // # Testing your code with it
 //

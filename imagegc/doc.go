@@ -64,22 +64,54 @@
 //
 // # Differences from the kubelet
 //
-//   - Ages survive a restart, and with them MaxAge counts from there (kubernetes#119711).
-//   - MaxAge of an image that was never used counts from when it was first seen; the
-//     kubelet takes it for infinitely old. MinAge holds in every pass.
+//   - After a restart all images are new to the kubelet, and MaxAge begins anew; with a
+//     Store ours keeps the ages of images (kubernetes#119711).
+//   - The kubelet treats an image that was never used as infinitely old, and deletes it
+//     once the kubelet itself is older than MaxAge; here MaxAge counts from when the image
+//     was first seen.
+//   - MinAge holds in every pass; the kubelet's pass for old age ignores it.
+//   - The kubelet compares ids alone. Here an image is also in use if a container or an
+//     image volume names it by a tag, a digest or an id without algorithm, even if the tag
+//     has moved to another image: a restarted container will need that image.
+//   - With RuntimeClassInImageCriAPI the kubelet finds no image that has a runtime handler
+//     to be in use as a volume; here an image volume without a runtime handler counts for
+//     all of them.
+//   - The kubelet deletes a pause image that the runtime does not pin; ours never deletes
+//     an image whose repository is called pause, because sandboxes may need it.
+//   - The kubelet lists containers once in a pass, and deletes an image that has come into
+//     use since; ours lists them again when the list is five seconds old.
+//   - The kubelet inspects each container in each pass, and one that cannot be inspected
+//     ends the pass; ours inspects a container once, and continues if a container that
+//     cannot be inspected is gone or has ended, or after ten minutes.
+//   - A pass does not list sandboxes, so that a failure to list them does not matter; in
+//     the kubelet it ends the pass.
+//   - After a failed deletion for age the kubelet's pass ends, so that one image that
+//     cannot be deleted keeps it from freeing space; ours continues.
+//   - The kubelet tries to delete an image again in each pass; here a failed deletion is
+//     repeated after a minute, two, and so on up to an hour.
+//   - An image that the runtime does not find when it is to be deleted is deleted; for the
+//     kubelet that is a failure.
+//   - A failed deletion is an error of the kubelet's pass; here it is none if the pass has
+//     freed enough without it.
+//   - The kubelet adds up the sizes of deleted images to decide when to stop; ours
+//     measures the filesystem after each deletion, and reports each measurement without a
+//     capacity.
+//   - Where rounding makes the low mark reached at the high one, nothing is deleted; the
+//     kubelet deletes one image.
+//   - The kubelet's percentages overflow on filesystems of more than 80 PiB; ours do not.
+//   - The kubelet asks the runtime to delete an image with an empty id; ours keeps such an
+//     image.
+//   - The kubelet repeats its events in every pass; ours are repeated after an hour, or
+//     after a pass of Run without an error.
+//   - The kubelet calls its hook only after passes for space without a failure, with only
+//     those images that the pass considered and kept. AfterGC is called after each pass
+//     that tried to delete an image, with all images that the runtime lists then.
+//   - An invalid policy is reported with all its problems; the kubelet reports the
+//     first.
 //   - MinUnused protects by time since use, apart from MinAge (kubernetes#132372).
-//   - A failed deletion for age does not keep the pass from freeing space.
-//   - A deletion that fails is no error of a pass that frees enough all the same.
-//   - Enough is what is measured. Where rounding has the low mark reached at the high
-//     one, nothing is deleted; the kubelet deletes one image.
 //   - Leases, preferences and dry run are new (kubernetes#123631, kubernetes#68549).
-//   - Image volumes count for every runtime handler if they name none.
-//   - A name counts as use too, when the tag has moved to another image: a restarting
-//     container will want that.
-//   - A container is inspected once and not in each pass.
 //   - Use is looked for each minute, by the lists that also serve Images; the kubelet
-//     looks each five, and lists images each half minute.
-//   - Events are not repeated for an hour, unless a pass has succeeded in between.
+//     looks each five minutes, and lists images each half minute.
 //   - The order is whole: after the times come sizes, largest first, and names.
 //
 // # Testing your code with it

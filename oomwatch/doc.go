@@ -54,13 +54,37 @@
 //
 // # Differences from the kubelet
 //
-//   - An overrun of the log is counted and reading goes on; the kubelet's watcher ends
-//     at the first one, until the kubelet is restarted.
-//   - A restart tells nothing twice (kubernetes#133260).
-//   - A kill for want of the machine's memory has the victim's cgroup; the kubelet's
-//     expression does not match what kernels since 5.0 write.
-//   - A group kill has all its victims, a dump that the kernel left out still is a kill,
-//     one that found nobody is none, and interleaved ones are told apart.
+//   - The kubelet's watcher ends at the first overrun of the log, until the kubelet is
+//     restarted; here an overrun is counted and reading goes on.
+//   - The kubelet tells of each kill in the log whenever it starts (kubernetes#133260);
+//     here a kill is told once.
+//   - The kubelet's expression does not match what kernels since 5.0 write of a kill for
+//     want of the machine's memory, so the victim's cgroup and the constraint are lost;
+//     here both are known.
+//   - In the kubelet, a victim whose cgroup the log does not name is in the cgroup /; here
+//     its cgroup is empty.
+//   - The kubelet has no constraint for kernels before 5.0; here it is CONSTRAINT_MEMCG
+//     where a cgroup had reached its limit.
+//   - Of a cgroup that the kernel kills as a whole, the kubelet tells of one process; here
+//     all are told.
+//   - The kubelet does not see a kill of which the kernel left out the dump; here it is
+//     one.
+//   - The kubelet takes a dump after which nobody was killed for a kill, or for the begin
+//     of the next one; here it is none.
+//   - The kubelet mixes up dumps that the kernel writes at the same time; here they are
+//     told apart.
+//   - If a child dies in the place of the process that was chosen, the kubelet tells of
+//     that process; here of the child.
+//   - The kubelet believes what a program writes into the kernel's log; here only lines of
+//     the kernel count.
+//   - The kubelet does not read a line that goes on in another record; here its parts are
+//     joined.
+//   - The kubelet does not read the summary of the first kernels 5.0, which has no uid, and
+//     takes the kill for one for want of the machine's memory; here it is read.
+//   - A process or a cgroup whose name looks like a field of the line misleads the
+//     kubelet's expression; here the line is read from both ends.
+//   - The kubelet has the names of processes and cgroups as the log escapes them; here they
+//     are as the kernel has them.
 //   - The cgroup whose limit was reached and that of the victim are named for what they
 //     are, and both are told; the kubelet has their names the wrong way round and knows
 //     only kills of the whole machine.

@@ -85,24 +85,42 @@
 //
 // # Differences from the kubelet
 //
-//   - Nothing is dropped: the kubelet's channel of 1,000 events loses what does not fit.
-//   - An inspection that fails does not hold back the events; the status is flagged.
-//   - Pods are inspected in parallel, each with a deadline, and become fresh one by one.
-//   - Health is that of the lists alone, which have a deadline of their own, and the
-//     error says what is wrong with them.
+//   - The kubelet's channel holds 1,000 events and loses those that do not fit; here
+//     no event is lost.
+//   - While the inspection of a pod fails, the kubelet holds back the pod's events;
+//     here they are delivered.
+//   - In the kubelet, no pod becomes fresh before all pods are inspected, so one slow
+//     pod delays all; here the other pods become fresh at once.
+//   - The kubelet waits for an inspection as long as it takes, and all pods wait with
+//     it; here an inspection fails after InspectTimeout and is tried again.
+//   - The kubelet inspects a pod whose inspection failed again with each relist; here
+//     the next attempts follow after 1 s, 2 s, and so on up to 1 min.
+//   - The kubelet inspects all sandboxes and containers of a pod that changed; here
+//     only those are inspected whose listed state changed, until a reinspection is
+//     requested.
+//   - The kubelet's error of an unhealthy generator does not say why; here it names the
+//     last failure of a list. The lists have a deadline of their own, and a slow
+//     inspection does not count.
+//   - The kubelet's count of the containers in a state keeps its last value when none is
+//     left in that state; here it becomes 0.
 //   - A state this build does not know counts as unknown; the kubelet panics.
-//   - A reinspection asked for an unknown pod is forgotten after the next full list.
-//     One that meets a change that makes no event yields its PodSync all the same.
+//   - A requested reinspection of an unknown pod is forgotten after the next full list.
+//   - A requested reinspection that meets nothing but changes without an event yields no
+//     event in the kubelet, so the request is lost; here it yields a PodSync.
 //   - Requests to relist a pod are not limited to 200.
 //   - The evented PLEG writes events into the cache and gives up for good after five
 //     failures within a moment; since 1.37 it is but a hint as well, on top of a list
 //     each second. Here the hints save the lists.
 //   - Hints of what begins wait for up to 1 s, unless a relist is asked for: the
 //     runtime has better to do during a start than to list.
-//   - A pod's own relist notices that the pod is gone.
-//   - IPs also stay when the network of a sandbox goes before the sandbox does.
+//   - The kubelet's relist of one pod does not notice that the pod is gone; here it does.
+//   - When the network of a ready sandbox goes before the sandbox does, the kubelet drops
+//     the pod's addresses; here they stay.
+//   - The kubelet forgets the addresses of a pod when an inspection fails; here they stay.
 //   - [Config].LabelSelector restricts the view, for runtimes shared with others.
-//   - Containers that carry no pod UID belong to their sandbox's pod.
+//   - For the kubelet, containers without the label of their pod's UID are of a pod
+//     without a UID, and its relist of one pod misses sandboxes without that label; here
+//     both belong to the pod of the sandbox.
 //
 // # Testing your code with it
 //

@@ -40,21 +40,30 @@
 //
 // # Differences from the kubelet
 //
-//   - GetNewerThan takes a context. The kubelet's cannot be left, and holds up the
-//     end of a pod whose status never gets fresh.
+//   - A reader of the kubelet's cache waits until there is a status; here GetNewerThan
+//     returns when its context ends.
 //   - "At or after" is the rule for all; in the kubelet an equal time releases a
 //     waiter but does not satisfy a new call.
-//   - Set refuses an older time always, UpdateTime never goes back.
-//   - Delete wakes waiters, and like SetObservedTime leaves a memory of when the pod
-//     was missing, until the global time has passed it.
+//   - The kubelet's cache accepts a status that is older than the known one; here Set
+//     refuses it.
+//   - The kubelet deletes a pod whatever is known of it; here a deletion that is older
+//     than the known status changes nothing.
+//   - In the kubelet, an older observation or global time makes a status older again;
+//     here freshness never goes back.
+//   - In the kubelet, a deletion leaves readers waiting until the next global time; here
+//     it wakes them.
+//   - The kubelet forgets at once when it saw that a pod was missing; here the cache
+//     remembers that until the global time has passed it.
 //   - UpdateTime takes the pods that it does not speak for. In the kubelet it comes
 //     only after every pod was inspected, so that one that hangs holds up all.
 //   - The writer can learn that somebody waits, so it need not look all the time.
-//   - A stale status is kept beside the error of the last inspection, and flagged.
+//   - After a failed inspection the kubelet has nothing but the error; here the cache
+//     keeps the last known status beside the error, and flags it as stale.
 //   - [BrokenOff] tells a container that never began, because its agent was killed in
 //     the middle of starting it, from one that failed. The kubelet takes it for failed.
-//   - Sandboxes and containers are sorted by attempt and restart count first, and by
-//     time only then: clocks step back (kubernetes#130551, kubernetes#134153).
+//   - The kubelet sorts the containers of a pod by creation time; here the restart count
+//     comes first, because clocks step back (kubernetes#134153). Both sort sandboxes by
+//     attempt first (kubernetes#130551).
 //
 // # Testing your code with it
 //

@@ -61,23 +61,34 @@
 //
 // # Differences from the kubelet
 //
-// The baseline is kubelet 1.36 and 1.37. There,
+// The baseline is kubelet 1.36 and 1.37.
 //
-//   - the removal of a pod deletes the entry of its name even if that belongs to a
-//     successor by now. The live pod is not found by name any more, its mirror
-//     counts as an orphan and housekeeping deletes it. Here names compare UIDs,
-//     for pods and for mirrors;
-//   - a mirror goes on translating to its static pod after that was removed. Here
-//     translations are not kept but derived;
-//   - GetPods copies the map in random order: 17 µs and 4 KB with 500 pods. Here
-//     it returns a slice that exists;
-//   - orphaned mirrors are returned as full names, and deleted by name whoever has it
-//     by then. Here they are pods, so that a deletion can be guarded by UID;
-//   - when a mirror exists already, its hash is looked for in the empty object that
-//     comes with the error, so that it never matches. Here the pod is fetched;
-//   - the mirror of a pod that has finished never comes back when it is deleted,
-//     because such a pod is not synced. Here mirrors have a plan of their own;
-//   - what goes wrong with a mirror is logged and dropped. Here it is an error.
+//   - The kubelet counts a mirror with an empty hash as the mirror of a pod without a
+//     hash; ours does not.
+//   - The kubelet goes on translating the UID of a mirror to that of its static pod
+//     after the static pod was removed; ours derives translations from the pods that
+//     there are.
+//   - The kubelet deletes the entry of a removed pod's name although it belongs to a
+//     successor by now, and keeps the entry of a name that a pod had before; ours
+//     compares UIDs, for pods and for mirrors.
+//   - The kubelet's mirror client creates a mirror of any pod, also while the node is
+//     being deleted; ours refuses a pod that is not static or has no hash, and a node
+//     that is being deleted.
+//   - The kubelet sends the UID and the resource version of the static pod with its
+//     mirror; ours leaves them to the API server.
+//   - The kubelet looks for the hash of a mirror that exists already in the empty object
+//     that comes with the error, so that it reports an error each time; ours fetches the
+//     pod, and a mirror of this version is success.
+//   - The kubelet's mirror client deletes the pod of a name; ours refuses to delete a
+//     pod that is no mirror or has no UID.
+//   - The kubelet logs that a mirror could not be deleted, and reports success; ours
+//     returns the error.
+//   - The kubelet's lists are copies of maps in random order, 17 µs and 4 KB with 500 pods;
+//     ours are slices that exist, in the order of adding.
+//   - The kubelet deletes orphaned mirrors by their names; ours returns them as pods, so
+//     that a deletion has a UID.
+//   - The kubelet does not sync a pod that has finished, so that its mirror never comes
+//     back when it is deleted; ours plans mirrors apart from syncs.
 //
 // # Testing your code with it
 //

@@ -72,9 +72,15 @@
 //
 // Baseline: kubelet 1.36 with its default feature gates.
 //
-//   - An error while the body is read is a failure. The kubelet asks three times and
-//     forgets about it.
-//   - Errors are not tried again within the period, and need not be ignored.
+//   - The kubelet repeats a request whose answer breaks off in its body twice and then
+//     forgets the run, so a server that always does that never fails; here it is a
+//     failure.
+//   - The kubelet repeats a run that ends in an error twice at once; here the next run
+//     comes a period later.
+//   - The kubelet forgets a run that ends in an error; here such a run counts as a
+//     failure if the ErrorPolicy of its kind says so.
+//   - The kubelet goes on counting when a container is replaced, so the first failure of
+//     a new container may reach the threshold; here each container has its own count.
 //   - What a command amounts to is known at its timeout, not when the runtime returns;
 //     while it goes on, each period is a failure. Timeouts are to the nanosecond,
 //     whatever the runtime can do.
@@ -92,16 +98,33 @@
 //   - A startup probe's success sets off the others at once.
 //   - A probe that is triggered does not count as a failure, and none is triggered by
 //     generating a status.
-//   - AddPod adds whatever is missing. Sidecars are stopped with their pod.
+//   - AddPod of the kubelet stops at the first probe that is there already, so a probe
+//     behind it that has ended is never added again when its container starts once
+//     more; here AddPod adds whatever is missing.
+//   - The kubelet goes on with the startup and liveness probes of sidecars while their
+//     pod ends; here they stop with those of the other containers. Because of that, a
+//     sidecar that has not started when its pod begins to end counts as started here,
+//     as other containers do.
+//   - The kubelet takes a container for started if a container of the same name was, so
+//     after a restart whose exit it did not see, readiness and liveness are probed
+//     before the startup probe; here Started is that of the same container.
+//   - After a restart the kubelet takes a container with a readiness probe for ready if
+//     its whole pod was; here the container stays what it was itself.
 //   - Readiness is probed for as long as a container runs, because nothing here is
 //     bound to a turn of the pod's worker. With [Config].UnreadyOnStop nothing is
 //     ready any more from the beginning of the end.
-//   - A liveness result comes from probes only: an ended container does not have one
-//     of Failure for its end.
-//   - Unhealthy events come when the threshold is reached, with the first failure below
-//     it ("2/3") and seldom else: see [EventPolicy]. The texts are the kubelet's.
+//   - The kubelet records Failure for each probe of a container that does not run, and
+//     kills the container if the result still stands when it runs (again); here only
+//     runs lead to a result of a liveness or startup probe.
+//   - The kubelet makes an event of each failed run; with EventsOnChange ours makes one
+//     of the failure that reaches the threshold, of the first below it, with its number,
+//     and of one in EventPeriod. The texts are the kubelet's. See [EventPolicy].
+//   - The kubelet asks servers to close each connection; here it is kept for the next
+//     run, unless FreshConnection is set or the period is longer than a minute. See
+//     above.
+//   - The kubelet speaks HTTP/2 with a server that offers it over TLS; here a server
+//     that has both is asked by HTTP/1.1.
 //   - Which statuses are well, and whether redirects are followed, is for [Options].
-//   - Header names that HTTP does not allow are left out rather than a failure.
 //   - Periods, timeouts and delays may be shorter than a second, by [Options] too.
 //
 // # Testing your code with it

@@ -82,45 +82,115 @@
 //
 // # Differences from the kubelet
 //
-// Baseline: kubelet 1.36 with its default feature gates.
+// Baseline: kubelet 1.36 with its default feature gates. The package test/peer/status
+// compares the two and names these differences.
 //
-//   - The terminal phase is sticky in the Manager as well, not in generation only,
-//     and the merge rule that an ended pod is not Ready applies at once.
-//   - What counts as previously known when a pod is terminated is what was said
-//     last, not the API server's view alone, so that it holds for static pods.
-//   - That a pod is deleted is one change. The kubelet forces one at every update
-//     of a deleted pod, to wake its publisher.
-//   - A refused status of an unknown pod comes back as it was given, not as zero.
-//   - Ready with readiness gates looks at sidecars wherever it is computed.
-//   - Started is inherited from the same container only, not from its predecessor.
-//   - Only an end is ever a last termination, and the end of a container is not
-//     shown as its own last termination after a back-off.
-//   - A sidecar that exited with 0 and waits for its back-off says so.
-//   - A container that must not run again is never shown as waiting to be.
-//   - Init containers are matched to the spec by name, not by index.
-//   - Whether a mount is recursively read-only is what the runtime says it did, not
-//     what it should be able to do. Resources of the pod as a whole are the spec's.
-//     Stop signals (KEP-4960), alpha and off by default, are not shown. The health of
-//     devices (KEP-4680) is shown if whoever manages them says it.
-//   - A container whose start was broken off with its agent (podcache.BrokenOff) is shown
-//     as created and waiting, not as failed with 128.
-//   - A startup result decides Initialized at once, not with the next sync, and Ready
-//     of a container without a readiness probe.
-//   - Resize conditions are the Manager's alone: a status made from an older view
-//     neither brings one back nor loses one.
-//   - Statuses are published side by side, without a GET and with the resource
-//     version as a precondition; the kubelet has one loop, a GET before each PATCH
-//     and the UID alone. Failures back off by pod and honour Retry-After.
-//   - A vanished pod is looked for once, not at every tick (kubernetes#139020).
-//   - An end that the API server has is not sent over by another one, which it
-//     would refuse for ever.
-//   - The publication latency is that of a version, not of the pod (kubernetes#107896).
-//   - There is no tick unless one is asked for: what others change is seen by
-//     whoever watches. A tick looks at each pod and calls only where that differs.
-//   - A 404 of something other than an API server does not make a pod gone.
-//   - A readiness gate that has moved counts for the next probe result, not from the
-//     next sync on, and a result of a container that has ended counts for nothing.
-//   - The node's addresses, where nobody knows them for a while, stay as they were.
+// Containers:
+//
+//   - The end of a container is not shown as its own last termination after a back-off; the
+//     kubelet shows it in both places.
+//   - Only an end is ever a last termination; the kubelet shows a predecessor that runs, was
+//     only created or is in an unknown state as one.
+//   - A container in an unknown state that was reported as terminated stays so; the kubelet
+//     shows it as waiting from the second time on, as if it had never run.
+//   - A container that was reported as lost and runs after all has not been restarted; the
+//     kubelet counts a restart.
+//   - A container that must not run again is never shown as waiting to be; the kubelet shows
+//     it so where the runtime has removed it or does not know its state, and where it is an
+//     ephemeral one.
+//   - In a pod that has ended, no container is shown as waiting to be started again; the
+//     kubelet shows the last reason for it.
+//   - A sidecar that exited with 0 and waits for its back-off says so; the kubelet shows it as
+//     terminated.
+//   - A container whose start was broken off with its agent is shown as created and waiting;
+//     the kubelet shows it as failed with 128.
+//   - Termination messages are cut between runes; the kubelet cuts them at any byte, so that
+//     what the API server shows differs from what was sent.
+//   - Messages are valid UTF-8: a run of other bytes becomes one replacement character; the
+//     kubelet leaves them to JSON, which replaces each byte.
+//   - Whether a mount is recursively read-only is what the runtime reports of the container;
+//     the kubelet reports what the runtime should be able to do.
+//   - A container's status has its volume mounts from the first time; the kubelet copies them
+//     from the status before, and so leaves them out for ever where that had none.
+//   - Stop signals (KEP-4960), alpha and off by default, are not shown. The health of devices
+//     (KEP-4680) is shown if the caller supplies it in [Input].
+//
+// Readiness and startup:
+//
+//   - Whether a container has started is taken over from the same container only; the kubelet
+//     takes it over from its predecessor too.
+//   - Until a new agent has probed a container, it stays as it was reported before; the
+//     kubelet takes one for started until it has begun to probe.
+//   - Until its readiness probe has a result, a container is as ready as it was reported to
+//     be; the kubelet judges by whether the pod was ready as a whole.
+//   - A startup result decides Initialized at once, and Ready of a container without a
+//     readiness probe; in the kubelet both follow with the next sync.
+//   - A probe result of a container that has ended counts for nothing; the kubelet makes the
+//     container ready.
+//   - A container that has ended is not ready; the kubelet's stays so if it was when the pod
+//     was terminated without it.
+//   - Ready with readiness gates looks at sidecars wherever it is computed; the kubelet leaves
+//     them out when it decides whether a pod needs a sync, and so syncs one with a sidecar at
+//     every change.
+//   - A readiness gate that has changed counts for the next probe result; in the kubelet it
+//     counts from the next sync on.
+//
+// The pod:
+//
+//   - A pod that has ended keeps its phase, reason and message in the Manager, whoever
+//     reports; in the kubelet only in status generation.
+//   - A pod that has ended is not Ready from the moment that it is reported; the kubelet takes
+//     that back only in what it sends to the API server.
+//   - The transition time of Ready stands still once a pod has ended; where a pod is
+//     terminated while it is ready, the kubelet moves it in the API server with every tick.
+//   - The phase heeds whether a sidecar has started at once; the kubelet's is of one sync
+//     before.
+//   - Where the API server shows another end than the node has seen, reason and message are
+//     those of that end; the kubelet loses them, or shows those of the other one.
+//   - What a pod had done when it is terminated is judged by what was reported last; the
+//     kubelet judges by what the API server shows, which for a static pod is nothing.
+//   - The condition AllContainersRestarting has the pod's generation like all others; the
+//     kubelet leaves it out.
+//   - Resources of the pod as a whole are those of its spec, and missing where the spec has
+//     none; the kubelet adds up the containers' and shows what the pod's cgroup has.
+//   - The node's addresses, where they are not known for a while, stay as they were reported
+//     last; the kubelet removes them from the status.
+//   - Init containers are matched to the spec by name; the kubelet matches them by index, and
+//     refuses a status that lacks one of them.
+//   - A status is refused with every container that may not change so; the kubelet names the
+//     first.
+//   - A refused status of an unknown pod is returned as it was given; the kubelet returns an
+//     empty one.
+//   - Resize conditions are the Manager's alone and are shown at once; in the kubelet they are
+//     shown with the next report that is not refused.
+//   - A pod that has ended has no resize conditions; the kubelet removes them when it
+//     generates the next status.
+//   - That a pod is deleted is one change; the kubelet forces one at every report of a deleted
+//     pod, to wake its publisher.
+//
+// Publication:
+//
+//   - An end that the API server has is not sent over by another phase; the kubelet sends it,
+//     and the API server refuses it again and again.
+//   - A status of which the end was held back is sent again soon; the kubelet sends it again
+//     with its next tick.
+//   - A deletion that failed is tried again after a back-off; the kubelet tries it again with
+//     its next tick.
+//   - A patch is sent only if it changes something; the kubelet also sends the order of
+//     conditions alone.
+//   - What is reported of a pod does not change by sending it; in the kubelet the time of a
+//     DisruptionTarget condition becomes that of the call.
+//   - Statuses are published side by side, without a GET and with the resource version as a
+//     precondition; the kubelet has one loop, a GET before each PATCH and the UID alone.
+//     Failures back off by pod and honour Retry-After.
+//   - A pod that the API server does not have is looked for once; the kubelet looks for it at
+//     every tick (kubernetes#139020). A 404 of something other than an API server does not
+//     count.
+//   - The publication latency is that of a version; the kubelet's is that of the pod
+//     (kubernetes#107896).
+//   - There is no tick unless [PublisherConfig].Reconcile asks for one: the caller, who
+//     watches the API server, reports what others change. A tick looks at each pod and calls
+//     the API server only if that differs.
 //
 // # Testing your code with it
 //

@@ -48,18 +48,29 @@
 //
 // # Differences from the kubelet
 //
-//   - A container's status is asked for once, not in each pass.
-//   - A failing compression does not keep the log from being rotated; there it lets
-//     the log grow for as long as the disk is full.
-//   - A log that gets its name back does not replace a new one. The kubelet renames,
-//     and what the runtime has written to the new file is lost.
-//   - Two rotations within a second, or after the clock has stepped back, have
-//     different names in the order of time; there one replaces the other, or the newest
+//   - The kubelet asks for a container's status in each pass, and does nothing without it;
+//     ours asks once in a container's life.
+//   - The kubelet tries to rotate a log again in each pass; here a log that failed waits
+//     10 s, 20 s, and so on up to 5 min.
+//   - In the kubelet a failed compression keeps the log from being rotated, so that it
+//     grows for as long as the disk is full; here the log is rotated all the same.
+//   - Two rotations within a second, or after the clock has stepped back, have different
+//     names in the order of time; in the kubelet one log replaces the other, or the newest
 //     is removed as the oldest.
+//   - If the runtime reports a failure to reopen a log but has made a new file, the
+//     kubelet replaces that by the old one, and lines are lost; ours keeps both.
+//   - The kubelet compresses and removes every file whose name begins with that of the
+//     log; ours only those whose names end in a time.
+//   - The kubelet follows a log that is a symbolic link; ours leaves alone what is not a
+//     regular file.
+//   - The kubelet rotates a log wherever it is; ours leaves alone what is not below
+//     PodLogs.
+//   - If a rotation ended before the runtime knew of it, ours tells the runtime in a later
+//     pass; in the kubelet the container writes to the rotated file until that is
+//     compressed.
 //   - Compressed files are synced before they replace others.
 //   - One container whose runtime hangs costs CallTimeout, less and less often.
-//   - A log that is no regular file, or not below PodLogs, is left alone.
-//   - A maximum size of 0, which there rotates in every pass, is refused.
+//   - A maximum size of 0, with which the kubelet rotates in every pass, is refused.
 //
 // # Testing your code with it
 //

@@ -104,16 +104,20 @@
 //     container gets, 2 s. It is not forced to disk: the machine's end is the pod's.
 //   - A preStop hook runs for no container that completes or crashes, as in the
 //     kubelet (kubernetes#55807); PostExit tells of those too.
-//   - A container that never began because the agent was killed in the middle of
-//     starting it has not failed (podcache.BrokenOff): the same attempt is made again,
-//     whatever the policy says. In the kubelet it is an exit of 128.
-//   - The file of an instance's last words goes when a later one is made and the runtime
-//     has the instance no more, not with the pod only (kubernetes#106735).
-//   - A container whose volumes can't be mounted says so in its status, not only in
-//     an event; nothing of its pod is pulled or made until they can.
+//   - A container whose start was broken off because its agent was killed has exited
+//     with 128 for the kubelet; for ours it has not failed, and the same attempt is
+//     made again.
+//   - The file of an instance's last words is named by its restart count, so that it
+//     can be found and removed; the kubelet names it at random and keeps it as long as
+//     the pod (kubernetes#106735). It is removed when a later one is made and the
+//     runtime no longer has the instance.
+//   - A container whose volumes can't be mounted, or whose sandbox can't be made
+//     because of the pod's spec, says so in its status, not only in an event as in the
+//     kubelet. Nothing of its pod is pulled or made until they can.
 //   - Volumes are brought up to date in each turn in which nothing starts.
-//   - The newest instance of a container is told by its restart count before its
-//     creation time, because clocks step back (kubernetes#134153).
+//   - The kubelet takes the instance of a container that has the latest creation time
+//     for the newest; ours takes the one with the highest restart count, because
+//     clocks are set back (kubernetes#134153).
 //   - A sandbox that dies soon after it was made is made again with the restart
 //     back-off, not as fast as its death is noticed. With Never a container that
 //     had not been made when the sandbox died still gets its run; the kubelet
@@ -124,17 +128,103 @@
 //   - Images of one pod are pulled at the same time, and while its sandbox is made.
 //   - The runtime is asked to start a few pods at once, not all that there are: of 50
 //     on two processors the last one runs as soon, and half of them long before.
-//   - An ephemeral container runs once even if the runtime has forgotten it.
+//   - The kubelet starts an ephemeral container again that the runtime has forgotten;
+//     ours recalls from its log that it has run.
+//   - The kubelet has an ephemeral container share the processes of a target that has
+//     ended, even in a sandbox that is gone, which runtimes refuse; in ours it fails
+//     until the target runs.
 //   - What a restart of all containers (KEP-5532) asks for backs off like any other
 //     restart, with everything stopped meanwhile.
 //   - A resize that would change the pod's QoS class is left undone, and the plan
-//     says so. One that takes memory away is not held back by what is in use.
-//   - The definition's hash covers all but resources, not name and image alone: pods
-//     from files may change in other ways. A hash of another form is left alone.
-//   - The restart back-off grows with starts, not with attempts to start.
+//     says so.
+//   - The kubelet's hash of a definition covers its name and image; ours covers all
+//     but resources, because pods from files may change in other ways.
+//   - The kubelet replaces a container whose hash differs from its own, or that has
+//     none; ours leaves a container alone whose hash has another form than its own,
+//     because another agent made it.
+//   - The kubelet's restart back-off grows with each attempt to start a container;
+//     ours grows with each container that was made.
+//   - The kubelet forgets the ends of init containers with the sandbox and starts
+//     them in the new one at once; ours backs off from them.
+//   - The kubelet makes another instance of a container that was created but not
+//     started, after its back-off, and never starts an ephemeral one of those; ours
+//     starts the one that there is at once, with its restart count.
+//   - The kubelet forgets a container's back-off ten minutes after its last start,
+//     also when the container has ended since and still waits; ours waits to the end.
+//   - The kubelet resizes a pod's cgroup only together with a container that runs, so
+//     that a pod whose limits were raised while its containers were down keeps the
+//     old ones; ours resizes it whenever it differs.
+//   - The kubelet counts an init container without a limit that comes after a sidecar
+//     with one as if it had that limit, and so limits the pod as a whole; ours limits
+//     no pod in which a container has no limit.
+//   - The kubelet's restart back-off of a container starts afresh when its image or
+//     resources change; ours when anything but its resources changes.
+//   - A pod in which a container runs that ought not to is not over for ours before
+//     that is stopped; the kubelet stops the pod with it.
+//   - The kubelet's plan goes on with init containers and sidecars of a pod whose
+//     regular containers have all ended for good, until the pod's phase ends it; ours
+//     stops the pod.
+//   - The kubelet looks at the init container that was begun last; for ours a pod is
+//     over when any of its init containers has failed for good, also one of an
+//     earlier sandbox; the kubelet leaves that to the phase.
+//   - The kubelet removes init containers that have ended, and leaves other dead
+//     containers and sandboxes to its garbage collection; a plan of ours removes all
+//     instances of a name that are dead but the newest and the one before it, and
+//     replaced sandboxes without containers.
+//   - The kubelet takes no memory away from containers that use more than they are to
+//     have; ours is not held back by what is in use.
+//   - The kubelet calls the runtime for a resize that changes nothing in the
+//     container's cgroup, such as of its memory request; ours does not.
+//   - When all containers are restarted, the kubelet's event for each that is stopped
+//     reads "killing"; ours has the cause.
+//   - When all containers are restarted, the kubelet stops those that were created
+//     but not started, too; ours only removes them.
+//   - The kubelet makes the sandbox of a pod in the host's network anew, again and
+//     again, where the runtime does not tell its namespaces; ours uses it.
+//   - When the kubelet makes a pod's sandbox anew, it starts a container again that
+//     has ended and is not to be restarted by its own policy, if the pod has no init
+//     containers, and not one that its rules restart after an exit with 0; ours asks
+//     policy and rules as always.
+//   - The kubelet runs all containers of a pod with restartPolicy Never again whose
+//     sandbox was removed from the runtime; ours runs those that had not been made.
+//   - The kubelet takes containers that an earlier sandbox has left, because they
+//     could not be removed or stopped, for those of the sandbox in use; ours does
+//     not.
+//   - The kubelet stops the dead sandboxes of a pod that is over in each sync; ours
+//     does nothing once nothing of it runs.
+//   - When the kubelet stops a pod it does not stop containers in an unknown state,
+//     which go on if their sandbox is gone; ours stops them.
+//   - The kubelet can't stop a pod in which a container runs that the spec names no
+//     more; ours can.
 //   - A cancelled pull is no failure of the image and starts no back-off.
 //   - The pod's cgroup is limited anew after all of a resize, and before it where
 //     something grows, not resource by resource.
+//   - Each sandbox and container has the label io.kubeparts.agent with the agent's
+//     name, because an agent touches only what it made. The kubelet sets no such
+//     label.
+//   - The event about a sandbox that can't be made because of the pod's spec names
+//     every problem; the kubelet's names the first.
+//   - A container that asks for huge pages of a size that the node does not have fails
+//     with the name of the resource; the kubelet starts it without them.
+//   - The kubelet looks up and pulls the images of all volumes of a pod in each turn,
+//     even one in which nothing starts; ours those that the containers mount that are
+//     about to start.
+//   - The kubelet sends the group of a pod that names no user with its sandbox, which
+//     the CRI has runtimes refuse; ours leaves the group out there.
+//   - With requests after the one that makes a sandbox the kubelet sends the names of
+//     kernel parameters as the pod has them, with slashes; ours always with dots.
+//   - In a pod that mounts an image the kubelet sends a volume's subPath as the
+//     image's, too; ours only with images.
+//   - On a node without a cluster domain the kubelet ends the full name of a pod with
+//     a subdomain with a dot, in its hosts file and hostname; ours does not.
+//   - The kubelet counts every file in a container's log folder whose name begins like
+//     that of a log, such as 8.logs, for the restart count; ours counts logs and
+//     rotated logs.
+//   - With each change of CPU or memory the kubelet sends limits of zero for the huge
+//     pages of a container that has some; ours sends nothing about huge pages.
+//   - A pod with a field that this package does not support, such as a variable from a
+//     file (KEP-3721), is refused as a whole by [Runner.Unsupported]; the kubelet
+//     starts it.
 //   - Not here: devices and dynamic resources, block volumes, files as sources of
 //     variables (KEP-3721), Windows. [Runner.Unsupported] names them. Checkpoints.
 //

@@ -90,27 +90,73 @@
 //
 // # Differences from the kubelet
 //
-// The baseline is kubelet 1.36 and 1.37. There,
+// The baseline is kubelet 1.36 and 1.37. What is in a manifest:
 //
-//   - a bad file is logged at every pass, with the first of its problems, and its pods
-//     are ended;
-//   - a folder that goes away ends all pods, and a document after the first one in a
-//     file is ignored;
-//   - unknown fields are accepted in part;
-//   - the UID depends on the file's path, so that renaming a file restarts its pod, and
-//     the hash annotation of a manifest with a UID of its own does not follow its
-//     content;
-//   - an amount such as 92E7000000000000000 occupies a core for minutes; here it is a
-//     problem of its file;
-//   - a change of a file is acted upon at once or at the next pass, without waiting for
-//     the rest of a save;
-//   - every file is read at every pass, whatever its name and size, and a URL is
-//     fetched whole every 20 s, however often it fails;
-//   - no removed pod is ended before every source has answered, so that one server
-//     that is down keeps the pods of removed files running;
-//   - two sources that give one pod make two of it, of which one waits for the other
-//     to end;
-//   - ConfigMaps and Secrets come from the API server or not at all.
+//   - The kubelet validates affinity, topology spread constraints, node selectors,
+//     scheduling gates, priority and readiness gates; ours leaves to the scheduler what
+//     only it reads.
+//   - The kubelet validates owners, finalizers, managed fields, the generated name's
+//     prefix and the generation; ours leaves them alone, because no API server stores
+//     the manifest.
+//   - The kubelet validates the ephemeral containers of a manifest before it refuses
+//     them; ours refuses them only.
+//   - The kubelet looks at nothing else in a manifest without a name, and not into a
+//     probe or hook where none may be; ours names every problem.
+//   - The kubelet accepts every image that is not empty, and a container with a
+//     reference that cannot be parsed never starts; ours refuses its manifest.
+//   - The kubelet accepts any text as a UID; ours refuses one that cannot be the name of
+//     a folder or has an underscore.
+//   - The kubelet accepts a manifest that is marked as a mirror or as being deleted;
+//     ours refuses it.
+//   - The kubelet counts a bad volume as one that is not declared, and complains of each
+//     of its mounts; ours complains of the volume.
+//   - The kubelet reads every file whose name does not begin with a dot; ours reads
+//     those that end in .yaml, .yml or .json.
+//   - The kubelet ignores fields that it does not know, and takes the last of a field
+//     that is given twice; ours refuses the manifest and names each.
+//   - The kubelet ends the pods of a file that has become bad; ours refuses a file as a
+//     whole if anything in it is wrong, and its pods stay as they were.
+//   - The kubelet ends all pods of a folder that does not exist and of an answer that is
+//     empty; ours keeps them until the folder or the answer says otherwise.
+//   - The kubelet refuses a static pod that refers to an object of the API server; ours
+//     accepts it, because a Store can have ConfigMaps and Secrets from manifests.
+//   - The kubelet ignores what follows the first document of a file; ours reads all
+//     documents, and refuses the file if one is bad.
+//   - The kubelet reads every file as YAML; ours reads one that ends in .json, or an
+//     answer that begins with a brace, as JSON.
+//   - The kubelet takes the last of two files that define a pod of one name; ours takes
+//     the first, and reports the other as a problem.
+//   - The kubelet keeps the old name of a pod with a UID whose manifest has another name
+//     now; ours gives it the new name.
+//   - When a file is good again its pods are new to the kubelet, which had ended them;
+//     to ours they are those from before.
+//   - The kubelet's pods have no kind and no API version; ours have those of the
+//     manifest.
+//   - The kubelet makes the UID of a pod from the path of its file and from its content
+//     with the defaults; ours makes it from the content alone, as it is written, so that
+//     a renamed file is the same pod.
+//   - The kubelet's config.hash of a manifest with a UID is that UID, whatever else
+//     changes; ours follows the content.
+//
+// How sources are read and merged:
+//
+//   - The kubelet makes two pods of one that two sources give, of which one waits for
+//     the other to end; ours leaves it to the source that gave it first, and reports a
+//     problem of the other.
+//   - The kubelet counts a list or map that is empty and one that is not set as two
+//     things, and updates the pod; ours does not.
+//   - The kubelet logs a bad file at every pass; ours reports each problem once, and once
+//     that it is gone.
+//   - A quantity such as 92E7000000000000000 occupies a core of the kubelet for minutes;
+//     ours refuses its manifest.
+//   - The kubelet acts upon a change of a file at once or at its next pass; ours waits for
+//     the rest of a save.
+//   - The kubelet reads every file at every pass, whatever its size, and fetches a URL
+//     every 20 s, however often it fails; ours reads files that have changed, up to
+//     [MaxManifestBytes], and waits longer after failures.
+//   - The kubelet ends no removed pod before every source has answered, so that one server
+//     that is down keeps the pods of removed files running; ours waits for the source of
+//     the pod only.
 //
 // Values that no node can check are passed on unchecked: whether what a pod refers to
 // exists, and fields that only the scheduler or an admission plugin looks at.

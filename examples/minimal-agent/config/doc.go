@@ -41,14 +41,30 @@
 //     on a machine: address (127.0.0.1), port (10255), containerRuntimeEndpoint
 //     (embedded, and there is auto), podLogsDir (in the agent's own folder),
 //     cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).
-//   - Strings, numbers and booleans are not taken for each other, and names must be
-//     in the right case. The kubelet says yes to port "1" in some files and no in others.
-//   - Eviction settings that the kubelet takes although they can't work are refused:
-//     see eviction.ParseThresholds. One that takes away defaults without saying so
-//     is a note (kubernetes#127577).
+//   - The kubelet logs an unknown field, a field that is there twice and a second
+//     document, and goes on; ours refuses the file.
+//   - A file that only the kubelet accepts sets nothing in ours, and the reverse.
+//   - The kubelet takes 1e2 for a whole number and yes for true; ours refuses them.
+//   - The kubelet refuses null for some durations; ours takes it for a field that is
+//     not set, as everywhere.
+//   - The kubelet has users, ciphers, a second endpoint for images and default sysctls;
+//     ours refuses the fields that set them.
+//   - The kubelet reads and validates the fields that ours ignores with a note.
+//   - The kubelet takes some values that cannot work, and fails or goes without them
+//     when it uses them; ours refuses them with the file. For eviction see
+//     eviction.ParseThresholds. Settings that take away defaults without saying so
+//     are a note (kubernetes#127577).
+//   - The kubelet adds the default thresholds to evictionHard when it reads
+//     mergeDefaultEvictionSettings; ours adds them where it uses the thresholds.
 //   - evictionMaxPodGracePeriod may be negative: a pod's own, as with the flag.
 //   - imageMaximumGCAge may be shorter than imageMinimumGCAge: both hold.
 //   - Of enforceNodeAllocatable there is pods and none.
+//   - The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is none;
+//     ours does without both by default, and accepts it.
+//   - Settings of pods' cgroups need cgroupsPerQOS or a cgroupRoot, and the driver
+//     cgroupfs; ours refuses them otherwise, and a limit of 0 processes.
+//   - The kubelet can do without its server; ours refuses enableServer false, because
+//     its commands ask the server.
 //
 // The package does not link k8s.io/kubelet/config/v1beta1: that brings
 // component-base with it, whose metrics, flags and feature gates register themselves

@@ -51,6 +51,9 @@
 //     [Config.Progress].
 //   - A malformed pull secret is named, without anything of its contents, when it
 //     is needed; an image that is present and needs no credentials starts without.
+//   - The kubelet looks up a pod's pull secrets in every turn, and records an event
+//     about missing ones each time; ours looks for them when an image needs a pull or
+//     a check.
 //   - Identity and registry tokens of a configuration are used.
 //   - The size of a pulled image comes with the look at it that the result needs; if
 //     that fails the reason is ImageInspectError.

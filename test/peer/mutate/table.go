@@ -70,18 +70,21 @@ func readTable(pkg string) (table, error) {
 func (t table) reason(s site) string { return t.reasons[s.String()] }
 
 func writeTable(o options, rows []row, of int) error {
-	found := 0
+	found, explained := 0, 0
 	var b strings.Builder
 	for _, r := range rows {
-		if r.found {
+		switch {
+		case r.found:
 			found++
+		case r.reason != "":
+			explained++
 		}
 		fmt.Fprintln(&b, r)
 	}
 	head := fmt.Sprintf("# Mutations of our decision code, and how the comparison found each of them.\n"+
 		"# Written by: go run ./mutate -write -n %d -seed %d %s\n"+
-		"# %d mutations drawn from %d: %d found, %d survive because they change nothing that can be observed.\n%s%s\n\n",
-		o.count, o.seed, o.pkg, len(rows), of, found, len(rows)-found, filesMark, strings.Join(o.files, " "))
+		"# %d mutations drawn from %d: %d found, %d survive with a reason, %d without.\n%s%s\n\n",
+		o.count, o.seed, o.pkg, len(rows), of, found, explained, len(rows)-found-explained, filesMark, strings.Join(o.files, " "))
 	if err := os.MkdirAll(filepath.Dir(tablePath(o.pkg)), 0o755); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ The last four columns give the number of rules of each class, and how many diffe
 
 ## Repeat it
 
-` + "    make peer                     # fixed seeds and fresh ones, about three minutes\n" +
+` + "    make peer                     # fixed seeds, about three minutes\n" +
 		"    make peer-long N=200000       # hours; continues where it stopped\n" +
 		"    cd test/peer/eviction && PEER_SEED=7 go test -v .    # one scenario, with every fact of both sides\n" + `
 The comparisons are themselves tested: ` + "`make peer-mutate`" + ` changes one comparison, constant, return, assignment or field of our decision code at

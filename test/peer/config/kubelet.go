@@ -1,0 +1,135 @@
+package config
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
+	"k8s.io/kubernetes/pkg/kubelet/eviction"
+	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/util/codec"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// kubelet reads configurations as the kubelet does.
+type kubelet struct {
+	scheme *runtime.Scheme
+	codecs *serializer.CodecFactory
+	fields []string // of a KubeletConfiguration, longest first
+}
+
+func newKubelet(t *testing.T) *kubelet {
+	s, codecs, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
+	require.NoError(t, err)
+	k := &kubelet{scheme: s, codecs: codecs}
+	for name := range fieldTypes() {
+		k.fields = append(k.fields, name)
+	}
+	slices.SortFunc(k.fields, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	return k
+}
+
+func (k *kubelet) play(t *testing.T, w *world) []judge.Facts {
+	f := judge.Facts{}
+	internal, err := codec.DecodeKubeletConfiguration(t.Context(), k.codecs, []byte(w.text()))
+	if err != nil {
+		f["decode"] = "refused"
+		return []judge.Facts{f}
+	}
+	defaultEviction(internal)
+	require.NoError(t, k.scheme.Convert(internal, &w.accepted, nil))
+	refused := false
+	if _, err := eviction.ParseThresholdConfig(internal.EnforceNodeAllocatable, internal.EvictionHard, internal.EvictionSoft,
+		internal.EvictionSoftGracePeriod, internal.EvictionMinimumReclaim); err != nil {
+		f["refused eviction"] = "yes"
+		refused = true
+	}
+	if err := validation.ValidateKubeletConfiguration(internal, utilfeature.DefaultFeatureGate); err != nil {
+		all := []error{err}
+		if many, ok := err.(utilerrors.Aggregate); ok {
+			all = many.Errors()
+		}
+		for _, err := range all {
+			if strings.Contains(err.Error(), "cgroup v1") {
+				continue // the machine's
+			}
+			f["refused "+k.fieldOf(err.Error())] = "yes"
+			refused = true
+		}
+	}
+	if refused {
+		return []judge.Facts{f}
+	}
+	addValues(t, f, w.accepted)
+	return []judge.Facts{f}
+}
+
+// defaultEviction does what the program kubelet does after it has read its file.
+func defaultEviction(c *kubeletconfig.KubeletConfiguration) {
+	if c.EvictionHard == nil {
+		c.EvictionHard = maps.Clone(eviction.DefaultEvictionHard)
+	} else if c.MergeDefaultEvictionSettings {
+		for signal, value := range eviction.DefaultEvictionHard {
+			if _, ok := c.EvictionHard[signal]; !ok {
+				c.EvictionHard[signal] = value
+			}
+		}
+	}
+}
+
+// fieldOf returns the field that an error names first.
+func (k *kubelet) fieldOf(message string) string {
+	text := strings.ToLower(message)
+	for _, flag := range regexp.MustCompile(`\(--[^)]*\)`).FindAllString(text, -1) {
+		text = strings.ReplaceAll(text, flag, "")
+	}
+	best, at := "", len(text)
+	for _, name := range k.fields {
+		if i := strings.Index(text, strings.ToLower(name)); i >= 0 && i < at {
+			best, at = name, i
+		}
+	}
+	switch {
+	case best == "" && strings.Contains(text, "pod logs path"):
+		return "podLogsDir"
+	case best == "" && strings.Contains(text, "taint"):
+		return "registerWithTaints"
+	case best == "" && strings.Contains(text, "reserved memory"), strings.Contains(text, "reserved-memory"):
+		return "reservedMemory"
+	case best == "":
+		return message
+	}
+	return best
+}
+
+// addValues adds the value of each field that ours has, empty for the zero values of
+// all kinds.
+func addValues(t *testing.T, f judge.Facts, settings any) {
+	data, err := json.Marshal(settings)
+	require.NoError(t, err)
+	var values map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(data, &values))
+	for name := range ourTypes() {
+		switch value := string(values[name]); value {
+		case "null", "{}", "[]", `""`, "0", "false", `"0s"`:
+		default:
+			f["value "+name] = value
+		}
+	}
+}

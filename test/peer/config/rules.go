@@ -1,0 +1,335 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+type scene = judge.Scene[*world]
+
+const docPath = "examples/minimal-agent/config/doc.go"
+
+// refusal returns the field of a fact about a value that is refused.
+func refusal(s scene) (field string, ok bool) { return strings.CutPrefix(s.Fact, "refused ") }
+
+// has reports whether a side has a fact that begins so.
+func has(facts []judge.Facts, prefix string) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(facts[0])), func(fact string) bool { return strings.HasPrefix(fact, prefix) })
+}
+
+// refuses reports whether a side refuses the file.
+func refuses(facts []judge.Facts) bool {
+	return has(facts, "decode") || has(facts, "refused ") || has(facts, "strict ") || has(facts, "not implemented ")
+}
+
+// isOurs reports whether ours has a field.
+func isOurs(field string) bool { return field == "eviction" || ourTypes()[field] != nil }
+
+// undecodable reports whether the file has a value that the kubelet cannot decode in a
+// field that ours does not read.
+func undecodable(w *world) bool {
+	return slices.ContainsFunc(w.Lines, func(l line) bool {
+		t := fieldTypes()[l.Name]
+		return t != nil && !isOurs(l.Name) && json.Unmarshal([]byte(l.Value), reflect.New(t).Interface()) != nil
+	})
+}
+
+// otherYAML reports whether the file has a scalar that the two readers of YAML take for
+// different things: a number with an exponent, or yes.
+func otherYAML(w *world) bool {
+	return slices.ContainsFunc(w.Lines, func(l line) bool {
+		return strings.Contains(l.Value, "1e2") || l.Value == "yes" || l.Value == "0x10"
+	})
+}
+
+// notStrict reports whether the file has what only a strict reader refuses.
+func notStrict(w *world) bool {
+	seen := map[string]bool{}
+	for _, l := range w.Lines {
+		if fieldTypes()[l.Name] == nil && l.Name != "apiVersion" && l.Name != "kind" || seen[l.Name] {
+			return true
+		}
+		seen[l.Name] = true
+	}
+	return strings.HasPrefix(w.Tail, "---\n")
+}
+
+// isRepeated reports whether the file has a field twice.
+func isRepeated(w *world) bool {
+	names := map[string]bool{}
+	for _, l := range w.Lines {
+		names[l.Name] = true
+	}
+	return len(names) < len(w.Lines)
+}
+
+func rules() []judge.Rule[*world] {
+	return slices.Concat(formRules(), valueRules(), []judge.Rule[*world]{defaultsRule(), checkedRule()}, fieldRules())
+}
+
+// formRules are about how a file is read.
+func formRules() []judge.Rule[*world] {
+	return []judge.Rule[*world]{{
+		Name: "unknown and repeated fields", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet logs an unknown field, a field that is there twice and a second document, and goes on; ours refuses the file.",
+		Explains: func(s scene) bool {
+			if strings.HasPrefix(s.Fact, "strict ") {
+				return s.Ours == "yes" && notStrict(s.World)
+			}
+			_, ok := refusal(s)
+			if !ok && s.Fact != "decode" || !has(s.OursFacts, "strict ") || !notStrict(s.World) {
+				return false
+			}
+			// Ours checks the first of two values, and nothing behind a first document.
+			return s.Kubelet != "" && s.Ours == "" || s.Ours == "yes" && isRepeated(s.World)
+		},
+	}, {
+		Name: "fields of protection", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet has users, ciphers, a second endpoint for images and default sysctls; ours refuses the fields that set them.",
+		Explains: func(s scene) bool {
+			field, ok := strings.CutPrefix(s.Fact, "not implemented ")
+			_, set := s.World.value(field)
+			return ok && set && s.Ours == "yes" && !isOurs(field)
+		},
+	}, {
+		Name: "ignored fields", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet reads and validates the fields that ours ignores with a note.",
+		Explains: func(s scene) bool {
+			if field, ok := strings.CutPrefix(s.Fact, "ignored "); ok {
+				_, set := s.World.value(field)
+				return set && s.Ours == "yes" && !isOurs(field)
+			}
+			if s.Fact == "decode" {
+				return s.Kubelet == "refused" && s.Ours == "" && undecodable(s.World)
+			}
+			field, ok := refusal(s)
+			return ok && s.Kubelet == "yes" && s.Ours == "" && !isOurs(field)
+		},
+	}}
+}
+
+// valueRules are about single values, and what follows for the rest of the file.
+func valueRules() []judge.Rule[*world] {
+	return []judge.Rule[*world]{{
+		Name: "null durations", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet refuses null for some durations; ours takes it for a field that is not set, as everywhere.",
+		Explains: func(s scene) bool {
+			null := slices.ContainsFunc(s.World.Lines, func(l line) bool {
+				return (l.Value == "null" || l.Value == "~") && fieldTypes()[l.Name] == reflect.TypeFor[metav1.Duration]()
+			})
+			return null && s.Fact == "decode" && s.Kubelet == "refused" && s.Ours == ""
+		},
+	}, {
+		Name: "YAML scalars", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet takes 1e2 for a whole number and yes for true; ours refuses them.",
+		Explains: func(s scene) bool {
+			if s.Fact == "decode" {
+				return s.Kubelet == "" && s.Ours == "refused" && otherYAML(s.World)
+			}
+			_, ok := refusal(s)
+			return ok && s.Kubelet == "yes" && has(s.OursFacts, "decode") && otherYAML(s.World)
+		},
+	}, {
+		Name: "refused whole", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "A file that only the kubelet accepts sets nothing in ours, and the reverse.",
+		Explains: func(s scene) bool {
+			field, ok := strings.CutPrefix(s.Fact, "value ")
+			switch {
+			case !ok:
+				return has(s.KubeletFacts, "decode") && s.Kubelet == "" && s.Ours == "yes"
+			case refuses(s.OursFacts):
+				return s.Ours == ""
+			case !refuses(s.KubeletFacts):
+				return false
+			}
+			// The kubelet's value would be this one.
+			values := judge.Facts{}
+			data, err := json.Marshal(s.World.accepted)
+			var all map[string]json.RawMessage
+			if err != nil || json.Unmarshal(data, &all) != nil {
+				return false
+			}
+			values["value "+field] = string(all[field])
+			s.Kubelet = values[s.Fact]
+			return s.Ours == s.Kubelet || has(s.KubeletFacts, "decode") || defaultsRule().Explains(s) || isMerged(s)
+		},
+	}}
+}
+
+// isMerged reports whether the difference is the merge of default thresholds.
+func isMerged(s scene) bool {
+	value, set := s.World.value("evictionHard")
+	merge, _ := s.World.value("mergeDefaultEvictionSettings")
+	var ours, file, kubelet map[string]string
+	if s.Fact != "value evictionHard" || !set || merge != "true" || json.Unmarshal([]byte(value), &file) != nil || json.Unmarshal([]byte(s.Kubelet), &kubelet) != nil {
+		return false
+	}
+	if s.Ours != "" && json.Unmarshal([]byte(s.Ours), &ours) != nil || !maps.Equal(ours, file) {
+		return false
+	}
+	for signal, v := range file {
+		if kubelet[signal] != v {
+			return false
+		}
+	}
+	return len(kubelet) > len(file)
+}
+
+// defaultsRule is about defaults that are others.
+func defaultsRule() judge.Rule[*world] {
+	return judge.Rule[*world]{
+		Name: "defaults", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "Some defaults differ, because an agent is to be tried out beside other things on a machine: address (127.0.0.1), port (10255), containerRuntimeEndpoint (embedded, and there is auto), podLogsDir (in the agent's own folder), cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).",
+		Explains: func(s scene) bool {
+			d, ok := map[string][2]string{
+				"value address":                  {`"0.0.0.0"`, `"127.0.0.1"`},
+				"value port":                     {"10250", "10255"},
+				"value containerRuntimeEndpoint": {`"unix:///run/containerd/containerd.sock"`, `"embedded"`},
+				"value podLogsDir":               {`"/var/log/pods"`, ""},
+				"value cgroupsPerQOS":            {"true", ""},
+				"value enableProfilingHandler":   {"true", ""},
+				"value apiVersion":               {"", `"kubelet.config.k8s.io/v1beta1"`},
+				"value kind":                     {"", `"KubeletConfiguration"`},
+				"value crashLoopBackOff":         {`{"maxContainerRestartPeriod":"5m0s"}`, ""},
+			}[s.Fact]
+			return ok && s.Kubelet == d[0] && s.Ours == d[1]
+		},
+	}
+}
+
+// checkedRule is about values that the kubelet checks later or not at all.
+func checkedRule() judge.Rule[*world] {
+	return judge.Rule[*world]{
+		Name: "values that cannot work", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet takes some values that cannot work, and fails or goes without them when it uses them; ours refuses them with the file.",
+		Explains: func(s scene) bool {
+			field, ok := refusal(s)
+			if !ok || s.Kubelet != "" || s.Ours != "yes" {
+				return false
+			}
+			check := cannotWork(&s.World.accepted)[field]
+			return check != nil && check()
+		},
+	}
+}
+
+// cannotWork returns, for a field, whether its value cannot work.
+func cannotWork(c *kubeletconfigv1beta1.KubeletConfiguration) map[string]func() bool {
+	negative := func(d metav1.Duration, least time.Duration) func() bool {
+		return func() bool { return d.Duration < least }
+	}
+	reserved := func(m map[string]string) func() bool {
+		return func() bool {
+			for name, value := range m {
+				if !slices.Contains([]string{"cpu", "memory", "ephemeral-storage"}, name) || !slices.Contains([]string{"100m", "1Gi", "0", "10"}, value) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	all := map[string]func() bool{
+		"eviction":     func() bool { return noEviction(c) },
+		"podPidsLimit": func() bool { return *c.PodPidsLimit == -1 }, // -2 and below in the file
+		"staticPodURL": func() bool {
+			u, err := url.Parse(c.StaticPodURL)
+			return err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"
+		},
+		"staticPodURLHeader": func() bool {
+			for name := range c.StaticPodURLHeader {
+				if len(validation.IsHTTPHeaderName(name)) > 0 {
+					return true
+				}
+			}
+			return len(c.StaticPodURLHeader) > 0 && c.StaticPodURL == ""
+		},
+		"tlsCertFile":              func() bool { return c.TLSCertFile != "" && c.TLSPrivateKeyFile == "" },
+		"tlsPrivateKeyFile":        func() bool { return c.TLSCertFile == "" && c.TLSPrivateKeyFile != "" },
+		"address":                  func() bool { return net.ParseIP(c.Address) == nil },
+		"containerRuntimeEndpoint": func() bool { return !strings.HasPrefix(c.ContainerRuntimeEndpoint, "unix:///") },
+		"clusterDNS": func() bool {
+			return slices.ContainsFunc(c.ClusterDNS, func(ip string) bool { return net.ParseIP(ip) == nil })
+		},
+		"clusterDomain":                    func() bool { return len(validation.IsDNS1123Subdomain(strings.TrimSuffix(c.ClusterDomain, "."))) > 0 },
+		"podsPerCore":                      func() bool { return c.PodsPerCore > c.MaxPods },
+		"maxPods":                          func() bool { return c.MaxPods < 1 },
+		"kubeReserved":                     reserved(c.KubeReserved),
+		"systemReserved":                   reserved(c.SystemReserved),
+		"cgroupRoot":                       func() bool { return !path.IsAbs(c.CgroupRoot) || path.Clean(c.CgroupRoot) != c.CgroupRoot },
+		"containerLogMaxSize":              func() bool { return !slices.Contains([]string{"10Mi", "1", "-1", "1Gi"}, c.ContainerLogMaxSize) },
+		"volumeStatsAggPeriod":             negative(c.VolumeStatsAggPeriod, time.Second),
+		"syncFrequency":                    negative(c.SyncFrequency, time.Millisecond),
+		"fileCheckFrequency":               negative(c.FileCheckFrequency, time.Millisecond),
+		"httpCheckFrequency":               negative(c.HTTPCheckFrequency, time.Millisecond),
+		"evictionPressureTransitionPeriod": negative(c.EvictionPressureTransitionPeriod, 0),
+		"allowedUnsafeSysctls": func() bool {
+			return slices.ContainsFunc(c.AllowedUnsafeSysctls, func(s string) bool {
+				return s == "" || strings.ContainsAny(s, " ,") || strings.Contains(strings.TrimSuffix(s, "*"), "*")
+			})
+		},
+		"shutdownGracePeriodByPodPriority": func() bool {
+			if c.ShutdownGracePeriod.Duration+c.ShutdownGracePeriodCriticalPods.Duration < 0 {
+				return len(c.ShutdownGracePeriodByPodPriority) > 0
+			}
+			seen := map[int32]bool{}
+			for _, p := range c.ShutdownGracePeriodByPodPriority {
+				if p.ShutdownGracePeriodSeconds < 0 || seen[p.Priority] {
+					return true
+				}
+				seen[p.Priority] = true
+			}
+			return false
+		},
+	}
+	return all
+}
+
+// noEviction reports whether the eviction settings cannot work: a grace period or a
+// reclaim without its threshold, a soft threshold that is not above the hard one, a
+// reclaim out of reach.
+func noEviction(c *kubeletconfigv1beta1.KubeletConfiguration) bool {
+	percent := func(m map[string]string, signal string) (n int) {
+		_, _ = fmt.Sscanf(m[signal], "%d%%", &n)
+		if !strings.HasSuffix(m[signal], "%") {
+			return 0
+		}
+		return n
+	}
+	for signal := range c.EvictionSoftGracePeriod {
+		if c.EvictionSoft[signal] == "" {
+			return true
+		}
+	}
+	for signal := range c.EvictionMinimumReclaim {
+		most := max(percent(c.EvictionHard, signal), percent(c.EvictionSoft, signal))
+		if c.EvictionSoft[signal] == "" && c.EvictionHard[signal] == "" || most > 0 && most+percent(c.EvictionMinimumReclaim, signal) >= 100 {
+			return true
+		}
+	}
+	for signal, soft := range c.EvictionSoft {
+		hard := c.EvictionHard[signal]
+		if strings.HasSuffix(hard, "%") && strings.HasSuffix(soft, "%") && percent(c.EvictionSoft, signal) <= percent(c.EvictionHard, signal) || hard == soft || soft == "1m" && hard == "100Mi" {
+			return true
+		}
+	}
+	for _, settings := range []map[string]string{c.EvictionHard, c.EvictionSoft, c.EvictionMinimumReclaim} {
+		if slices.Contains(slices.Collect(maps.Values(settings)), "1m") {
+			return true // not a whole number
+		}
+	}
+	return false
+}

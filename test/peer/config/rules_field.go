@@ -1,0 +1,89 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	imagepullmanager "k8s.io/kubernetes/pkg/kubelet/images/pullmanager"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+func fieldRules() []judge.Rule[*world] {
+	return []judge.Rule[*world]{{
+		Name: "enforcement without cgroups", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is none; ours does without both by default, and accepts it.",
+		Explains: func(s scene) bool {
+			c := s.World.accepted
+			return s.Fact == "refused cgroupsPerQOS" && s.Kubelet == "yes" && s.Ours == "" && c.CgroupsPerQOS != nil && !*c.CgroupsPerQOS &&
+				len(c.EnforceNodeAllocatable) > 0 && !slices.Equal(c.EnforceNodeAllocatable, []string{"none"})
+		},
+	}, {
+		Name: "ages of images", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "imageMaximumGCAge may be shorter than imageMinimumGCAge: both hold.",
+		Explains: func(s scene) bool {
+			c := s.World.accepted
+			return s.Fact == "refused imageMaximumGCAge" && s.Kubelet == "yes" && s.Ours == "" && c.ImageMaximumGCAge.Duration > 0 && c.ImageMaximumGCAge.Duration <= c.ImageMinimumGCAge.Duration
+		},
+	}, {
+		Name: "folder of logs", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "The kubelet refuses a podLogsDir that is not clean or has characters that are not ASCII; ours accepts it.",
+		Explains: func(s scene) bool {
+			return s.Fact == "refused podLogsDir" && s.Kubelet == "yes" && s.Ours == "" && strings.HasPrefix(s.World.accepted.PodLogsDir, "/")
+		},
+	}, {
+		Name: "limits without cgroups", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "Settings of pods' cgroups need cgroupsPerQOS or a cgroupRoot, and the driver cgroupfs; ours refuses them otherwise, and a limit of 0 processes.",
+		Explains: func(s scene) bool {
+			if s.Kubelet != "" || s.Ours != "yes" {
+				return false
+			}
+			c := s.World.accepted
+			set, _ := s.World.value("cgroupsPerQOS")
+			on := set == "true" || set != "false" && c.CgroupRoot != ""
+			switch s.Fact {
+			case "refused podPidsLimit":
+				return *c.PodPidsLimit == 0 || *c.PodPidsLimit > 0 && !on
+			case "refused cgroupRoot":
+				return c.CgroupRoot != "" && !on
+			case "refused cgroupDriver":
+				return c.CgroupDriver != "cgroupfs" && c.CgroupDriver != "systemd" || c.CgroupDriver == "systemd" && on
+			default:
+				return false
+			}
+		},
+	}, {
+		Name: "enforcement", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "Of enforceNodeAllocatable there is pods and none.",
+		Explains: func(s scene) bool {
+			c := s.World.accepted
+			return s.Fact == "refused enforceNodeAllocatable" && s.Kubelet == "" && s.Ours == "yes" &&
+				slices.ContainsFunc(c.EnforceNodeAllocatable, func(e string) bool { return e != "pods" && e != "none" })
+		},
+	}, {
+		Name: "repeated enforcement", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "The kubelet refuses an enforceNodeAllocatable that has a value twice; ours accepts it.",
+		Explains: func(s scene) bool {
+			all := slices.Sorted(slices.Values(s.World.accepted.EnforceNodeAllocatable))
+			return s.Fact == "refused enforceNodeAllocatable" && s.Kubelet == "yes" && s.Ours == "" && len(slices.Compact(slices.Clone(all))) < len(all)
+		},
+	}, {
+		Name: "patterns of images", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "The kubelet refuses a preloadedImagesVerificationAllowlist with a pattern that no image can match; ours accepts it.",
+		Explains: func(s scene) bool {
+			return s.Fact == "refused preloadedImagesVerificationAllowlist" && s.Kubelet == "yes" && s.Ours == "" &&
+				imagepullmanager.ValidateAllowlistImagesPatterns(s.World.accepted.PreloadedImagesVerificationAllowlist) != nil
+		},
+	}, {
+		Name: "server", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet can do without its server; ours refuses enableServer false, because its commands ask the server.",
+		Explains: func(s scene) bool {
+			value, _ := s.World.value("enableServer")
+			return s.Fact == "refused enableServer" && s.Ours == "yes" && value == "false"
+		},
+	}, {
+		Name: "merged thresholds", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet adds the default thresholds to evictionHard when it reads mergeDefaultEvictionSettings; ours adds them where it uses the thresholds.",
+		Explains: isMerged,
+	}}
+}

@@ -1,0 +1,146 @@
+package containergc
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// cleanLogs removes the folders of pods, and for ours the logs of containers. It
+// reports whether the links are next.
+func (m *model) cleanLogs() bool {
+	switch {
+	case m.w.Folder == "missing" && m.has(missingFolder):
+		return true
+	case m.w.Folder != "":
+		m.causes["read pod logs"] = true
+		return m.has(linksDespite)
+	}
+	for _, folder := range m.below("pods") {
+		name := strings.TrimPrefix(folder, "pods/")
+		if !m.files[folder] || m.has(namedFolders) && !named(name) {
+			continue
+		}
+		uid := name[strings.LastIndex(name, "_")+1:]
+		switch {
+		case !m.ShouldPodContentBeRemoved(types.UID(uid)):
+			if m.has(logsApart) {
+				m.cleanPodLogs(folder, uid)
+			}
+		case m.has(folderLast) && m.left(uid):
+		default:
+			m.removeAll(folder)
+		}
+	}
+	return true
+}
+
+func named(name string) bool {
+	parts := strings.Split(name, "_")
+	return len(parts) == 3 && !slices.Contains(parts, "")
+}
+
+// below returns what is right below a folder, in order.
+func (m *model) below(folder string) (all []string) {
+	for _, file := range slices.Sorted(maps.Keys(m.files)) {
+		if rest, ok := strings.CutPrefix(file, folder+"/"); ok && !strings.Contains(rest, "/") {
+			all = append(all, file)
+		}
+	}
+	return all
+}
+
+func (m *model) removeAll(path string) {
+	for file := range m.files {
+		if file == path || strings.HasPrefix(file, path+"/") {
+			delete(m.files, file)
+		}
+	}
+}
+
+// left reports whether the runtime has anything of a pod.
+func (m *model) left(uid string) bool {
+	return slices.ContainsFunc(m.containers, func(c *container) bool { u, ok := m.uid(c); return ok && u == uid }) ||
+		slices.ContainsFunc(m.boxes, func(b *box) bool { return b.UID == uid })
+}
+
+// cleanPodLogs removes the logs of containers that are gone, of a pod that is not.
+func (m *model) cleanPodLogs(folder, uid string) {
+	for _, sub := range m.below(folder) {
+		name := sub[len(folder)+1:]
+		newest, logged := -1, -1
+		for _, c := range m.before {
+			if u, ok := m.uid(c); ok && u == uid && c.Name == name {
+				newest = max(newest, int(c.Attempt))
+			}
+		}
+		for _, file := range m.below(sub) {
+			logged = max(logged, attempt(file))
+		}
+		for _, file := range m.below(sub) {
+			n := attempt(file)
+			here := slices.ContainsFunc(m.containers, func(c *container) bool {
+				u, ok := m.uid(c)
+				return ok && u == uid && c.Name == name && int(c.Attempt) == n
+			})
+			switch {
+			case n < 0, here, m.has(keepsNewestLogs) && n == logged, newest >= 0 && n > newest,
+				newest < 0 && !m.ShouldPodRuntimeBeRemoved(types.UID(uid)):
+			default:
+				delete(m.files, file)
+			}
+		}
+	}
+}
+
+// attempt returns the attempt in the name of a log, or -1.
+func attempt(path string) int {
+	n := -1
+	_, _ = fmt.Sscanf(path[strings.LastIndex(path, "/")+1:], "%d.log", &n) // -1 if it is none
+	return n
+}
+
+// deadLinks returns the links that lead nowhere.
+func (m *model) deadLinks() (dead []string) {
+	for _, name := range slices.Sorted(maps.Keys(m.links)) {
+		if file := m.links[name]; file != "." && !m.files[file] {
+			dead = append(dead, name)
+		}
+	}
+	return dead
+}
+
+// cleanLinks removes dead links.
+func (m *model) cleanLinks() {
+	dead := m.dead
+	if !m.has(linksApart) {
+		dead = m.deadLinks()
+	}
+	for _, name := range dead {
+		base, isLog := strings.CutSuffix(name, ".log")
+		dash := strings.LastIndexByte(base, '-')
+		id := base[dash+1:]
+		switch {
+		case !isLog, m.has(namedLinks) && (dash < 0 || id == ""):
+		case m.mayWrite(id):
+		default:
+			delete(m.links, name)
+		}
+	}
+}
+
+// mayWrite reports whether the container of a link may write to its log again.
+func (m *model) mayWrite(id string) bool {
+	c := m.find(id)
+	switch {
+	case len(id) < 6, c == nil, m.has(wholeIDs) && c.ID != id, c.Mute && !c.fixed && !m.has(snapshotTells),
+		m.has(forgetsDoomed) && m.doomed[c]:
+		return false
+	default:
+		return c.state != runtimeapi.ContainerState_CONTAINER_EXITED
+	}
+}

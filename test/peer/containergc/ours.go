@@ -1,0 +1,73 @@
+package containergc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+func playOurs(root string) func(*testing.T, *World) []judge.Facts {
+	return func(t *testing.T, w *World) []judge.Facts {
+		t.Helper()
+		return play(t, w, root, func(t *testing.T, n *node) agent {
+			t.Helper()
+			m, err := containergc.New(containergc.Config{
+				Runtime: n, Remover: n, Pods: n, SourcesReady: func() bool { return !n.step.NotReady },
+				Policy:  containergc.Policy{MinAge: w.MinAge, MaxPerPodContainer: &w.MaxPerPodContainer, MaxContainers: &w.MaxContainers},
+				PodLogs: n.pods(), ContainerLogs: root + "/containers",
+				RemovalsPerSecond: -1,
+				Recorder:          ourRecorder{n}, Node: &corev1.Node{}, Clock: wall{node: n},
+			})
+			require.NoError(t, err)
+			return func(ctx context.Context, all bool) error {
+				if all {
+					return m.DeleteAllUnusedContainers(ctx)
+				}
+				_, err := m.Collect(ctx)
+				return err
+			}
+		})
+	}
+}
+
+type ourRecorder struct{ *node }
+
+func (r ourRecorder) Eventf(_ runtime.Object, _, reason, format string, args ...any) {
+	r.events = append(r.events, reason+" "+faults(errors.New(fmt.Sprintf(format, args...))))
+}
+
+// wall is a clock whose hands are set while time goes on.
+type wall struct {
+	clock.RealClock
+	*node
+}
+
+// Now returns a time with a monotonic reading, which those of a bubble do not have.
+func (c wall) Now() time.Time {
+	now := time.Now()
+	shown := now.Add(c.offset)
+	// As package time has it: a bit, the seconds since 1885, the nanoseconds; and
+	// then the monotonic clock.
+	words := struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	}{loc: time.UTC}
+	const since1885, since2000 = -2682288000, 946684800 * int64(time.Second)
+	words.wall = 1<<63 | uint64(shown.Unix()-since1885)<<30 | uint64(shown.Nanosecond())
+	words.ext = 1 + now.UnixNano() - since2000
+	return *(*time.Time)(unsafe.Pointer(&words))
+}
+
+func (c wall) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

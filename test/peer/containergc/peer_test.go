@@ -1,0 +1,24 @@
+package containergc
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// The queue of the kubelet's log manager, which has no end.
+		goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop"),
+		goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*Typed[...]).updateUnfinishedWorkLoop"),
+	)
+}
+
+func TestPeer(t *testing.T) {
+	root := t.TempDir()
+	judge.Run(t, judge.Peer[*World]{
+		Name: "containergc", World: newWorld, Kubelet: newKubelet(t, root).play, Ours: playOurs(root), Rules: rules(), Scenarios: 800,
+	})
+}

@@ -1,0 +1,91 @@
+package containergc
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// An agent is one side: a pass of its manager, and its error. With all, it removes
+// everything that is not used.
+type agent func(ctx context.Context, all bool) error
+
+// play plays a world.
+func play(t *testing.T, w *World, root string, side func(*testing.T, *node) agent) (all []judge.Facts) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := klog.NewContext(t.Context(), logr.Discard())
+		n, err := newNode(w, root)
+		require.NoError(t, err)
+		pass := side(t, n)
+		for i, s := range w.Steps {
+			time.Sleep(s.After)
+			n.calls, n.events = map[string]string{}, nil
+			require.NoError(t, n.begin(i, s, time.Now()))
+			all = append(all, n.facts(t, pass(ctx, s.All)))
+		}
+	})
+	return all
+}
+
+// facts returns what could be observed in a step.
+func (n *node) facts(t *testing.T, err error) judge.Facts {
+	t.Helper()
+	files, walked := n.files()
+	require.NoError(t, walked)
+	f := judge.Facts{"error": faults(err), "events": strings.Join(n.events, ";")}
+	for object, calls := range n.calls {
+		f[object+" calls"] = calls
+	}
+	for _, file := range files {
+		f[shorten(file)] = "there"
+	}
+	return f
+}
+
+// shorten makes the name of a fact of a path.
+func shorten(path string) string {
+	for strings.Contains(path, "xxxx") {
+		path = strings.ReplaceAll(path, "xxxx", "x")
+	}
+	if len(path) > 70 {
+		path = path[:60] + "…" + path[len(path)-6:]
+	}
+	return path
+}
+
+const notReady = "not every source of pods has been read"
+
+// faults returns which faults an error names.
+func faults(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.ReplaceAll(err.Error(), "read podLogsDirectory", "read pod logs")
+	var found []string
+	for _, fault := range faultNames() {
+		if strings.Contains(text, fault) {
+			found = append(found, fault)
+		}
+	}
+	if len(found) == 0 {
+		return text
+	}
+	return strings.Join(found, "; ")
+}
+
+// faultNames returns the texts by which faults are found in errors.
+func faultNames() []string {
+	return []string{
+		"fault:containers", "fault:sandboxes", "fault:status", "fault:stop", "fault:remove", "fault:box stop", "fault:box remove",
+		"read pod logs", notReady,
+	}
+}

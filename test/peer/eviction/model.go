@@ -1,0 +1,571 @@
+package eviction
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A quirk is one way in which our decisions differ from the kubelet's.
+type quirk int
+
+// The quirks. Those of defects of ours come first: a difference that has several
+// causes is put down to the first.
+const (
+	limitsAndThresholds quirk = iota
+	roundRestarts
+	notAdopted
+	unmeasuredGo
+	overheadAlone
+	overheadAsLimit
+	unmeasuredAdopted
+	limitZero
+	splitLayers
+	unmeasuredLast
+	inodeUnits
+	containersBeside
+	adopts
+	freedCounts
+	endingPassed
+	severalGo
+	ownThreshold
+	collectionByLook
+	uselessPassed
+	hostPathStays
+	otherFiles
+	containerMemory
+	nothingMeasured
+	figuresAfter
+	numQuirks
+)
+
+// A set of quirks: true is ours.
+type quirks [numQuirks]bool
+
+func oursAll() (q quirks) {
+	for i := range q {
+		q[i] = true
+	}
+	return q
+}
+
+func (q quirks) with(i quirk, is bool) quirks {
+	q[i] = is
+	return q
+}
+
+// A decision is what a side does in a step.
+type decision struct{ collections, ranking, kills, escalated string }
+
+func decisionOf(f judge.Facts) decision {
+	return decision{f["collections"], f["ranking"], f["kills"], f["escalated"]}
+}
+
+// A step is what rules know of one step.
+type step struct {
+	w       *world
+	m       *machine // the kubelet's
+	at      time.Duration
+	kubelet judge.Facts
+	ours    judge.Facts
+	before  []judge.Facts // ours
+	index   int
+	changes []change // of figures, as far as the model has come
+	events  []string // of the node, of our model's last decision
+	told    map[string]time.Duration
+	relaxed bool // the model's look is too soon to check limits
+}
+
+func stepOf(s judge.Scene[*world]) *step {
+	if s.Step >= len(s.World.Notes) || len(s.KubeletFacts) <= s.Step || len(s.OursFacts) <= s.Step {
+		return nil
+	}
+	return &step{
+		w: s.World, m: s.World.played, at: s.World.Notes[s.Step].At, index: s.Step,
+		kubelet: s.KubeletFacts[s.Step], ours: s.OursFacts[s.Step], before: s.OursFacts[:s.Step],
+	}
+}
+
+func (st *step) note() *note { return &st.w.Notes[st.index] }
+
+// decide returns what a side with these quirks does when it acts on t; no signal
+// is none.
+func (st *step) decide(fresh []threshold, q quirks) (d decision) {
+	t := threshold{}
+	if len(fresh) > 0 {
+		t = fresh[0]
+	}
+	st.changes, st.events, st.told = st.changesBefore(st.index), nil, st.toldBefore()
+	st.relaxed = false
+	limits := st.limits(q, st.at)
+	if t.Signal == "" || len(limits) > 0 && !q[limitsAndThresholds] {
+		d.kills = st.untilRestart(limits, nil, t)
+		return d
+	}
+	var kills []string
+	if q[collectionByLook] {
+		limits, kills, t = st.lookByLook(fresh, limits, q, &d)
+	} else {
+		actions, at := st.actions(t.Signal), st.at
+		for _, a := range actions {
+			at += st.w.collector(a).Took
+			st.collected(st.index, a, at)
+		}
+		d.collections = strings.Join(actions, " ")
+		if len(actions) == 0 || st.short(t, at, q) {
+			kills = st.victims(t, at, limits, q, &d)
+		}
+	}
+	d.kills = st.untilRestart(limits, kills, t)
+	return d
+}
+
+func (w *world) place(pod string) int {
+	return slices.IndexFunc(w.Pods, func(p podSpec) bool { return p.Pod.Name == pod })
+}
+
+// untilRestart returns the kills that are begun before the agent restarts.
+func (st *step) untilRestart(limits, victims []string, t threshold) string {
+	var words []string
+	for i, name := range slices.Concat(limits, victims) {
+		if i < len(limits) {
+			words = append(words, name+":limit")
+		} else {
+			r, _ := st.measureAt(t.Signal, st.at)
+			words = append(words, name+":"+resourceOf(t.Signal)+"<"+itoa(amount(t.Value, r.capacity)))
+		}
+		p := st.m.pod(name)
+		takes := p.Kill.Takes
+		if st.note().Attempts[name] < p.Kill.Fails {
+			takes = p.Kill.FailsAt
+		} else if slices.Contains(st.note().Ending, name) {
+			takes = st.m.deaths[name].ends - st.at
+		}
+		for _, r := range st.w.Restarts {
+			if r.Kill == st.note().Kills+i+1 && r.After < min(takes, 10*time.Second) {
+				return strings.Join(words, " ")
+			}
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (w *world) collector(action string) collector {
+	if action == "images" {
+		return w.GC[1]
+	}
+	return w.GC[0]
+}
+
+// changesBefore returns the changes of figures before step i.
+func (st *step) changesBefore(i int) []change {
+	return slices.Clone(st.m.changes[:st.w.Notes[i].Changes])
+}
+
+// collected notes what a collection has freed that ended in step i.
+func (st *step) collected(i int, action string, at time.Duration) {
+	runs := 0
+	for n := range i {
+		runs += strings.Count(st.before[n]["collections"], action)
+	}
+	if runs == 0 && !st.w.collector(action).Fails {
+		st.changes = append(st.changes, st.w.frees(strings.Index("ci", action[:1]), at)...)
+	}
+}
+
+func (st *step) measureAt(s eviction.Signal, at time.Duration) (measurement, bool) {
+	return st.m.measureAt(st.w.figureOf(s), at, st.changes)
+}
+
+// actions returns the collections for a signal.
+func (st *step) actions(s eviction.Signal) []string {
+	isImage := s == eviction.ImageFSAvailable || s == eviction.ImageFSInodesFree
+	isNode := s == eviction.NodeFSAvailable || s == eviction.NodeFSInodesFree
+	switch {
+	case isMemory(s) || s == eviction.PIDAvailable:
+		return nil
+	case st.w.Layout == eviction.SingleFS:
+		return []string{"containers", "images"}
+	case st.w.Layout == eviction.DedicatedImageFS && isNode:
+		return nil
+	case st.w.Layout == eviction.DedicatedImageFS:
+		return []string{"containers", "images"}
+	case isImage:
+		return []string{"images"}
+	default:
+		return []string{"containers"}
+	}
+}
+
+// short reports whether pods have to go after collections.
+func (st *step) short(t threshold, at time.Duration, q quirks) bool {
+	if in(st.w.Blind, at) {
+		return true
+	}
+	for _, o := range st.w.thresholds() {
+		if (!q[ownThreshold] || o == t) && st.missing(o, at) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// missing returns what is missing to a threshold and its minimum reclaim.
+func (st *step) missing(t threshold, at time.Duration) int64 {
+	r, ok := st.measureAt(t.Signal, at)
+	if !ok {
+		return 0
+	}
+	target := amount(t.Value, r.capacity)
+	if t.Reclaim != "" {
+		target += amount(t.Reclaim, r.capacity)
+	}
+	return target - r.available
+}
+
+// A plan is what ours does in one look.
+type plan struct {
+	collections []string
+	picks       []string // signals for which something is done
+	threshold   threshold
+	victims     []string
+}
+
+// plan returns what ours does about thresholds in one look.
+func (st *step) plan(fresh []threshold, ended map[string]time.Duration, at time.Duration, limits []string, q quirks, d *decision) (p plan) {
+	slices.SortStableFunc(fresh, st.compare)
+	for _, t := range fresh {
+		if next := st.nextCollection(st.actions(t.Signal), ended, at, q); next != "" {
+			if !slices.Contains(p.collections, next) {
+				p.collections, p.picks = append(p.collections, next), append(p.picks, string(t.Signal))
+			}
+			continue
+		}
+		if len(p.victims) > 0 {
+			continue
+		}
+		if p.victims = st.victims(t, at, limits, q, d); len(p.victims) > 0 {
+			p.picks, p.threshold = append(p.picks, string(t.Signal)), t
+		}
+	}
+	told := p.picks // reclaims first
+	if n := slices.Index(told, string(p.threshold.Signal)); len(p.victims) > 0 && n >= 0 {
+		told = append(slices.Delete(slices.Clone(told), n, n+1), told[n])
+	}
+	for _, s := range told {
+		e := st.event(threshold{Signal: eviction.Signal(s)})
+		if last, ok := st.told[e]; !ok || at-last >= 10*time.Second {
+			st.events = append(st.events, e)
+			st.told[e] = at
+		}
+	}
+	slices.Sort(p.picks)
+	p.picks = slices.Compact(p.picks)
+	return p
+}
+
+// collectionsText prints the collections that begin in one look.
+func (p *plan) collectionsText() string {
+	slices.Sort(p.collections)
+	return strings.Join(p.collections, "+")
+}
+
+// rounds returns the collections of a side: those that ran beside each other together.
+func rounds(f judge.Facts) (all [][]string) {
+	for _, word := range strings.Fields(f["collections"]) {
+		all = append(all, strings.Split(word, "+"))
+	}
+	return all
+}
+
+// took returns how long collections take beside each other.
+func (w *world) took(round []string) (d time.Duration) {
+	for _, a := range round {
+		d = max(d, w.collector(a).Took)
+	}
+	return d
+}
+
+// lookByLook does what ours does in one turn: something, then another look, and then
+// what is still needed.
+func (st *step) lookByLook(fresh []threshold, limits []string, q quirks, d *decision) (limited, victims []string, cause threshold) {
+	ended := st.collectionsEnded()
+	m := st.remember(oursCauses())
+	st.changes = st.changesBefore(st.index)
+	st.look(m, st.at, false, oursCauses(), judge.Facts{})
+	for at := st.at; ; {
+		p := st.plan(fresh, ended, at, limits, q, d)
+		d.collections = strings.TrimSpace(d.collections + " " + p.collectionsText())
+		if len(p.collections) == 0 || len(limits)+len(p.victims) > 0 {
+			return limits, p.victims, p.threshold
+		}
+		took := time.Duration(0)
+		for _, c := range p.collections {
+			took = max(took, st.w.collector(c).Took)
+			ended[c] = at + st.w.collector(c).Took
+			st.collected(st.index, c, ended[c])
+		}
+		at += took
+		limits = nil
+		if st.relaxed = took == 0; took > 0 {
+			limits = st.limits(q, at)
+		}
+		lists := judge.Facts{}
+		st.look(m, at, false, oursCauses(), lists)
+		fresh = st.fresh(lists)
+	}
+}
+
+func (st *step) nextCollection(actions []string, ended map[string]time.Duration, now time.Duration, q quirks) string {
+	if len(actions) == 0 {
+		return ""
+	}
+	latest, any := time.Duration(0), false
+	for _, a := range actions {
+		if e, ok := ended[a]; ok {
+			latest, any = max(latest, e), true
+		}
+	}
+	if len(actions) == 2 {
+		containers, wasContainers := ended[actions[0]]
+		images, wasImages := ended[actions[1]]
+		unfinished := wasContainers && (!wasImages || images < containers)
+		if unfinished && (!q[roundRestarts] || now-latest < 10*time.Second) {
+			return actions[1]
+		}
+	}
+	if !any || now-latest >= 10*time.Second {
+		return actions[0]
+	}
+	return ""
+}
+
+// collectionsEnded returns when ours last ended collections, before this step.
+func (st *step) collectionsEnded() map[string]time.Duration {
+	ended := map[string]time.Duration{}
+	for i, f := range st.before {
+		if st.w.Notes[i].Restarted {
+			clear(ended)
+		}
+		at := st.w.Notes[i].At
+		for _, round := range rounds(f) {
+			for _, a := range round {
+				ended[a] = at + st.w.collector(a).Took
+			}
+			at += st.w.took(round)
+		}
+	}
+	if st.note().Restarted {
+		clear(ended)
+	}
+	return ended
+}
+
+// victims returns the pods that go for a threshold, and fills in d.
+func (st *step) victims(t threshold, at time.Duration, limits []string, q quirks, d *decision) (all []string) {
+	if !q[figuresAfter] {
+		at = st.at
+	}
+	names := st.rank(t.Signal, at, q)
+	free, places := int64(0), 1
+	if q[severalGo] {
+		places = st.w.Parallel
+	}
+	if q[adopts] && !(q[notAdopted] && !st.relaxed && st.checksLimits(at)) {
+		for _, name := range st.note().Adopted {
+			if st.m.deaths[name].ends <= at {
+				continue
+			}
+			n, known := st.uses(st.m.pod(name), at, t.Signal, q)
+			if t.Grace == 0 && free < st.missing(t, at) && (!known || n > 0) {
+				d.escalated = strings.TrimSpace(d.escalated + " " + name)
+			}
+			if !known && q[unmeasuredAdopted] {
+				return nil
+			}
+			free += n
+			places--
+		}
+		if free >= st.missing(t, at) || places <= 0 {
+			return nil
+		}
+	}
+	if q[endingPassed] {
+		for _, name := range st.endingSlowly() {
+			n, known := st.uses(st.m.pod(name), st.m.deaths[name].began, t.Signal, q)
+			isShort := slices.Contains(strings.Fields(d.escalated), name)
+			if !isShort && (t.Grace > 0 || free >= st.missing(t, at) || known && n <= 0) {
+				continue
+			}
+			if !isShort {
+				d.escalated = strings.TrimSpace(d.escalated + " " + name)
+			}
+			if free += n; !known || free >= st.missing(t, at) {
+				return nil
+			}
+		}
+	}
+	freed, isKnown := st.beingFreed(t.Signal, at, q)
+	if free += freed; q[freedCounts] && (!isKnown || free >= st.missing(t, at)) {
+		return nil
+	}
+	if len(names) > 0 {
+		d.ranking = fmt.Sprint(names)
+	}
+	for _, name := range names {
+		p := st.m.pod(name)
+		n, known := st.uses(p, at, t.Signal, q)
+		if isCritical(p.Pod) || slices.Contains(limits, name) || st.passes(name, n, known, at, t, q) {
+			continue
+		}
+		if places <= 0 || (q[freedCounts] || len(all) > 0) && free >= st.missing(t, at) {
+			break
+		}
+		places--
+		all = append(all, name)
+		if free += n; !known || !q[severalGo] {
+			break
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return st.w.place(a) - st.w.place(b) })
+	return all
+}
+
+// beingFreed returns what pods that have ended still hold of a disk, for as long as
+// ours counts on it.
+func (st *step) beingFreed(s eviction.Signal, at time.Duration, q quirks) (sum int64, known bool) {
+	if !q[freedCounts] || isMemory(s) || s == eviction.PIDAvailable {
+		return 0, true
+	}
+	known = true
+	for i := range st.w.Pods {
+		p := &st.w.Pods[i]
+		d := st.m.deaths[p.Pod.Name]
+		isOurs := false
+		for n := st.lastStart(); n < st.index; n++ {
+			isOurs = isOurs || st.kills(st.before[n], p.Pod.Name)
+		}
+		if d == nil || !isOurs || d.began >= st.at || d.ends > at || at >= d.ends+min(30*time.Second, p.Kill.Cleanup) {
+			continue
+		}
+		n, ok := st.uses(p, d.began, s, q)
+		sum, known = sum+n, known && ok
+	}
+	return sum, known
+}
+
+// endingSlowly returns the pods that ours has told to end for a soft threshold, and
+// that have not ended in time.
+func (st *step) endingSlowly() (all []string) {
+	for _, name := range st.note().Ending {
+		word, isShort := "", false
+		for i := st.lastStart(); i < st.index; i++ {
+			if k := st.killed(st.before[i], name); k != "" {
+				word, isShort = k, false
+			}
+			isShort = isShort || slices.Contains(strings.Fields(st.before[i]["escalated"]), name)
+		}
+		isSoft := slices.ContainsFunc(st.w.thresholds(), func(t threshold) bool {
+			quantity := amount(t.Value, st.w.Figures[st.w.figureOf(t.Signal)].Capacity)
+			return t.Grace > 0 && word == name+":"+resourceOf(t.Signal)+"<"+itoa(quantity)
+		})
+		if isSoft && !isShort {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// passes reports whether a pod is passed over.
+func (st *step) passes(name string, n int64, known bool, at time.Duration, t threshold, q quirks) bool {
+	isEnding := slices.Contains(st.note().Ending, name)
+	switch {
+	case q[endingPassed] && isEnding:
+		return true
+	case q[uselessPassed] && known && n <= 0:
+		return true
+	default:
+		return q[unmeasuredLast] && !q[unmeasuredGo] && !known && !st.overdue(name) && st.measuresPods(t.Signal)
+	}
+}
+
+// activeAt returns the pods that are active at a time of this step, before it kills.
+func (st *step) activeAt(at time.Duration) (all []string) {
+	for i := range st.w.Pods {
+		p := &st.w.Pods[i]
+		name := p.Pod.Name
+		isNew := p.Arrives > st.at && p.Arrives <= at
+		hasEnded := slices.Contains(st.note().Ending, name) && st.m.deaths[name].ends <= at
+		if isNew || slices.Contains(st.note().Active, name) && !hasEnded {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func isCritical(pod *corev1.Pod) bool {
+	source := pod.Annotations["kubernetes.io/config.source"]
+	_, mirror := pod.Annotations["kubernetes.io/config.mirror"]
+	return source == "file" || mirror || priorityOf(pod) >= 2_000_000_000
+}
+
+func priorityOf(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// rank returns the order in which pods go.
+func (st *step) rank(s eviction.Signal, at time.Duration, q quirks) []string {
+	type entry struct {
+		name                     string
+		class, exceeds, priority int64
+		excess                   resource.Quantity
+	}
+	var all []entry
+	for _, name := range st.activeAt(at) {
+		p := st.m.pod(name)
+		e := entry{name: name, priority: int64(priorityOf(p.Pod))}
+		n, known := st.uses(p, at, s, q)
+		_, hasStats := p.usage(at)
+		e.excess = *resource.NewQuantity(n, resource.DecimalSI)
+		e.excess.Sub(st.request(p.Pod, s, q))
+		switch {
+		case !q[unmeasuredLast] && !hasStats:
+			e.class = -1
+			e.excess = *resource.NewQuantity(1<<62, resource.DecimalSI)
+		case q[unmeasuredLast] && !known && st.measuresPods(s):
+			if e.class = 1; st.overdue(name) {
+				e.class = -1
+			}
+			e.excess = resource.Quantity{}
+		case q[nothingMeasured] && !st.measuresPods(s):
+			e.excess = resource.Quantity{}
+		case st.exceeds(p.Pod, n, s, q):
+			e.exceeds = -1
+		}
+		all = append(all, e)
+	}
+	byPIDs := s == eviction.PIDAvailable && !q[unmeasuredLast]
+	slices.SortStableFunc(all, func(a, b entry) int {
+		if byPIDs {
+			return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.class, b.class), b.excess.Cmp(a.excess))
+		}
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.exceeds, b.exceeds), cmp.Compare(a.priority, b.priority), b.excess.Cmp(a.excess),
+			strings.Compare(a.name, b.name))
+	})
+	var names []string
+	for _, e := range all {
+		names = append(names, e.name)
+	}
+	return names
+}

@@ -1,0 +1,400 @@
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	machinery "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// An oursSide drives our manager at the moments at which the kubelet's loop would
+// make a turn: 10 s after the turn before, or when the pods that it evicted are
+// cleaned up. After a collection it looks again at once.
+type oursSide struct {
+	*machine
+	t           *testing.T
+	ctx         context.Context
+	cancel      context.CancelFunc
+	manager     *eviction.Manager
+	pods        map[string]*corev1.Pod // newcomers
+	looks       int                    // in this step
+	between     bool                   // a look that the kubelet's loop doesn't have
+	over        bool                   // the kubelet's choice is a matter of chance
+	collects    int                    // collections under way
+	begun       int                    // collections
+	collectedIn int                    // the look of the last
+	asked       []*killRequest
+	shorter     []types.UID // pods that get no more time
+}
+
+// A killRequest is a call of the killer that the driver has not answered.
+type killRequest struct {
+	pod      *corev1.Pod
+	eviction eviction.Eviction
+	begun    chan attempt
+}
+
+// playOurs plays a world with our manager.
+func playOurs(t *testing.T, w *world) (all []judge.Facts) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := &oursSide{machine: newMachine(w), t: t, pods: newcomers()}
+		o.start()
+		for len(o.all) < w.Turns && !o.over {
+			if o.restartsBefore() {
+				o.restart()
+			}
+			o.turn()
+		}
+		o.stop()
+		all = o.all
+	})
+	return all
+}
+
+func (o *oursSide) start() {
+	hard, soft, grace, reclaim := settingMaps(o.w)
+	allocatable := []string{}
+	if o.w.Allocatable {
+		allocatable = []string{"pods"}
+	}
+	thresholds, err := eviction.ParseThresholds(eviction.ThresholdSettings{
+		EvictionHard: hard, EvictionSoft: soft, EvictionSoftGracePeriod: grace, EvictionMinimumReclaim: reclaim,
+		EnforceNodeAllocatable: allocatable, Lenient: true,
+	})
+	require.NoError(o.t, err)
+	o.ctx, o.cancel = context.WithCancel(o.t.Context())
+	o.manager, err = eviction.New(eviction.Config{
+		Stats: o, Pods: o.machine.pods, Killer: o, ContainerGC: o, ImageGC: o, CleanedUp: o.isClean,
+		Policy: eviction.Policy{
+			Thresholds: thresholds, PressureTransitionPeriod: o.w.Transition, MaxPodGracePeriodSeconds: o.w.MaxGrace,
+			MaxParallelEvictions: o.w.Parallel, IgnoreLocalStorageLimits: o.w.NoLimits,
+		},
+		LimitsPeriod: time.Second,
+		Node:         &corev1.ObjectReference{Kind: "Node", Name: "n"}, Events: o, AnnotatedEvents: o,
+		Observer: eviction.Observer{Evaluated: o.evaluated},
+	})
+	require.NoError(o.t, err)
+}
+
+func (o *oursSide) stop() {
+	o.cancel()
+	o.manager.Wait()
+	o.asked = nil
+}
+
+func (o *oursSide) restart() {
+	o.stop()
+	o.restarted()
+	o.start()
+}
+
+// turn does what the kubelet's loop does in one turn and until the next.
+func (o *oursSide) turn() {
+	o.begin()
+	o.looks = 0
+	for o.look() && len(o.asked) == 0 && !o.over {
+		o.finishCollections()
+	}
+	evicted, restarts := o.answer()
+	o.close()
+	if restarts {
+		o.restart()
+		return
+	}
+	if len(evicted) == 0 {
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		return
+	}
+	for range 30 {
+		o.pass(time.Second)
+		if !slices.ContainsFunc(evicted, func(p *corev1.Pod) bool { return !o.isClean(p.UID) }) {
+			break
+		}
+	}
+}
+
+// look reports whether it has begun a collection.
+func (o *oursSide) look() bool {
+	before := o.begun
+	o.looks++
+	_, err := o.manager.Evaluate(o.ctx)
+	if err != nil {
+		require.ErrorIs(o.t, err, errWorld)
+	}
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.begun > before
+}
+
+// finishCollections waits for the collections that are under way.
+func (o *oursSide) finishCollections() {
+	for o.running() > 0 {
+		time.Sleep(time.Second)
+		synctest.Wait()
+	}
+}
+
+func (o *oursSide) running() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.collects
+}
+
+// answer lets the kills begin that were asked for: those for limits one after the
+// other as in the kubelet, the others together. It returns when all have ended, or
+// are late.
+func (o *oursSide) answer() (evicted []*corev1.Pod, restarts bool) {
+	limits, victims := o.requests()
+	for len(limits)+len(victims) > 0 {
+		now := victims
+		if len(limits) > 0 {
+			now, limits = limits[:1], limits[1:]
+		} else {
+			victims = nil
+		}
+		wait := time.Duration(0)
+		for i, r := range now {
+			a := o.machine.kill(r.pod.Name, r.eviction.GracePeriodSeconds, r.eviction.Apply)
+			evicted = append(evicted, r.pod)
+			r.begun <- a
+			takes := min(a.takes, killTimeout(r.eviction.GracePeriodSeconds))
+			if after, ok := o.restarting(); ok && after < takes {
+				time.Sleep(after)
+				o.forget(slices.Concat(now[i+1:], limits, victims))
+				return evicted, true
+			}
+			wait = max(wait, takes)
+		}
+		o.pass(wait)
+	}
+	return evicted, false
+}
+
+// forget forgets kills that the kubelet's side comes to after the restart.
+func (o *oursSide) forget(requests []*killRequest) {
+	for _, r := range requests {
+		delete(o.step, "kill "+r.pod.Name+"/event")
+		delete(o.step, "kill "+r.pod.Name+"/annotations")
+	}
+}
+
+// requests returns the kills that were asked for, in order.
+func (o *oursSide) requests() (limits, victims []*killRequest) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	pods := o.w.Pods
+	slices.SortFunc(o.asked, func(a, b *killRequest) int {
+		return slices.IndexFunc(pods, func(p podSpec) bool { return p.Pod.UID == a.pod.UID }) -
+			slices.IndexFunc(pods, func(p podSpec) bool { return p.Pod.UID == b.pod.UID })
+	})
+	for _, r := range o.asked {
+		if strings.HasSuffix(string(r.eviction.Signal), ".limit") {
+			limits = append(limits, r)
+		} else if !o.over {
+			victims = append(victims, r)
+		}
+	}
+	o.asked = nil
+	return limits, victims
+}
+
+// pass lets time pass while pods end.
+func (o *oursSide) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// close ends the step with what can be seen after it.
+func (o *oursSide) close() {
+	o.conditions(o.manager)
+	for name, pod := range o.pods {
+		r := o.manager.Admit(o.ctx, lifecycle.PodAdmitAttributes{Pod: pod, Operation: lifecycle.AddOperation})
+		o.set("admit "+name, admissionText(r.Admit, r.Reason, r.Message))
+	}
+	o.end()
+}
+
+// evaluated records what a look has found. The kubelet looks once a turn.
+func (o *oursSide) evaluated(d eviction.Decision, _ error) {
+	o.mu.Lock()
+	o.shorter = append(o.shorter, d.Escalate...)
+	o.mu.Unlock()
+	if o.looks == 1 && !o.between {
+		o.thresholds(&d)
+	}
+	if len(d.Candidates) > 0 && !o.between && !o.over {
+		var names []string
+		for i := range d.Candidates {
+			names = append(names, d.Candidates[i].Pod.Name)
+		}
+		o.step["ranking"] = fmt.Sprint(names)
+	}
+}
+
+func (o *oursSide) thresholds(d *eviction.Decision) {
+	var fresh []threshold
+	for i := range d.Thresholds {
+		r := &d.Thresholds[i]
+		if r.State != eviction.Met && r.State != eviction.Reclaiming {
+			continue
+		}
+		t, ok := o.w.thresholdOf(r.Threshold.Signal, r.Quantity)
+		require.True(o.t, ok, "%s is no threshold", r.Threshold)
+		lists := []string{"unresolved"}
+		if r.State == eviction.Met {
+			lists = append(lists, "met")
+		}
+		if r.Due {
+			lists = append(lists, "due")
+		}
+		if r.Due && !r.Old {
+			lists = append(lists, "fresh")
+			fresh = append(fresh, t)
+		}
+		for _, list := range lists {
+			o.met(list, t, r.Quantity, r.Observation.Available)
+		}
+	}
+	if len(o.w.withoutTwins(fresh)) > 1 && len(d.Limits) == 0 {
+		o.over = true
+		var picks []string
+		for _, r := range d.Reclaim {
+			picks = append(picks, string(r.Signal))
+		}
+		if d.Signal != "" {
+			picks = append(picks, string(d.Signal))
+		}
+		if picks == nil {
+			picks = []string{"nothing"}
+		}
+		slices.Sort(picks)
+		o.set("picks", strings.Join(slices.Compact(picks), " "))
+	}
+}
+
+// Node is part of eviction.Stats.
+func (o *oursSide) Node(context.Context) (eviction.NodeStats, error) {
+	layout, _ := o.layout()
+	if in(o.w.Blind, o.now()) {
+		return eviction.NodeStats{Layout: layout}, errWorld
+	}
+	return eviction.NodeStats{Layout: layout, Observations: o.nodeStats()}, nil
+}
+
+// Pods is part of eviction.Stats.
+func (o *oursSide) Pods(context.Context) ([]eviction.PodStats, error) {
+	if in(o.w.Blind, o.now()) {
+		return nil, errWorld
+	}
+	return o.figuresOfPods(), nil
+}
+
+// Kill is part of eviction.Killer.
+func (o *oursSide) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) error {
+	if takes, ok := o.shortened(pod); ok {
+		return sleep(ctx, takes)
+	}
+	r := &killRequest{pod: pod, eviction: e, begun: make(chan attempt, 1)}
+	o.mu.Lock()
+	o.asked = append(o.asked, r)
+	o.mu.Unlock()
+	var a attempt
+	select {
+	case a = <-r.begun:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := sleep(ctx, a.takes); err != nil {
+		return err
+	}
+	return a.err
+}
+
+// shortened returns how long a pod still takes that is to end sooner than it was
+// told before.
+func (o *oursSide) shortened(pod *corev1.Pod) (takes time.Duration, ok bool) {
+	o.mu.Lock()
+	i := slices.Index(o.shorter, pod.UID)
+	d := o.deaths[pod.Name]
+	if ok = i >= 0 && d != nil; ok {
+		o.shorter = slices.Delete(o.shorter, i, i+1)
+		takes = d.ends - o.now()
+	}
+	o.mu.Unlock()
+	if ok && !o.over {
+		o.add("escalated", pod.Name)
+	}
+	return takes, ok
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// DeleteAllUnusedContainers is part of eviction.ContainerGC.
+func (o *oursSide) DeleteAllUnusedContainers(context.Context) error { return o.collection(0) }
+
+// DeleteUnusedImages is part of eviction.ImageGC.
+func (o *oursSide) DeleteUnusedImages(context.Context, eviction.ReclaimPlan) error {
+	return o.collection(1)
+}
+
+func (o *oursSide) collection(which int) error {
+	o.count(1)
+	defer o.count(-1)
+	if o.over {
+		return nil
+	}
+	o.mu.Lock()
+	again := o.collectedIn == o.looks && o.step["collections"] != ""
+	o.collectedIn = o.looks
+	o.mu.Unlock()
+	return o.collect(which, again)
+}
+
+func (o *oursSide) count(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.collects += n
+	o.begun += max(n, 0)
+}
+
+// Eventf records an event of the node.
+func (o *oursSide) Eventf(object machinery.Object, kind, reason, format string, args ...any) {
+	if !o.over && reason != eviction.ExceededGracePeriod {
+		o.set("event", eventText(object, kind, reason, fmt.Sprintf(format, args...)))
+	}
+}
+
+// AnnotatedEventf records an event of a pod.
+func (o *oursSide) AnnotatedEventf(object machinery.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if o.over && reasonOf(text) != "limit" {
+		return
+	}
+	name := object.(*corev1.Pod).Name
+	o.set("kill "+name+"/event", eventText(object, kind, reason, text))
+	o.set("kill "+name+"/annotations", annotationsText(annotations))
+}

@@ -1,0 +1,291 @@
+package eviction
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A podSpec is a pod, what it uses, and how it ends.
+type podSpec struct {
+	Pod     *corev1.Pod
+	Arrives time.Duration
+	Usage   podUsage
+	Later   *podUsage // from LaterAt on
+	LaterAt time.Duration
+	Missing []span // without figures
+	Kill    killing
+}
+
+// A podUsage is what a pod uses. Nil is not measured.
+type podUsage struct {
+	Memory     *int64
+	Processes  *int64
+	Containers []containerUsage
+	Volumes    []volumeUsage
+	Other      int64 // bytes beside containers and volumes
+}
+
+type containerUsage struct {
+	Name         string
+	Memory       *int64
+	Rootfs, Logs *disk
+}
+
+type volumeUsage struct {
+	Name string
+	Disk disk
+}
+
+type disk struct{ Bytes, Inodes int64 }
+
+// A killing is what comes of an attempt to kill a pod.
+type killing struct {
+	Takes   time.Duration // until it has ended
+	Cleanup time.Duration // from then on
+	Fails   int           // so many first attempts
+	FailsAt time.Duration // after the beginning of an attempt
+}
+
+const mi = int64(1) << 20
+
+func newPod(d *judge.Draw, i int) podSpec {
+	name := string(rune('a' + i))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID("uid-" + name), Generation: int64(d.Int(3))},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	p := podSpec{Pod: pod}
+	drawPriority(d, pod, i)
+	if d.Chance(50) {
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(judge.Pick(d, 30, 0, 5, 200)))
+	}
+	for n := range d.Between(1, 3) {
+		pod.Spec.Containers = append(pod.Spec.Containers, drawContainer(d, fmt.Sprintf("c%d", n)))
+	}
+	if d.Chance(25) {
+		for n := range d.Between(1, 2) {
+			c := drawContainer(d, fmt.Sprintf("i%d", n))
+			if d.Chance(50) {
+				c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+			}
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
+		}
+	}
+	drawVolumes(d, pod)
+	if d.Chance(12) {
+		pod.Spec.Overhead = drawResources(d, 60)
+	}
+	if d.Chance(10) {
+		r := corev1.ResourceRequirements{Requests: drawResources(d, 60), Limits: drawResources(d, 40)}
+		delete(r.Requests, corev1.ResourceEphemeralStorage)
+		delete(r.Limits, corev1.ResourceEphemeralStorage)
+		defaultRequests(&r)
+		pod.Spec.Resources = &r
+	}
+	if d.Chance(10) {
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: judge.Pick(d, corev1.ConditionTrue, corev1.ConditionFalse), Reason: "Other",
+		}}
+	}
+	p.Usage = drawUsage(d, pod, i)
+	if d.Chance(20) {
+		p.Later, p.LaterAt = new(drawUsage(d, pod, i)), time.Duration(d.Between(1, 12))*5*time.Second
+	}
+	if d.Chance(15) {
+		p.Arrives = time.Duration(d.Between(1, 12)) * 5 * time.Second
+	}
+	if d.Chance(12) {
+		p.Missing = drawSpans(d)
+	}
+	drawKilling(d, &p.Kill)
+	return p
+}
+
+// drawPriority makes ties of priority rare: pods that are equal in all that counts
+// come in any order from the kubelet.
+func drawPriority(d *judge.Draw, pod *corev1.Pod, i int) {
+	switch d.Int(10) {
+	case 0, 1, 2:
+	case 3:
+		pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	case 4:
+		pod.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
+	case 5:
+		pod.Spec.Priority = new(judge.Pick[int32](d, 2_000_000_000, 2_000_001_000, 1_999_999_999))
+	default:
+		pod.Spec.Priority = new(judge.Pick[int32](d, 0, 1000, -1000) + int32(i))
+	}
+}
+
+func drawContainer(d *judge.Draw, name string) corev1.Container {
+	c := corev1.Container{Name: name}
+	if d.Chance(60) {
+		c.Resources.Requests = drawResources(d, 60)
+	}
+	if d.Chance(20) {
+		c.Resources.Limits = drawResources(d, 60)
+	}
+	defaultRequests(&c.Resources)
+	return c
+}
+
+// defaultRequests does what the API server does: a limit without a request is both.
+func defaultRequests(r *corev1.ResourceRequirements) {
+	for name, q := range r.Limits {
+		if _, ok := r.Requests[name]; !ok {
+			if r.Requests == nil {
+				r.Requests = corev1.ResourceList{}
+			}
+			r.Requests[name] = q
+		}
+	}
+}
+
+func drawResources(d *judge.Draw, percent int) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if d.Chance(percent) {
+			list[name] = resource.MustParse(judge.Pick(d, "64Mi", "1Gi", "0.25Gi", "512Mi", "100M", "1024Mi", "1500m", "3e8"))
+			if d.Chance(4) {
+				list[name] = resource.MustParse("0")
+			}
+		}
+	}
+	return list
+}
+
+func drawVolumes(d *judge.Draw, pod *corev1.Pod) {
+	if !d.Chance(50) {
+		return
+	}
+	for n := range d.Between(1, 3) {
+		v := corev1.Volume{Name: fmt.Sprintf("v%d", n)}
+		switch kind := d.Int(9); kind {
+		case 5:
+			v.HostPath = &corev1.HostPathVolumeSource{Path: "/x"}
+		case 6:
+			v.ConfigMap = &corev1.ConfigMapVolumeSource{}
+		case 7:
+			v.Secret = &corev1.SecretVolumeSource{}
+		case 8:
+			v.GitRepo = &corev1.GitRepoVolumeSource{}
+		default:
+			v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+			if kind == 4 {
+				v.EmptyDir.Medium = corev1.StorageMediumMemory
+			}
+			if d.Chance(50) {
+				v.EmptyDir.SizeLimit = new(resource.MustParse(judge.Pick(d, "1Gi", "100Mi", "1024Mi", "0", "2G", "0.5Gi")))
+			}
+		}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, v)
+	}
+}
+
+// drawUsage draws figures that differ between pods, whichever of them are added up.
+func drawUsage(d *judge.Draw, pod *corev1.Pod, i int) (u podUsage) {
+	unique := int64(i + 1)
+	if d.Chance(5) {
+		unique = 0
+	}
+	amount := func(unit int64) int64 { return judge.Pick[int64](d, 0, 1, 3, 10, 30)*50*mi + unique*unit }
+	part := func(unit int64) *disk {
+		if d.Chance(5) {
+			return nil
+		}
+		return &disk{Bytes: amount(64 * unit), Inodes: judge.Pick[int64](d, 0, 1, 7, 100, 5000)*100 + unique*unit}
+	}
+	if !d.Chance(4) {
+		u.Memory = new(amount(64))
+	}
+	if !d.Chance(4) {
+		u.Processes = new(judge.Pick[int64](d, 0, 1, 10, 100)*16 + unique)
+	}
+	names := []string{}
+	for _, all := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for _, c := range all {
+			names = append(names, c.Name)
+		}
+	}
+	if d.Chance(8) {
+		names = append(names, "debugger")
+	}
+	for _, name := range names {
+		c := containerUsage{Name: name, Rootfs: part(1), Logs: part(16)}
+		if !d.Chance(5) {
+			c.Memory = new(amount(64))
+		}
+		u.Containers = append(u.Containers, c)
+	}
+	if d.Chance(30) {
+		judge.Shuffle(d, u.Containers)
+	}
+	for _, v := range pod.Spec.Volumes {
+		if !d.Chance(15) {
+			u.Volumes = append(u.Volumes, volumeUsage{Name: v.Name, Disk: *orZero(part(256))})
+		}
+	}
+	if d.Chance(30) {
+		judge.Shuffle(d, u.Volumes)
+	}
+	if d.Chance(10) {
+		u.Other = 200 * mi
+	}
+	return u
+}
+
+// isWhole reports whether all figures are there that make pods differ.
+func (u *podUsage) isWhole() bool {
+	return u.Memory != nil && *u.Memory%mi != 0 && u.Processes != nil && *u.Processes%16 != 0
+}
+
+func orZero(d *disk) *disk {
+	if d == nil {
+		return &disk{}
+	}
+	return d
+}
+
+func drawKilling(d *judge.Draw, k *killing) {
+	k.Takes = judge.Pick(d, 0, time.Second, 4*time.Second, 9*time.Second)
+	k.Cleanup = judge.Pick(d, 0, 0, 2*time.Second, 29500*time.Millisecond, 50*time.Second)
+	if d.Chance(12) {
+		k.Takes = judge.Pick(d, 15*time.Second, 40*time.Second, 100*time.Second, 10*time.Minute)
+	}
+	if d.Chance(12) {
+		k.Fails, k.FailsAt = judge.Pick(d, 1, 2, 1000), judge.Pick(d, 0, time.Second, 12*time.Second)
+	}
+}
+
+// usage returns what the pod uses at a time, and whether that is known.
+func (p *podSpec) usage(at time.Duration) (podUsage, bool) {
+	if in(p.Missing, at) {
+		return podUsage{}, false
+	}
+	if p.Later != nil && at >= p.LaterAt {
+		return *p.Later, true
+	}
+	return p.Usage, true
+}
+
+// volume returns the volume of the pod with a name.
+func (p *podSpec) volume(name string) *corev1.Volume {
+	for i := range p.Pod.Spec.Volumes {
+		if p.Pod.Spec.Volumes[i].Name == name {
+			return &p.Pod.Spec.Volumes[i]
+		}
+	}
+	return nil
+}
+
+// isLocal reports whether a volume is on the node's disk and goes with the pod.
+func isLocal(v *corev1.Volume) bool {
+	return v != nil && (v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault || v.ConfigMap != nil || v.GitRepo != nil)
+}

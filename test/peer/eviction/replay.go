@@ -1,0 +1,348 @@
+package eviction
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A cause is one way in which ours judges thresholds and node conditions unlike the
+// kubelet.
+type cause int
+
+// The causes. Those of defects of ours come first.
+const (
+	blindForgets  cause = iota // conditions end while nothing can be measured
+	staleForgets               // and while figures are old
+	layoutUnknown              // ours goes on without knowing the layout
+	containerFS                // the kubelet begins with it in the second turn
+	oldFigures                 // ours doesn't act on them
+	impossible                 // nor on figures that can't be
+	unknownKeeps               // ours doesn't forget a grace period for want of a figure
+	moreLooks                  // after each collection
+	shortBreaks                // don't begin a grace period anew
+	numCauses
+)
+
+// A set of causes: true is ours.
+type causes [numCauses]bool
+
+func (c causes) with(i cause, is bool) causes {
+	c[i] = is
+	return c
+}
+
+func oursCauses() (c causes) {
+	for i := range c {
+		c[i] = true
+	}
+	return c
+}
+
+// A memory is what a side remembers of thresholds from look to look.
+type memory struct {
+	since, lastMet map[threshold]time.Duration
+	due            map[threshold]bool
+	observed       map[eviction.Signal]time.Time
+	conditions     map[corev1.NodeConditionType]time.Duration
+	holding        map[corev1.NodeConditionType]bool
+	evaluated      time.Duration
+}
+
+func newMemory() *memory {
+	return &memory{
+		since: map[threshold]time.Duration{}, lastMet: map[threshold]time.Duration{}, due: map[threshold]bool{},
+		observed: map[eviction.Signal]time.Time{}, conditions: map[corev1.NodeConditionType]time.Duration{},
+		holding: map[corev1.NodeConditionType]bool{},
+	}
+}
+
+// replay returns what a side with these causes records of thresholds and
+// conditions in this step.
+func (st *step) replay(s judge.Scene[*world], c causes) judge.Facts {
+	m := st.remember(c)
+	f := st.looks(m, st.index, s.OursFacts[st.index], c)
+	for cond, holds := range m.holding {
+		if holds {
+			f["condition "+string(cond)] = "true"
+		}
+	}
+	return f
+}
+
+// remember returns what a side with these causes remembers of the steps before.
+func (st *step) remember(c causes) *memory {
+	m := newMemory()
+	for i := st.lastStart(); i < st.index; i++ {
+		st.looks(m, i, st.before[i], c)
+	}
+	return m
+}
+
+// looks judges the thresholds in each look of step i, and returns the lists of the
+// first look.
+func (st *step) looks(m *memory, i int, ours judge.Facts, c causes) judge.Facts {
+	all := judge.Facts{}
+	if i < st.w.LayoutErrors && !c[layoutUnknown] {
+		return all
+	}
+	st.changes = st.changesBefore(i)
+	isFirst := i == max(st.lastStart(), st.w.LayoutErrors)
+	at := st.w.Notes[i].At
+	st.look(m, at, isFirst, c, all)
+	if !c[moreLooks] || i == st.index && len(st.limits(oursAll(), at)) > 0 {
+		return all // the pods of limits end first
+	}
+	for _, round := range rounds(ours) {
+		for _, a := range round {
+			st.collected(i, a, at+st.w.collector(a).Took)
+		}
+		at += st.w.took(round)
+		st.look(m, at, isFirst, c, judge.Facts{})
+	}
+	return all
+}
+
+// look judges all thresholds once.
+func (st *step) look(m *memory, at time.Duration, isFirst bool, c causes, f judge.Facts) {
+	isBlind := in(st.w.Blind, at)
+	if isBlind && !c[unknownKeeps] && !c[blindForgets] {
+		return
+	}
+	was := maps.Clone(m.due)
+	observed := map[eviction.Signal]time.Time{}
+	pressed := map[corev1.NodeConditionType]bool{}
+	for _, t := range st.w.thresholds() {
+		if isFirst && !c[containerFS] && strings.HasPrefix(string(t.Signal), "containerfs.") {
+			continue
+		}
+		r, ok := st.measureAt(t.Signal, at)
+		ok = ok && !isBlind
+		if ok {
+			observed[t.Signal] = r.time
+		}
+		old := ok && c[oldFigures] && !r.time.IsZero() && st.m.began.Add(at).Sub(r.time) > time.Minute
+		if !ok || old || c[impossible] && (r.available > r.capacity || r.capacity == 0) {
+			if !c[unknownKeeps] && !isBlind {
+				m.forget(t)
+			}
+			if old && !c[staleForgets] && (r.available < amount(t.Value, r.capacity) || was[t] && st.missing(t, at) > 0) {
+				pressed[conditionOf(t.Signal)] = true
+			}
+			continue
+		}
+		if st.judge(m, t, r, at, was[t], c, f) {
+			pressed[conditionOf(t.Signal)] = true
+		}
+	}
+	if !c[unknownKeeps] && !isBlind {
+		clear(m.observed)
+	}
+	maps.Copy(m.observed, observed)
+	m.evaluated = at
+	if !isBlind || c[blindForgets] {
+		m.hold(pressed, at, st.w.Transition)
+	}
+}
+
+func (m *memory) forget(t threshold) {
+	delete(m.since, t)
+	delete(m.due, t)
+}
+
+// judge judges one threshold whose figure is known, and reports whether it is met.
+func (st *step) judge(m *memory, t threshold, r measurement, at time.Duration, wasDue bool, c causes, f judge.Facts) bool {
+	quantity := amount(t.Value, r.capacity)
+	isMet := r.available < quantity
+	if !isMet && !(wasDue && st.missing(t, at) > 0) {
+		since, known := m.since[t]
+		delete(m.due, t)
+		since += 2 * (at - m.evaluated)
+		if !c[shortBreaks] || !known || wasDue || t.Grace == 0 || at-m.lastMet[t] >= 10*time.Second || since >= at {
+			delete(m.since, t)
+		} else {
+			m.since[t] = since
+		}
+		return false
+	}
+	record := func(list string) {
+		fact := string(t.Signal) + "/" + list
+		words := append(strings.Fields(f[fact]), t.Value+t.Grace.String()+"="+itoa(r.available)+"<"+itoa(quantity))
+		slices.Sort(words)
+		f[fact] = strings.Join(words, " ")
+	}
+	record("unresolved")
+	if isMet {
+		record("met")
+	}
+	m.lastMet[t] = at
+	if _, ok := m.since[t]; !ok {
+		m.since[t] = at
+	}
+	m.due[t] = at-m.since[t] >= t.Grace
+	if !m.due[t] {
+		delete(m.due, t)
+		return true
+	}
+	record("due")
+	if last, ok := m.observed[t.Signal]; !ok || last.IsZero() || r.time.IsZero() || r.time.After(last) {
+		record("fresh")
+	}
+	return true
+}
+
+// hold sees which conditions hold.
+func (m *memory) hold(pressed map[corev1.NodeConditionType]bool, at, transition time.Duration) {
+	for _, c := range conditionTypes() {
+		if pressed[c] {
+			m.conditions[c] = at
+		}
+		last, ok := m.conditions[c]
+		if m.holding[c] = ok && at-last < transition; !m.holding[c] {
+			delete(m.conditions, c)
+		}
+	}
+}
+
+// isJudgement reports whether a fact is about thresholds or conditions.
+func isJudgement(fact string) bool {
+	_, list, _ := strings.Cut(fact, "/")
+	return slices.Contains([]string{"met", "unresolved", "due", "fresh"}, list) || strings.HasPrefix(fact, "condition ")
+}
+
+// judgementCause returns why the sides judge a threshold or a condition
+// differently, -1 if the model does not come to what both have.
+func judgementCause(s judge.Scene[*world]) cause {
+	return cause(s.World.once(fmt.Sprint("judgement ", s.Step, s.Fact), func() int { return int(findJudgement(s)) }))
+}
+
+func findJudgement(s judge.Scene[*world]) cause {
+	st := stepOf(s)
+	if st == nil {
+		return -1
+	}
+	if name, ok := strings.CutPrefix(s.Fact, "admit "); ok {
+		if s.Kubelet != admission(name, st.kubelet) || s.Ours != admission(name, st.ours) {
+			return -1
+		}
+		for _, c := range conditionTypes() {
+			fact := "condition " + string(c)
+			if st.kubelet[fact] != st.ours[fact] {
+				s.Fact, s.Kubelet, s.Ours = fact, st.kubelet[fact], st.ours[fact]
+				return judgementCause(s)
+			}
+		}
+		return -1
+	}
+	if !isJudgement(s.Fact) || st.replay(s, causes{})[s.Fact] != s.Kubelet || st.replay(s, oursCauses())[s.Fact] != s.Ours {
+		return -1
+	}
+	for i := range numCauses {
+		if st.replay(s, oursCauses().with(i, false))[s.Fact] != s.Ours {
+			return i
+		}
+	}
+	for i := range numCauses {
+		if st.replay(s, causes{}.with(i, true))[s.Fact] != s.Kubelet {
+			return i
+		}
+	}
+	return -1
+}
+
+// consequenceCause returns the cause of a different decision that follows from
+// thresholds which the sides judge differently.
+func consequenceCause(s judge.Scene[*world]) cause {
+	return cause(s.World.once(fmt.Sprint("consequence ", s.Step, s.Fact), func() int { return int(findConsequence(s)) }))
+}
+
+func findConsequence(s judge.Scene[*world]) cause {
+	st := stepOf(s)
+	if st == nil || !isDecision(s) && s.Fact != "picks" {
+		return -1
+	}
+	if st.index < st.w.LayoutErrors {
+		if decisionOf(st.kubelet) == (decision{}) && st.decide(st.oursActs(), oursAll()) == decisionOf(st.ours) {
+			return layoutUnknown
+		}
+		return -1
+	}
+	if st.decide(st.note().acts(), quirks{}) != decisionOf(st.kubelet) || st.decide(st.oursActs(), oursAll()) != decisionOf(st.ours) {
+		return -1
+	}
+	for _, t := range st.w.thresholds() {
+		fact := string(t.Signal) + "/fresh"
+		if st.kubelet[fact] != st.ours[fact] && !strings.HasPrefix(fact, "containerfs.") {
+			s.Fact, s.Kubelet, s.Ours = fact, st.kubelet[fact], st.ours[fact]
+			return judgementCause(s)
+		}
+	}
+	return -1
+}
+
+// oursActs returns the thresholds that ours acts on, none where the scenario ends
+// with the choice.
+func (st *step) oursActs() []threshold {
+	if st.ours["picks"] != "" {
+		return nil
+	}
+	return st.fresh(st.ours)
+}
+
+func conditionTypes() []corev1.NodeConditionType {
+	return []corev1.NodeConditionType{corev1.NodeDiskPressure, corev1.NodeMemoryPressure, corev1.NodePIDPressure}
+}
+
+func conditionOf(s eviction.Signal) corev1.NodeConditionType {
+	switch resourceOf(s) {
+	case "memory":
+		return corev1.NodeMemoryPressure
+	case "pids":
+		return corev1.NodePIDPressure
+	default:
+		return corev1.NodeDiskPressure
+	}
+}
+
+// causeRules are about how thresholds and conditions are judged.
+func causeRules() (all []judge.Rule[*world]) {
+	for _, c := range []struct {
+		cause          cause
+		name, sentence string
+		class          judge.Class
+		item           string
+	}{
+		{blindForgets, "conditions without figures", "When nothing can be measured for longer than the transition period, ours takes node conditions back; the kubelet keeps them.", judge.DefectOfOurs, "5"},
+		{staleForgets, "conditions of old figures", "When figures are older than MaxObservationAge for longer than the transition period, ours takes node conditions back; the kubelet keeps them.", judge.DefectOfOurs, "5"},
+		{layoutUnknown, "layout unknown", "While the filesystem layout is unknown, the kubelet does nothing; ours goes by the last one known, else by a single filesystem.", judge.Deliberate, ""},
+		{containerFS, "containerfs in the first turn", "The kubelet leaves out thresholds of containerfs in its first turn; ours does not.", judge.KubeletDefect, ""},
+		{oldFigures, "old figures", "The kubelet keeps a threshold met by a figure of any age; ours treats a figure older than [Policy.MaxObservationAge] as unknown.", judge.Deliberate, ""},
+		{impossible, "impossible figures", "The kubelet believes impossible figures, such as nothing available of nothing; ours treats them as unknown.", judge.Deliberate, ""},
+		{unknownKeeps, "unknown signals", "The kubelet begins a grace period anew after the signal was unknown; ours keeps it running.", judge.Deliberate, ""},
+		{moreLooks, "looks after reclaiming", "The kubelet evaluates thresholds and node conditions once a turn; ours again after it has reclaimed a disk.", judge.Deliberate, ""},
+	} {
+		r := judge.Rule[*world]{
+			Name: c.name, Class: c.class, Sentence: c.sentence, Item: c.item,
+			Ends:     c.item != "",
+			Explains: func(s judge.Scene[*world]) bool { return judgementCause(s) == c.cause },
+		}
+		if c.item == "" {
+			r.Doc = doc
+		}
+		all = append(all, r)
+		if c.cause == blindForgets || c.cause == staleForgets || c.cause == containerFS {
+			continue
+		}
+		r.Name, r.Ends = c.name+": evictions", true
+		r.Explains = func(s judge.Scene[*world]) bool { return consequenceCause(s) == c.cause }
+		all = append(all, r)
+	}
+	return all
+}

@@ -1,0 +1,168 @@
+package eviction
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+const doc = "eviction/doc.go"
+
+func rules() []judge.Rule[*world] {
+	return slices.Concat(quirkRules(), causeRules(), thresholdRules(), textRules())
+}
+
+// quirkRules are about what is done in a step: the collections, the order of pods,
+// and the pods that go.
+func quirkRules() (all []judge.Rule[*world]) {
+	for _, q := range []struct {
+		quirk          quirk
+		name, sentence string
+		class          judge.Class
+		item           string
+	}{
+		{limitsAndThresholds, "limits and thresholds in one turn", "The kubelet does nothing about thresholds in a turn that evicts a pod for a limit; ours does, and does not count what that pod will free.", judge.DefectOfOurs, "2c"},
+		{roundRestarts, "reclaiming starts again", "The kubelet deletes images after containers; ours begins again with containers when its figures are 10 s old, and never comes to images and pods.", judge.DefectOfOurs, "1"},
+		{notAdopted, "no adoption beside limits", "Ours evicts another pod while one is ending since before a restart if some pod has a limit.", judge.DefectOfOurs, "2a"},
+		{unmeasuredGo, "a pod without figures goes early", "Ours evicts a pod whose figures are not known yet.", judge.DefectOfOurs, "3"},
+		{overheadAlone, "overhead without requests", "The kubelet's ranking counts overhead only for pods with requests; ours for all.", judge.DefectOfOurs, "7b"},
+		{overheadAsLimit, "overhead over a limit of zero", "The kubelet adds overhead to limits other than zero; ours takes it for the limit of a pod whose containers have a limit of zero.", judge.DefectOfOurs, "new"},
+		{unmeasuredAdopted, "adopted without figures", "An adopted eviction without figures makes soft thresholds wait.", judge.DefectOfOurs, "8b"},
+		{limitZero, "limit of zero", "The kubelet evicts a pod with a local storage limit of zero as soon as it uses anything; ours treats a limit of zero as none, as that of a container.", judge.Deliberate, ""},
+		{splitLayers, "writable layers on a split filesystem", "Where images alone have a filesystem of their own, the kubelet leaves the writable layer out of a container's limit; ours counts it.", judge.KubeletDefect, ""},
+		{unmeasuredLast, "pods without figures", "The kubelet evicts a pod without figures first; ours treats it as one that uses nothing for [Policy.StatsGrace], counted from the first look that needs them.", judge.Deliberate, ""},
+		{inodeUnits, "inodes and requests of bytes", "The kubelet subtracts a pod's request of ephemeral storage, in bytes, from the number of its inodes; ours does not.", judge.KubeletDefect, ""},
+		{containersBeside, "requests beside resources of the pod", "The kubelet ignores what containers request of ephemeral storage if the pod also has resources as a whole, which can't include it; ours counts it.", judge.KubeletDefect, ""},
+		{adopts, "evictions before a restart", "After a restart, the kubelet evicts again for what an earlier eviction is still freeing; ours counts on the pods that are ending.", judge.Deliberate, ""},
+		{freedCounts, "disk space that is being freed", "The kubelet does not count the disk space of a pod that has ended and is not cleaned up; ours counts it as being freed, for 30 s at most.", judge.Deliberate, ""},
+		{endingPassed, "pods that are ending", "The kubelet evicts a pod again that does not end in time; ours evicts the next one.", judge.Deliberate, ""},
+		{severalGo, "several pods at a time", "The kubelet evicts one pod a turn; ours as many as are expected to be enough, up to [Policy.MaxParallelEvictions].", judge.Deliberate, ""},
+		{ownThreshold, "other thresholds after reclaiming", "After reclaiming a disk, the kubelet evicts pods if any threshold is met; ours only if the one that it acts on is.", judge.Deliberate, ""},
+		{collectionByLook, "reclaiming by steps", "In each turn the kubelet deletes unused containers, then images, and then evicts; ours needs new figures after each of the two, leaves [Policy.ReclaimInterval] between two rounds, and does only what is still needed.", judge.Deliberate, ""},
+		{uselessPassed, "pods that free nothing", "The kubelet also evicts pods that use nothing of what the node lacks; ours passes them over.", judge.Deliberate, ""},
+		{hostPathStays, "host paths", "The kubelet also ranks pods by what is in their host paths; ours leaves host paths out, because they stay.", judge.Deliberate, ""},
+		{otherFiles, "other files of pods", "When it ranks pods, ours counts a pod's other files on the node's disk, such as its /etc/hosts; the kubelet does not.", judge.Deliberate, ""},
+		{containerMemory, "memory of containers", "Where only containers have a memory figure, the kubelet counts the pod's memory as zero; ours adds them up.", judge.Deliberate, ""},
+		{nothingMeasured, "order where nothing is measured", "For a filesystem that pods use nothing of, the kubelet orders pods of the same priority by their requests; ours by their age.", judge.Deliberate, ""},
+		{figuresAfter, "figures after reclaiming", "The kubelet ranks pods by figures from before it reclaimed a disk; ours by those from after it.", judge.Deliberate, ""},
+	} {
+		r := judge.Rule[*world]{
+			Name: q.name, Class: q.class, Sentence: q.sentence, Item: q.item, Ends: true,
+			Explains: func(s judge.Scene[*world]) bool { return isDecision(s) && causeOf(s) == q.quirk },
+		}
+		if q.item == "" {
+			r.Doc = doc
+		}
+		all = append(all, r)
+		if q.quirk == collectionByLook || q.quirk == roundRestarts {
+			r.Name, r.Ends = q.name+": nothing is freed", false
+			r.Explains = func(s judge.Scene[*world]) bool {
+				return s.Fact == "collections" && causeOf(s) == q.quirk && stepOf(s).onlyCollectsInVain()
+			}
+			all = slices.Insert(all, len(all)-1, r)
+		}
+	}
+	return all
+}
+
+// onlyCollectsInVain reports whether the sides differ only in collections, and
+// these take no time and free nothing: the scenario goes on.
+func (st *step) onlyCollectsInVain() bool {
+	kubelet, ours := decisionOf(st.kubelet), decisionOf(st.ours)
+	kubelet.collections, ours.collections = "", ""
+	return kubelet == ours && st.w.GC[0].Took+st.w.GC[1].Took == 0 && st.w.GC[0].Frees+st.w.GC[1].Frees == 0
+}
+
+// isDecision reports whether a fact follows from what a side decided: it is part
+// of the decision, or about a pod that only one side has killed.
+func isDecision(s judge.Scene[*world]) bool {
+	st := stepOf(s)
+	if st == nil {
+		return false
+	}
+	switch s.Fact {
+	case "collections", "ranking", "kills", "escalated":
+		return true
+	case "event":
+		st.decide(st.fresh(st.ours), oursAll())
+		return s.Kubelet == st.event(st.note().Acts) && s.Ours == strings.Join(st.events, "\n")
+	}
+	if rest, ok := strings.CutPrefix(s.Fact, "kill "); ok {
+		name, _, _ := strings.Cut(rest, "/")
+		return st.killed(st.kubelet, name) != st.killed(st.ours, name)
+	}
+	return false
+}
+
+// killed returns the word for a pod in the list of those that a side has killed.
+func (st *step) killed(f judge.Facts, name string) string {
+	for _, k := range strings.Fields(f["kills"]) {
+		if pod, _, _ := strings.Cut(k, ":"); pod == name {
+			return k
+		}
+	}
+	return ""
+}
+
+func (st *step) kills(f judge.Facts, name string) bool { return st.killed(f, name) != "" }
+
+// causeOf returns the quirk that a different decision is due to, -1 if the model
+// does not come to what both sides did.
+func causeOf(s judge.Scene[*world]) quirk {
+	return quirk(s.World.once(fmt.Sprint("quirk ", s.Step), func() int { return int(findQuirk(stepOf(s))) }))
+}
+
+// once returns what find returns, which rules ask for again and again.
+func (w *world) once(key string, find func() int) int {
+	v, ok := w.found[key]
+	if !ok {
+		if w.found == nil {
+			w.found = map[string]int{}
+		}
+		v = find()
+		w.found[key] = v
+	}
+	return v
+}
+
+func findQuirk(st *step) quirk {
+	if st == nil {
+		return -1
+	}
+	kubelet, ours := decisionOf(st.kubelet), decisionOf(st.ours)
+	t := st.note().acts()
+	if kubelet == ours || st.note().Blind {
+		return -1
+	}
+	if len(t) == 0 && st.ours["picks"] == "" {
+		t = st.fresh(st.ours)
+	}
+	if st.decide(st.note().acts(), quirks{}) != kubelet || st.decide(t, oursAll()) != ours {
+		return -1
+	}
+	for i := range numQuirks {
+		if st.decide(t, oursAll().with(i, false)) != ours {
+			return i
+		}
+	}
+	for i := range numQuirks {
+		if st.decide(t, quirks{}.with(i, true)) != kubelet {
+			return i
+		}
+	}
+	return -1
+}
+
+// fresh returns the thresholds that may be acted on, without twins.
+func (st *step) fresh(f judge.Facts) (all []threshold) {
+	for _, t := range st.w.thresholds() {
+		for _, word := range strings.Fields(f[string(t.Signal)+"/fresh"]) {
+			if strings.HasPrefix(word, t.Value+t.Grace.String()+"=") {
+				all = append(all, t)
+			}
+		}
+	}
+	return st.w.withoutTwins(all)
+}

@@ -1,0 +1,300 @@
+package eviction
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// textRules are about what people read of a pod that both sides have killed.
+func textRules() []judge.Rule[*world] {
+	return []judge.Rule[*world]{
+		{
+			Name: "no end to the grace period", Class: judge.KubeletDefect, Doc: doc,
+			Sentence: "A negative MaxPodGracePeriodSeconds leaves a pod its own grace period. The kubelet makes one second of it.", Ends: true,
+			Explains: func(s judge.Scene[*world]) bool {
+				st, name := killOf(s, "grace")
+				return st != nil && st.w.MaxGrace < 0 && st.note().Acts.Grace > 0 && s.Kubelet == "1" && s.Ours == st.ownGrace(name)
+			},
+		},
+		{
+			Name: "the first emptyDir of the spec", Class: judge.DefectOfOurs, Item: "7a",
+			Sentence: "Of two emptyDirs over their limits, the kubelet names the first in the spec; ours the first in the figures.",
+			Explains: func(s judge.Scene[*world]) bool {
+				st, name := killOf(s, "event", "status")
+				if st == nil {
+					return false
+				}
+				first, figured := st.fullDirs(st.m.pod(name))
+				return first != figured && strings.Contains(s.Kubelet, quoted(first)) && s.Ours == strings.ReplaceAll(s.Kubelet, quoted(first), quoted(figured))
+			},
+		},
+		{
+			Name: "the first container of the figures", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "Of two containers over their limits, the kubelet names the first in the figures; ours the first in the spec.",
+			Explains: func(s judge.Scene[*world]) bool {
+				st, name := killOf(s, "event", "status")
+				if st == nil {
+					return false
+				}
+				inSpec, inFigures := st.fullContainers(st.m.pod(name))
+				return inSpec != inFigures && strings.Contains(s.Kubelet, quoted(inFigures)) &&
+					s.Ours == strings.ReplaceAll(s.Kubelet, quoted(inFigures), quoted(inSpec))
+			},
+		},
+		{
+			Name: "sum of limits in words", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet adds overhead to limits other than zero; ours writes it as the limit of a pod whose containers have a limit of zero. Seldom ours writes the sum of limits in another format than the kubelet.",
+			Explains: func(s judge.Scene[*world]) bool {
+				st, name := killOf(s, "event", "status")
+				if st == nil {
+					return false
+				}
+				if explainsLimitText(s) {
+					return true
+				}
+				over, ok := st.m.pod(name).Pod.Spec.Overhead[corev1.ResourceEphemeralStorage]
+				return ok && s.Ours == strings.ReplaceAll(s.Kubelet, "limit of containers 0. ", "limit of containers "+over.String()+". ")
+			},
+		},
+		{
+			Name: "the pod is changed", Class: judge.DefectOfOurs, Item: "new", Ends: true,
+			Sentence: "Ours adds a pod's overhead to the request in the pod's own spec each time it ranks pods, where the request is a fraction such as 0.25Gi; the kubelet does not change the pod.",
+			Explains: explainsGrowth,
+		},
+		{
+			Name: "text after reclaiming", Class: judge.DefectOfOurs, Item: "7c",
+			Sentence: "The kubelet writes what was available before it reclaimed; ours what is available after it.",
+			Explains: explainsText,
+		},
+	}
+}
+
+// explainsGrowth explains the text about a pod to whose request of memory ours has
+// added the overhead.
+func explainsGrowth(s judge.Scene[*world]) bool {
+	st, name := killOf(s, "event", "status")
+	if st == nil || st.m.pod(name).Pod.Spec.Resources == nil {
+		return false
+	}
+	spec := &st.m.pod(name).Pod.Spec
+	asked, grown := spec.Resources.Requests.Memory(), spec.Resources.Requests.Memory().DeepCopy()
+	for range 50 {
+		grown.Add(*spec.Overhead.Memory())
+		if s.Ours == strings.ReplaceAll(s.Kubelet, "request is "+asked.String()+", has", "request is "+grown.String()+", has") {
+			return true
+		}
+	}
+	return false
+}
+
+// explainsLimitText explains the sum of a pod's limits: ours writes the same sum in
+// the format of one of the limits.
+func explainsLimitText(s judge.Scene[*world]) bool {
+	st, name := killOf(s, "event", "status")
+	if st == nil {
+		return false
+	}
+	pod := st.m.pod(name).Pod
+	sum, ok := podLimit(pod)
+	if !ok {
+		return false
+	}
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		other := sum.DeepCopy()
+		other.Format = c.Resources.Limits.StorageEphemeral().Format
+		other.Add(resource.Quantity{}) // forgets the text that it was read from
+		if s.Ours == strings.ReplaceAll(s.Kubelet, "limit of containers "+sum.String()+". ", "limit of containers "+other.String()+". ") {
+			return true
+		}
+	}
+	return false
+}
+
+// explainsText explains the text about a pod that both sides have evicted for the
+// same threshold: ours has the figures and the time of the look that chose the pod.
+func explainsText(s judge.Scene[*world]) bool {
+	st, name := killOf(s, "event", "status", "annotations")
+	if st == nil || st.note().Acts.Signal == "" {
+		return false
+	}
+	t := st.note().Acts
+	kubeletAt := st.at
+	for _, round := range rounds(st.kubelet) {
+		for _, a := range round {
+			kubeletAt += st.w.collector(a).Took
+		}
+	}
+	st.changes = st.changesBefore(st.index)
+	was, wasAnnotations := st.message(name, t, st.at)
+	at := st.at
+	for _, round := range rounds(st.ours) {
+		for _, a := range round {
+			st.collected(st.index, a, at+st.w.collector(a).Took)
+		}
+		at += st.w.took(round)
+		for _, o := range st.w.thresholds() { // ours may act on another one of the same amount
+			if resourceOf(o.Signal) != resourceOf(t.Signal) || o.Value != t.Value {
+				continue
+			}
+			text, annotations := st.message(name, o, at)
+			ours := strings.ReplaceAll(s.Kubelet, was, text)
+			ours = strings.ReplaceAll(ours, "since "+kubeletAt.String(), "since "+at.String())
+			isAnnotations := strings.HasSuffix(s.Fact, "/annotations")
+			if isAnnotations && s.Kubelet == wasAnnotations && s.Ours == annotations || !isAnnotations && strings.Contains(s.Kubelet, was) && s.Ours == ours {
+				return true
+			}
+		}
+	}
+	if len(rounds(st.ours)) > 0 {
+		return false
+	}
+	// Ours has reclaimed a moment ago, and does not wait.
+	return s.Ours == strings.ReplaceAll(s.Kubelet, "since "+kubeletAt.String(), "since "+at.String())
+}
+
+// message returns the message about the eviction of a pod with the figures of a
+// time, and the annotations of its event.
+func (st *step) message(name string, t threshold, at time.Duration) (text, annotations string) {
+	what := resourceOf(t.Signal)
+	r, _ := st.measureAt(t.Signal, at)
+	quantity := resource.NewQuantity(amount(t.Value, r.capacity), resource.BinarySI).String()
+	if q, err := resource.ParseQuantity(t.Value); err == nil {
+		quantity = q.String()
+	}
+	format := resource.BinarySI
+	if what == "pids" || what == "inodes" {
+		format = resource.DecimalSI
+	}
+	text = fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ", what, quantity, resource.NewQuantity(r.available, format))
+	p := st.m.pod(name)
+	u, ok := p.usage(at)
+	if !ok {
+		return text, ""
+	}
+	all := map[string]string{"starved_resource": what}
+	if whole := p.Pod.Spec.Resources; whole != nil && what == "memory" && u.Memory != nil {
+		if asked, ok := whole.Requests[corev1.ResourceMemory]; ok {
+			used := resource.NewQuantity(*u.Memory, resource.BinarySI).String()
+			text += fmt.Sprintf("Pod %s was using %s, request is %s, has larger consumption of memory. ", name, used, asked.String())
+			all["offending_pod"], all["offending_pod_usage"] = name, used
+		}
+	}
+	var names, usages []string
+	for _, c := range u.Containers {
+		used := int64(-1)
+		switch {
+		case what == "memory" && c.Memory != nil:
+			used = *c.Memory
+		case what == "ephemeral-storage" && c.Rootfs != nil && c.Logs != nil:
+			used = c.Rootfs.Bytes + c.Logs.Bytes
+		}
+		for _, spec := range slices.Concat(p.Pod.Spec.Containers, p.Pod.Spec.InitContainers) {
+			if asked := spec.Resources.Requests[corev1.ResourceName(what)]; spec.Name == c.Name && asked.CmpInt64(used) < 0 {
+				amount := resource.NewQuantity(used, resource.BinarySI).String()
+				text += fmt.Sprintf("Container %s was using %s, request is %s, has larger consumption of %s. ", c.Name, amount, asked.String(), what)
+				names, usages = append(names, c.Name), append(usages, amount)
+			}
+		}
+	}
+	all["offending_containers"], all["offending_containers_usage"] = strings.Join(names, ","), strings.Join(usages, ",")
+	return text, annotationsText(all)
+}
+
+// killOf returns the pod that a fact is about, if both sides have killed it.
+func killOf(s judge.Scene[*world], parts ...string) (*step, string) {
+	st := stepOf(s)
+	rest, ok := strings.CutPrefix(s.Fact, "kill ")
+	if st == nil || !ok {
+		return nil, ""
+	}
+	name, part, _ := strings.Cut(rest, "/")
+	if !st.kills(st.kubelet, name) || !st.kills(st.ours, name) {
+		return nil, ""
+	}
+	for _, p := range parts {
+		if p == part {
+			return st, name
+		}
+	}
+	return nil, ""
+}
+
+func (st *step) ownGrace(name string) string {
+	if own := st.m.pod(name).Pod.Spec.TerminationGracePeriodSeconds; own != nil {
+		return fmt.Sprint(max(*own, 1))
+	}
+	return "30"
+}
+
+func quoted(s string) string { return strings.ReplaceAll(s, `"`, `\"`) }
+
+// fullContainers returns the messages about the first container that is over its
+// limit, in the order of the spec and in that of the figures.
+func (st *step) fullContainers(p *podSpec) (inSpec, inFigures string) {
+	u, _ := p.usage(st.at)
+	for _, spec := range p.Pod.Spec.Containers {
+		for _, c := range u.Containers {
+			used := orZero(c.Logs).Bytes
+			if st.w.Layout != eviction.DedicatedImageFS {
+				used += orZero(c.Rootfs).Bytes
+			}
+			l, ok := spec.Resources.Limits[corev1.ResourceEphemeralStorage]
+			if c.Name != spec.Name || !ok || l.Sign() <= 0 || l.CmpInt64(used) >= 0 {
+				continue
+			}
+			if inSpec == "" {
+				inSpec = fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", spec.Name, l.String())
+			}
+		}
+	}
+	for _, c := range u.Containers {
+		for _, spec := range p.Pod.Spec.Containers {
+			used := orZero(c.Logs).Bytes
+			if st.w.Layout == eviction.SingleFS {
+				used += orZero(c.Rootfs).Bytes
+			}
+			l, ok := spec.Resources.Limits[corev1.ResourceEphemeralStorage]
+			if c.Name == spec.Name && ok && l.Sign() > 0 && l.CmpInt64(used) < 0 {
+				return inSpec, fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", spec.Name, l.String())
+			}
+		}
+	}
+	return inSpec, ""
+}
+
+// fullDirs returns the messages about the first emptyDir that is over its limit, in
+// the order of the spec and in that of the figures.
+func (st *step) fullDirs(p *podSpec) (inSpec, inFigures string) {
+	u, _ := p.usage(st.at)
+	var all [][2]int
+	for n, v := range u.Volumes {
+		for i := range p.Pod.Spec.Volumes {
+			e := p.Pod.Spec.Volumes[i].EmptyDir
+			if p.Pod.Spec.Volumes[i].Name == v.Name && e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() > 0 && e.SizeLimit.CmpInt64(v.Disk.Bytes) < 0 {
+				all = append(all, [2]int{i, n})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return "", ""
+	}
+	spec := all[0]
+	for _, o := range all {
+		if o[0] < spec[0] {
+			spec = o
+		}
+	}
+	text := func(i int) string {
+		v := p.Pod.Spec.Volumes[i]
+		return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String())
+	}
+	return text(spec[0]), text(all[0][0])
+}

@@ -1,0 +1,192 @@
+package eviction
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// thresholdRules are about thresholds, node conditions and events of the node.
+func thresholdRules() []judge.Rule[*world] {
+	return []judge.Rule[*world]{
+		{
+			Name: "no event without an eviction", Class: judge.DefectOfOurs, Item: "6",
+			Sentence: "The kubelet records EvictionThresholdMet in each turn in which a threshold is due; ours only when something is evicted or reclaimed.",
+			Explains: func(s judge.Scene[*world]) bool {
+				st := stepOf(s)
+				return st != nil && s.Fact == "event" && s.Kubelet == st.event(st.note().Acts) && s.Ours == "" &&
+					st.ours["kills"] == "" && st.ours["collections"] == ""
+			},
+		},
+		{
+			Name: "events once a period", Class: judge.Deliberate, Doc: doc,
+			Sentence: "The event EvictionThresholdMet comes once in [Config.EventPeriod] for each resource, and the one about a pod once, however often its kill is tried.",
+			Explains: eventOnce,
+		},
+		{
+			Name: "any of several thresholds", Class: judge.ArbitraryOrder, Doc: doc,
+			Sentence: "Of several thresholds that are due, the kubelet acts on one of memory, else on any; ours acts on hard ones first, and the rest has a fixed order.", Ends: true,
+			Explains: func(s judge.Scene[*world]) bool { return explainsPick(s, true) },
+		},
+		{
+			Name: "hard thresholds first", Class: judge.Deliberate, Doc: doc,
+			Sentence: "Of several thresholds that are due, the kubelet acts on one of memory, else on any; ours acts on hard ones first, and the rest has a fixed order.", Ends: true,
+			Explains: func(s judge.Scene[*world]) bool { return explainsPick(s, false) },
+		},
+	}
+}
+
+// lastStart returns the first step of the agent that plays this one.
+func (st *step) lastStart() int {
+	for i := st.index; i > 0; i-- {
+		if st.w.Notes[i].Restarted {
+			return i
+		}
+	}
+	return 0
+}
+
+// event returns the text of the event about a threshold.
+func (st *step) event(t threshold) string {
+	if t.Signal == "" {
+		return ""
+	}
+	return `node Warning EvictionThresholdMet "Attempting to reclaim ` + resourceOf(t.Signal) + `"`
+}
+
+func resourceOf(s eviction.Signal) string {
+	switch {
+	case isMemory(s):
+		return "memory"
+	case s == eviction.PIDAvailable:
+		return "pids"
+	case strings.HasSuffix(string(s), "inodesFree"):
+		return "inodes"
+	default:
+		return "ephemeral-storage"
+	}
+}
+
+// eventOnce explains events that ours leaves out because it has recorded the same a
+// moment ago.
+func eventOnce(s judge.Scene[*world]) bool {
+	st := stepOf(s)
+	if st == nil {
+		return false
+	}
+	if rest, ok := strings.CutPrefix(s.Fact, "kill "); ok {
+		name, part, _ := strings.Cut(rest, "/")
+		return s.Ours == "" && (part == "event" || part == "annotations") && st.kills(st.ours, name) && st.announced(name)
+	}
+	if s.Fact != "event" || s.Kubelet != st.event(st.note().Acts) {
+		return false
+	}
+	st.decide(st.fresh(st.ours), oursAll())
+	return s.Ours == strings.Join(st.events, "\n") && (st.ours["kills"] != "" || st.ours["collections"] != "")
+}
+
+// toldBefore returns when ours last recorded the events of the node before this step.
+func (st *step) toldBefore() map[string]time.Duration {
+	told := map[string]time.Duration{}
+	for i := st.lastStart(); i < st.index; i++ {
+		for line := range strings.Lines(st.before[i]["event"]) {
+			line = strings.TrimSuffix(line, "\n")
+			told[line] = st.w.Notes[i].At
+		}
+		at := st.w.Notes[i].At
+		for _, round := range rounds(st.before[i]) {
+			at += st.w.took(round)
+			for line, last := range told {
+				if strings.Count(st.before[i]["event"], line) > 1 && at-last >= 10*time.Second {
+					told[line] = at
+				}
+			}
+		}
+	}
+	return told
+}
+
+// announced reports whether ours has recorded an event about a pod whose kill failed
+// since.
+func (st *step) announced(name string) bool {
+	_, failed := st.note().Failed[name]
+	if !failed {
+		return false
+	}
+	for i := st.index - 1; i >= st.lastStart(); i-- {
+		if st.before[i]["kill "+name+"/event"] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// explainsPick explains on which of several thresholds ours acts.
+func explainsPick(s judge.Scene[*world], byChance bool) bool {
+	st := stepOf(s)
+	if st == nil || s.Fact != "picks" {
+		return false
+	}
+	fresh := st.fresh(st.kubelet)
+	st.changes, st.told = st.changesBefore(st.index), map[string]time.Duration{}
+	p := st.plan(fresh, st.collectionsEnded(), st.at, nil, oursAll(), &decision{})
+	if p.picks == nil {
+		p.picks = []string{"nothing"}
+	}
+	if len(fresh) == 0 || s.Ours != strings.Join(p.picks, " ") {
+		return false
+	}
+	chance := strings.Contains(s.Kubelet, " ") && slices.Contains(strings.Fields(s.Kubelet), fresh[0].String())
+	return chance == byChance
+}
+
+// compare orders thresholds as ours acts on them.
+func (st *step) compare(a, b threshold) int {
+	return cmp.Or(cmp.Compare(isSoft(a), isSoft(b)), cmp.Compare(urgency(a.Signal), urgency(b.Signal)), cmp.Compare(st.ratio(a), st.ratio(b)))
+}
+
+func isSoft(t threshold) int {
+	if t.Grace == 0 {
+		return 0
+	}
+	return 1
+}
+
+// urgency is the place of a signal in ours' fixed order.
+func urgency(s eviction.Signal) int {
+	if isMemory(s) {
+		return 0
+	}
+	return 1 + slices.Index([]eviction.Signal{
+		eviction.PIDAvailable, eviction.NodeFSAvailable, eviction.NodeFSInodesFree, eviction.ImageFSAvailable, eviction.ImageFSInodesFree,
+		eviction.ContainerFSAvailable, eviction.ContainerFSInodesFree,
+	}, s)
+}
+
+func (st *step) ratio(t threshold) float64 {
+	r, _ := st.measureAt(t.Signal, st.at)
+	return float64(r.available) / float64(max(amount(t.Value, r.capacity), 1))
+}
+
+// admission returns what becomes of a newcomer while the conditions of f hold.
+func admission(name string, f judge.Facts) string {
+	var holding []string
+	for _, c := range conditionTypes() {
+		if f["condition "+string(c)] != "" {
+			holding = append(holding, string(c))
+		}
+	}
+	always := []string{"static", "mirror", "critical"}
+	memory := []string{"burstable", "guaranteed", "tolerates all", "tolerates memory", "tolerates no value"}
+	onlyMemory := slices.Equal(holding, []string{string(corev1.NodeMemoryPressure)})
+	if len(holding) == 0 || slices.Contains(always, name) || onlyMemory && slices.Contains(memory, name) {
+		return "admitted"
+	}
+	return "refused: Evicted: The node had condition: [" + strings.Join(holding, " ") + "]. "
+}

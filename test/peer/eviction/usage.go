@@ -1,0 +1,204 @@
+package eviction
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	helper "k8s.io/component-helpers/resource"
+	kubeletresource "k8s.io/kubernetes/pkg/api/v1/resource"
+
+	"github.com/kubeparts/kubeparts/eviction"
+)
+
+// measuresPods reports whether anything of a pod counts towards a signal.
+func (st *step) measuresPods(s eviction.Signal) bool {
+	return st.w.Layout != eviction.SplitFS || s != eviction.ImageFSAvailable && s != eviction.ImageFSInodesFree
+}
+
+// uses returns what a pod uses of a signal, and whether that is known.
+func (st *step) uses(p *podSpec, at time.Duration, s eviction.Signal, q quirks) (n int64, known bool) {
+	u, ok := p.usage(at)
+	switch {
+	case !ok || !st.measuresPods(s):
+		return 0, false
+	case s == eviction.PIDAvailable && u.Processes != nil:
+		return *u.Processes, true
+	case s == eviction.PIDAvailable:
+		return 0, false
+	case isMemory(s) && u.Memory != nil:
+		return *u.Memory, true
+	case isMemory(s):
+		for _, c := range u.Containers {
+			if c.Memory != nil && q[containerMemory] {
+				n, known = n+*c.Memory, true
+			}
+		}
+		return n, known
+	default:
+		return st.usesDisk(p, u, s, q)
+	}
+}
+
+func (st *step) usesDisk(p *podSpec, u podUsage, s eviction.Signal, q quirks) (n int64, known bool) {
+	isInodes := s == eviction.NodeFSInodesFree || s == eviction.ImageFSInodesFree || s == eviction.ContainerFSInodesFree
+	isNode := s == eviction.NodeFSAvailable || s == eviction.NodeFSInodesFree
+	add := func(d *disk) {
+		switch {
+		case d == nil:
+		case isInodes:
+			n, known = n+d.Inodes, true
+		default:
+			n, known = n+d.Bytes, true
+		}
+	}
+	layers, rest := true, true
+	if st.w.Layout == eviction.DedicatedImageFS {
+		layers, rest = !isNode, isNode
+	}
+	for _, c := range u.Containers {
+		if layers {
+			add(c.Rootfs)
+		}
+		if rest {
+			add(c.Logs)
+		}
+	}
+	if !rest {
+		return n, known
+	}
+	if u.Other > 0 && q[otherFiles] && !isInodes {
+		add(&disk{Bytes: u.Other})
+	}
+	for _, v := range u.Volumes {
+		if spec := p.volume(v.Name); isLocal(spec) || spec.HostPath != nil && !q[hostPathStays] {
+			add(&v.Disk)
+		}
+	}
+	return n, known
+}
+
+// request returns what the pod asks for, in the unit of the signal or what the
+// kubelet takes for it.
+func (st *step) request(pod *corev1.Pod, s eviction.Signal, q quirks) resource.Quantity {
+	name := corev1.ResourceEphemeralStorage
+	switch {
+	case isMemory(s):
+		name = corev1.ResourceMemory
+	case s == eviction.PIDAvailable:
+		return resource.Quantity{}
+	case q[inodeUnits] && strings.HasSuffix(string(s), "inodesFree"):
+		return resource.Quantity{}
+	}
+	if pod.Spec.Resources != nil && name == corev1.ResourceEphemeralStorage && q[containersBeside] {
+		pod = pod.DeepCopy()
+		pod.Spec.Resources = nil
+	}
+	r := kubeletresource.GetResourceRequestQuantity(pod, name)
+	if over, ok := pod.Spec.Overhead[name]; ok && r.IsZero() && q[overheadAlone] {
+		r.Add(over)
+	}
+	return r
+}
+
+// exceeds reports whether a pod uses more than it asks for.
+func (st *step) exceeds(pod *corev1.Pod, n int64, s eviction.Signal, q quirks) bool {
+	if s == eviction.PIDAvailable && !q[unmeasuredLast] {
+		return false
+	}
+	r := resource.Quantity{}
+	if !strings.HasSuffix(string(s), "inodesFree") {
+		r = st.request(pod, s, q)
+	}
+	return r.CmpInt64(n) < 0
+}
+
+// overdue reports whether a pod's figures are missing for so long that it is the
+// first to go.
+func (st *step) overdue(name string) bool {
+	const grace = 2 * time.Minute
+	p := st.m.pod(name)
+	since := time.Duration(-1)
+	for i, f := range st.before {
+		n := &st.w.Notes[i]
+		if n.Restarted {
+			since = -1
+		}
+		isDue := false
+		for fact := range f {
+			isDue = isDue || strings.HasSuffix(fact, "/due")
+		}
+		at := n.At
+		for _, round := range rounds(f) {
+			at += st.w.took(round)
+		}
+		_, known := st.uses(p, at, n.Acts.Signal, oursAll())
+		switch {
+		case f["ranking"] != "" && known, f["ranking"] == "" && !isDue:
+			since = -1
+		case f["ranking"] != "" && since < 0:
+			since = at
+		}
+	}
+	return since >= 0 && !st.note().Restarted && st.at-since >= grace
+}
+
+// podLimit returns the local storage limit of a pod, if it has one.
+func podLimit(pod *corev1.Pod) (resource.Quantity, bool) {
+	l, ok := helper.PodLimits(pod, helper.PodResourcesOptions{})[corev1.ResourceEphemeralStorage]
+	return l, ok
+}
+
+// activeAt returns the pods that are active at a time.
+func (m *machine) activeAt(at time.Duration) (all []string) {
+	for i := range m.w.Pods {
+		p := &m.w.Pods[i]
+		if d := m.deaths[p.Pod.Name]; p.Arrives <= at && (d == nil || at < d.ends) {
+			all = append(all, p.Pod.Name)
+		}
+	}
+	return all
+}
+
+// A note is what the kubelet's side says to rules about a step, beside facts.
+type note struct {
+	At        time.Duration
+	Restarted bool                     // the agent, before it
+	Blind     bool                     // it found out nothing
+	Changes   int                      // of figures, before it
+	Kills     int                      // begun before it
+	Attempts  map[string]int           // to kill pods, before it
+	Acts      threshold                // what it acted on
+	Active    []string                 // pods
+	Ending    []string                 // of them, told to end before
+	Adopted   []string                 // of them, known to have failed
+	Failed    map[string]time.Duration // of them, when a kill failed
+}
+
+// acts returns what the kubelet acted on, if it did.
+func (n *note) acts() []threshold {
+	if n.Acts.Signal == "" {
+		return nil
+	}
+	return []threshold{n.Acts}
+}
+
+func (m *machine) newNote() note {
+	n := note{At: m.now(), Active: m.activeAt(m.now()), Changes: len(m.changes), Kills: m.kills, Attempts: maps.Clone(m.attempts), Failed: map[string]time.Duration{}}
+	for _, name := range n.Active {
+		if m.deaths[name] != nil {
+			n.Ending = append(n.Ending, name)
+			if m.pod(name).Pod.Status.Phase == corev1.PodFailed {
+				n.Adopted = append(n.Adopted, name)
+			}
+		}
+		if at, ok := m.failed[name]; ok {
+			n.Failed[name] = at
+		}
+	}
+	slices.Sort(n.Ending)
+	return n
+}

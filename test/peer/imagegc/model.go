@@ -1,0 +1,483 @@
+package imagegc
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// Traits are what ours does otherwise than the kubelet, one bit each. A model with no
+// trait is the kubelet, one with all is ours. So a difference has a trait as its cause
+// if the model without it has another outcome.
+type traits uint64
+
+const (
+	ageFromFirst    traits = 1 << iota // an image never used ages from when it was first seen
+	minAgeAlways                       // MinAge holds for old age, too
+	agesSurvive                        // a restart
+	wrongClock                         // what was saved is by the clock on the wall
+	namesCount                         // as use
+	keepsPause                         // the pause image
+	keepsLikePause                     // one that is named almost so
+	measures                           // after each deletion
+	ageGoesOn                          // failures for age do not end a pass
+	enoughIsFine                       // failures are no error if enough was freed
+	tellsFull                          // beside failures
+	backsOff                           // after failures
+	quiets                             // events
+	hooksAll                           // the hook is called after each try, with all that is there
+	nothingIsEnough                    // nothing is deleted if nothing is to be freed
+	looksAgain                         // for containers, between deletions
+	inspectsOnce                       // containers, and does without those that fail
+	noSandboxes                        // are listed
+	goneIsFine                         // an image that is not found is deleted
+	decimals                           // of bytes
+	needsID                            // to delete an image
+	wideNumbers                        // for percentages
+	timeGoesOn                         // in a pass
+	anyVolume                          // of an image keeps it, for every runtime handler
+	handlersApart                      // an image is kept by containers of its runtime handler
+	everyTrait      traits = 1<<iota - 1
+)
+
+// A model plays a side as a rule sees it.
+type model struct {
+	traits
+	w *World
+	view
+	facts                    judge.Facts
+	now                      time.Time
+	order                    []string
+	failures                 map[int]int
+	retryAt                  map[int]time.Time
+	quiet                    map[string]time.Time
+	failing                  bool
+	present                  map[int]bool
+	visitors                 map[int]time.Time // image -> since
+	listedAt                 time.Time
+	tried, failed, failedAge bool
+	stopped                  bool // containers could not be listed again
+	causes                   map[string]bool
+	freed                    uint64
+	kept                     []string
+}
+
+// predict returns what a side with some traits does in a step.
+func (w *World) predict(step int, t traits) judge.Facts {
+	if all, ok := w.cache[t]; ok && step < len(all) {
+		return all[step]
+	}
+	m := model{traits: t, w: w}
+	var all []judge.Facts
+	for _, v := range w.seen {
+		m.play(v)
+		all = append(all, m.facts)
+	}
+	if w.cache == nil {
+		w.cache = map[traits][]judge.Facts{}
+	}
+	w.cache[t] = all
+	return all[step]
+}
+
+func (m *model) has(t traits) bool { return m.traits&t == t }
+
+// play plays one step.
+func (m *model) play(v view) {
+	if v.restart {
+		m.failures, m.retryAt, m.quiet, m.failing = map[int]int{}, map[int]time.Time{}, map[string]time.Time{}, false
+	}
+	m.view, m.now, m.listedAt, m.facts, m.order = v, v.at, v.at, judge.Facts{"act": v.act}, nil
+	m.tried, m.failed, m.failedAge, m.stopped, m.freed, m.kept = false, false, false, false, 0, nil
+	m.causes, m.present, m.visitors = map[string]bool{}, map[int]bool{}, map[int]time.Time{}
+	for _, im := range v.images {
+		m.present[im.index] = true
+	}
+	full := ""
+	if m.lists() {
+		m.invalid()
+		switch v.act {
+		case "collect":
+			full = m.collect()
+		case "delete unused":
+			m.space(everything, nil)
+			m.theirHook()
+		}
+	}
+	if m.has(hooksAll) && m.tried {
+		m.facts["hook"] = m.hook(m.there())
+	}
+	if m.w.Workers == 1 {
+		m.facts["order"] = strings.Join(m.order, ", ")
+	}
+	m.facts["error"] = m.text(full)
+	m.loop()
+}
+
+// loop does what the loop does after a collection.
+func (m *model) loop() {
+	if !m.w.Loop || m.act != "collect" {
+		return
+	}
+	failed := m.facts["error"] != ""
+	if failed && m.failing {
+		m.event("ImageGCFailed", m.facts["error"])
+	}
+	if m.failing = failed; !failed {
+		clear(m.quiet)
+	}
+}
+
+func (m *model) text(full string) string {
+	var found []string
+	for _, cause := range faultNames() {
+		if m.causes[cause] {
+			found = append(found, cause)
+		}
+	}
+	if full != "" {
+		found = append(found, full)
+	}
+	return strings.Join(found, "; ")
+}
+
+// lists reports whether a pass gets what it needs.
+func (m *model) lists() bool {
+	f := m.faults
+	for _, list := range []struct {
+		fails bool
+		cause string
+	}{
+		{f.Images, "fault:images"},
+		{f.Sandboxes && !m.has(noSandboxes), "fault:sandboxes"},
+		{f.Containers, "fault:containers"},
+	} {
+		if list.fails {
+			m.causes[list.cause] = true
+			return false
+		}
+	}
+	// The newest container is the first that the kubelet asks.
+	for _, b := range slices.Backward(m.boxes) {
+		switch {
+		case b.gone && !m.has(inspectsOnce):
+			m.causes["fault:status"] = true
+		case b.mute && !(m.has(inspectsOnce) && (b.ended || m.at.Sub(b.since) >= 10*time.Minute)):
+			m.causes["fault:status"] = true
+		default:
+			continue
+		}
+		return false
+	}
+	return true
+}
+
+func (m *model) age(im imageView) age {
+	kind := theirMemory
+	switch {
+	case m.has(wrongClock|agesSurvive) && m.w.Store:
+		kind = wrongByID
+	case m.has(agesSurvive) && m.w.Store:
+		kind = storedByID
+	case m.has(inspectsOnce | noSandboxes):
+		kind = plainByID
+	}
+	if kind != theirMemory && m.has(namesCount) {
+		kind++
+	}
+	return im.ages[kind]
+}
+
+func (m *model) used(im imageView) bool {
+	return im.used && (im.inUse() || !m.has(handlersApart)) || m.has(anyVolume) && im.volume || m.has(namesCount) && im.named
+}
+
+// candidates returns the images that may be deleted, the first to go first.
+func (m *model) candidates() []imageView {
+	var all []imageView
+	for _, im := range m.images {
+		switch {
+		case !m.present[im.index], im.pinned, m.used(im),
+			m.has(keepsPause) && im.pause == "pause", m.has(keepsLikePause) && im.pause == "like pause",
+			(m.has(needsID) || m.w.Gate) && im.ID == "",
+			m.has(backsOff) && m.now.Before(m.retryAt[im.index]):
+		default:
+			all = append(all, im)
+		}
+	}
+	slices.SortFunc(all, func(a, b imageView) int {
+		x, y := m.age(a), m.age(b)
+		if c := x.last.Compare(y.last); c != 0 {
+			return c
+		}
+		if c := x.first.Compare(y.first); c != 0 {
+			return c
+		}
+		return int(b.Size) - int(a.Size)
+	})
+	return all
+}
+
+// invalid makes the kubelet's event about images without an id.
+func (m *model) invalid() {
+	for _, im := range m.images {
+		if m.w.Gate && !m.has(needsID) && m.act != "detect" && im.ID == "" && !im.pinned && !m.used(im) {
+			key := ""
+			if im.Handler != "" {
+				key = "," + im.Handler
+			}
+			m.event("InvalidImageID", "ImageID is not valid, skipping, image: "+key)
+		}
+	}
+}
+
+func (m *model) minAge() time.Duration { return value(m.w.MinAge, 2*time.Minute) }
+
+func value[T any](p *T, other T) T {
+	if p == nil {
+		return other
+	}
+	return *p
+}
+
+// collect does a pass over old images and then one for space. It returns its sentence
+// about the lack of it.
+func (m *model) collect() (full string) {
+	m.oldAge()
+	if m.failedAge && !m.has(ageGoesOn) {
+		return ""
+	}
+	capacity := m.capacity
+	switch {
+	case m.faults.Disk:
+		m.causes["fault:disk"] = true
+		return ""
+	case m.faults.Odd == "no capacity":
+		m.causes[invalidCapacity] = true
+		m.event("InvalidDiskCapacity", invalidCapacity)
+		return ""
+	}
+	percent, want := m.wanted(capacity)
+	if percent < value(m.w.High, 85) || want <= 0 && m.has(nothingIsEnough) {
+		return ""
+	}
+	before := m.available()
+	m.failed, m.stopped, m.freed = false, false, 0
+	aged := maps.Clone(m.causes)
+	m.space(uint64(max(want, 0)), &before)
+	m.theirHook()
+	freed := m.freed
+	if m.has(measures) {
+		freed = m.available() - before
+	}
+	if m.failed && (int64(freed) < want || !m.has(enoughIsFine)) {
+		m.facts["amounts"] = fmt.Sprintf("wanted to free %d bytes, but freed %d", want, freed)
+	}
+	if int64(freed) >= want {
+		if m.has(enoughIsFine) {
+			m.causes = aged
+		}
+		return ""
+	}
+	if m.failed && !m.has(tellsFull) {
+		return ""
+	}
+	full = fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). Failed to free sufficient space by deleting unused images (freed %d bytes). "+
+		"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.", percent, m.size(capacity), freed)
+	m.event("FreeDiskSpaceFailed", full)
+	return full
+}
+
+const invalidCapacity = "invalid capacity 0 on image filesystem"
+
+// wanted returns how full the disk is and how much is to be freed.
+func (m *model) wanted(capacity uint64) (percent int, want int64) {
+	low := uint64(100 - m.low())
+	if !m.has(wideNumbers) {
+		c, a := int64(capacity), int64(m.available())
+		return 100 - int(a*100/c), c*int64(low)/100 - a
+	}
+	return 100 - int(share(m.available(), 100, capacity)), int64(share(capacity, low, 100)) - int64(m.available())
+}
+
+func (m *model) low() int { return value(m.w.Low, 80) }
+
+// share returns a*b/c.
+func share(a, b, c uint64) uint64 {
+	high, low := bits.Mul64(a, b)
+	q, _ := bits.Div64(high, low, c)
+	return q
+}
+
+func (m *model) size(bytes uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	size, at := float64(bytes), 0
+	for ; size >= 1024 && at < 4; at++ {
+		size /= 1024
+	}
+	if at == 0 && !m.has(decimals) {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", size, units[at])
+}
+
+func (m *model) oldAge() {
+	if m.w.MaxAge > 0 && m.has(measures) {
+		m.measureAgain()
+	}
+	if m.w.MaxAge == 0 || !m.has(agesSurvive) && m.at.Sub(m.began) <= m.w.MaxAge {
+		return
+	}
+	for _, im := range m.candidates() {
+		a := m.age(im)
+		since := a.last
+		if m.has(ageFromFirst) && a.first.After(since) {
+			since = a.first
+		}
+		if m.at.Sub(since) <= m.w.MaxAge || m.has(minAgeAlways) && m.at.Sub(a.first) < m.minAge() {
+			continue
+		}
+		if m.try(im, "age") {
+			m.failedAge = true
+		}
+		if m.stopped {
+			break
+		}
+	}
+}
+
+const everything = math.MaxInt64
+
+// space deletes images until so many bytes are free. Before is what was available.
+func (m *model) space(want uint64, before *uint64) {
+	now := m.at
+	if m.has(timeGoesOn) {
+		now = m.now
+	}
+	for _, im := range m.candidates() {
+		if now.Sub(m.age(im).first) < m.minAge() {
+			m.kept = append(m.kept, im.name)
+			continue
+		}
+		if before != nil && m.has(measures) && m.available()-*before >= want {
+			return
+		}
+		failed := m.try(im, "space")
+		if m.stopped {
+			return
+		}
+		if failed {
+			m.kept = append(m.kept, im.name)
+			continue
+		}
+		if before != nil && !m.has(measures) && m.freed >= want {
+			return
+		}
+	}
+}
+
+// try deletes an image and reports whether that failed.
+func (m *model) try(im imageView, reason string) (failed bool) {
+	if m.now.Sub(m.listedAt) > 5*time.Second && m.has(looksAgain) {
+		if m.faults.Later {
+			m.causes["fault:containers"], m.stopped, m.failed = true, true, true
+			return true
+		}
+		m.listedAt = m.now
+	}
+	if since, ok := m.visitors[im.index]; ok && m.has(looksAgain) && since.Before(m.listedAt) {
+		return false
+	}
+	m.tried = true
+	m.order = append(m.order, im.name)
+	cause := ""
+	if im.Slow > 0 {
+		if visitor := (im.Visitor - 1) % len(m.w.Images); im.Visitor > 0 && m.present[visitor] {
+			if _, ok := m.visitors[visitor]; !ok {
+				m.visitors[visitor] = m.now
+			}
+		}
+		m.now = m.now.Add(min(im.Slow, callLimit))
+	}
+	switch {
+	case im.Slow > callLimit:
+		cause = "fault:hang"
+	case im.Stuck:
+		cause = "fault:stuck"
+	default:
+		delete(m.present, im.index)
+		m.filled -= im.Takes
+		if im.NotFound {
+			cause = "fault:not found"
+		}
+	}
+	text := reason
+	if cause != "" {
+		text += ", failed"
+	}
+	m.facts[im.name+" deletion"] += text + ";"
+	if cause == "" || cause == "fault:not found" && m.has(goneIsFine) {
+		m.freed += im.Size
+		m.measureAgain()
+		return false
+	}
+	m.retryAt[im.index] = m.now.Add(min(time.Minute<<min(m.failures[im.index], 10), time.Hour))
+	m.failures[im.index]++
+	m.causes[cause], m.failed = true, true
+	return true
+}
+
+// measureAgain is ours after a deletion; it makes an event, too.
+func (m *model) measureAgain() {
+	if m.has(measures) && m.faults.Odd == "no capacity" && !m.faults.Disk {
+		m.event("InvalidDiskCapacity", invalidCapacity)
+	}
+}
+
+// available returns what a measurement shows.
+func (m *model) available() uint64 {
+	if m.faults.Odd == "more than all" {
+		return m.capacity
+	}
+	return m.capacity - min(m.capacity, m.filled)
+}
+
+func (m *model) there() []string {
+	var names []string
+	for _, im := range m.images {
+		if m.present[im.index] && im.ID != "" {
+			names = append(names, im.name)
+		}
+	}
+	return names
+}
+
+// theirHook is the kubelet's call of the hook.
+func (m *model) theirHook() {
+	if !m.failed && !m.has(hooksAll) {
+		m.facts["hook"] = m.hook(m.kept)
+	}
+}
+
+func (m *model) hook(names []string) string {
+	slices.Sort(names)
+	return fmt.Sprintf("[%s] 0s", strings.Join(names, ", "))
+}
+
+// event makes an event, unless ours made one of that reason not long ago.
+func (m *model) event(reason, message string) {
+	if m.has(quiets) && m.now.Before(m.quiet[reason]) {
+		return
+	}
+	m.quiet[reason] = m.now.Add(1)
+	if m.w.Quiet {
+		m.quiet[reason] = m.now.Add(time.Hour)
+	}
+	m.facts["event "+reason] += message + ";"
+}

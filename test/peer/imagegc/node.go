@@ -1,0 +1,304 @@
+package imagegc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// callLimit is how long the client of a runtime waits for an answer.
+const callLimit = 2*time.Minute - time.Second
+
+// A node is the runtime and the disk of one side.
+type node struct {
+	w *World
+
+	mu         sync.Mutex
+	present    []int // images
+	containers []*box
+	created    int
+	fill       uint64
+	offset     time.Duration // of the clock on the wall
+	faults     Faults
+	began      time.Time // this step
+	tries      []try     // of removal, in it
+	listed     int       // how often containers were, in it
+	hooks      []string
+	events     []string
+}
+
+type box struct {
+	Container
+	id           string
+	ended        bool
+	imageID, ref string // as the list names them
+	spec         *runtimeapi.ImageSpec
+	volume       *runtimeapi.ImageSpec // as the status does, nil if there is none
+}
+
+// A try is a call of RemoveImage.
+type try struct {
+	name string
+	err  error
+}
+
+func newNode(w *World) *node { return &node{w: w, fill: w.Fill, offset: w.Clock} }
+
+// change changes the node. A restart is for the agent.
+func (n *node) change(c Change) {
+	switch c.Do {
+	case "pull":
+		n.present = append(n.present, c.Image)
+	case "remove image":
+		n.present = slices.DeleteFunc(n.present, func(i int) bool { return i == c.Image })
+	case "pin", "unpin":
+		n.w.Images[c.Image].Pinned = c.Do == "pin"
+	case "move tag":
+		n.moveTag(c.Image)
+	case "fill":
+		n.fill = n.w.Capacity / 100 * uint64(c.Percent)
+	case "set clock":
+		n.offset += c.By
+	case "create":
+		n.create(*c.Create)
+	case "end":
+		if c.Container < len(n.containers) {
+			n.containers[c.Container].ended = true
+		}
+	case "remove":
+		if c.Container < len(n.containers) {
+			n.containers = slices.Delete(n.containers, c.Container, c.Container+1)
+		}
+	}
+}
+
+// create makes a container if its images are there.
+func (n *node) create(c Container) {
+	if !slices.Contains(n.present, c.Image) || c.Volume > 0 && !slices.Contains(n.present, c.Volume-1) {
+		return
+	}
+	n.created++
+	made := &box{Container: c, id: fmt.Sprintf("container-%d", n.created), volume: n.volume(c)}
+	made.imageID, made.ref, made.spec = n.named(c)
+	n.containers = append(n.containers, made)
+}
+
+func (n *node) moveTag(from int) {
+	a, b := n.w.Images[from], n.w.Images[(from+1)%len(n.w.Images)]
+	if a != b && len(a.Tags) > 0 {
+		b.Tags = append(b.Tags, a.Tags[0])
+		a.Tags = a.Tags[1:]
+	}
+}
+
+// image returns a present image.
+func (n *node) image(id, handler string) *Image {
+	for _, i := range n.present {
+		if im := n.w.Images[i]; im.ID == id && (handler == "" || im.Handler == handler) {
+			return im
+		}
+	}
+	return nil
+}
+
+// usage returns the capacity of the disk and what is available, as it is measured.
+func (n *node) usage() (capacity, available uint64, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	capacity, available = n.w.Capacity, n.w.Capacity-min(n.w.Capacity, n.filled())
+	switch {
+	case n.faults.Disk:
+		return 0, 0, errors.New("fault:disk")
+	case n.faults.Odd == "no capacity":
+		capacity = 0
+	case n.faults.Odd == "more than all":
+		available += 2 * capacity
+	}
+	return capacity, available, nil
+}
+
+// filled returns how much was written to the disk, which may be more than there is.
+func (n *node) filled() uint64 {
+	used := n.fill
+	for _, i := range n.present {
+		used += n.w.Images[i].Takes
+	}
+	return used
+}
+
+// The runtime.
+
+func (n *node) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "fake", RuntimeVersion: "1", RuntimeApiVersion: "v1"}, nil
+}
+
+func (n *node) ListImages(context.Context, *runtimeapi.ImageFilter) (list []*runtimeapi.Image, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.faults.Images {
+		return nil, errors.New("fault:images")
+	}
+	for _, i := range n.present {
+		im := n.w.Images[i]
+		list = append(list, &runtimeapi.Image{
+			Id: im.ID, RepoTags: slices.Clone(im.Tags), RepoDigests: slices.Clone(im.Digests), Size: im.Size,
+			Pinned: im.Pinned, Spec: &runtimeapi.ImageSpec{Image: im.ID, RuntimeHandler: im.Handler},
+		})
+	}
+	return list, nil
+}
+
+func (n *node) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	if n.faults.Sandboxes {
+		return nil, errors.New("fault:sandboxes")
+	}
+	return nil, nil
+}
+
+func (n *node) ListContainers(context.Context, *runtimeapi.ContainerFilter) (list []*runtimeapi.Container, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.listed++; n.faults.Containers || n.faults.Later && n.listed > 1 {
+		return nil, errors.New("fault:containers")
+	}
+	for _, c := range n.containers {
+		item := &runtimeapi.Container{
+			Id: c.id, Metadata: &runtimeapi.ContainerMetadata{Name: c.id}, State: c.state(),
+			Labels: map[string]string{"io.kubernetes.pod.uid": c.id},
+		}
+		item.ImageId, item.ImageRef, item.Image = c.imageID, c.ref, c.spec
+		list = append(list, item)
+	}
+	return list, nil
+}
+
+func (c *box) state() runtimeapi.ContainerState {
+	if c.ended {
+		return runtimeapi.ContainerState_CONTAINER_EXITED
+	}
+	return runtimeapi.ContainerState_CONTAINER_RUNNING
+}
+
+// named returns how a list names a container's image.
+func (n *node) named(c Container) (id, ref string, spec *runtimeapi.ImageSpec) {
+	im, other := n.w.Images[c.Image], n.w.Images[c.Other]
+	spec = &runtimeapi.ImageSpec{Image: im.ID, UserSpecifiedImage: firstOr(other.Tags, ""), RuntimeHandler: c.Handler}
+	id, ref = im.ID, im.ID
+	switch c.Form {
+	case "old runtime":
+		id, spec.Image = "", firstOr(other.Tags, im.ID)
+	case "tag":
+		ref, spec.Image = firstOr(other.Digests, im.ID), firstOr(other.Tags, im.ID)
+	case "digest":
+		ref, spec.Image = firstOr(other.Digests, im.ID), firstOr(other.Digests, im.ID)
+	case "bare id":
+		id, ref = strings.TrimPrefix(im.ID, "sha256:"), strings.TrimPrefix(im.ID, "sha256:")
+		spec.Image = id
+	case "short":
+		spec.Image = short(firstOr(other.Tags, im.ID))
+	}
+	return id, ref, spec
+}
+
+// short returns a tag as people write it.
+func short(tag string) string {
+	tag = strings.TrimSuffix(strings.TrimPrefix(tag, "docker.io/"), ":latest")
+	return strings.TrimPrefix(tag, "library/")
+}
+
+func firstOr(s []string, other string) string {
+	if len(s) == 0 {
+		return other
+	}
+	return s[0]
+}
+
+func (n *node) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := slices.IndexFunc(n.containers, func(c *box) bool { return c.id == id })
+	if at < 0 {
+		return nil, grpcstatus.Error(codes.NotFound, "fault:status")
+	}
+	c := n.containers[at]
+	switch {
+	case c.Gone:
+		return nil, grpcstatus.Error(codes.NotFound, "fault:status")
+	case c.Mute:
+		return nil, grpcstatus.Error(codes.Unknown, "fault:status")
+	}
+	status := &runtimeapi.ContainerStatus{Id: c.id, State: c.state()}
+	status.ImageId, status.ImageRef, status.Image = c.imageID, c.ref, c.spec
+	if c.volume != nil {
+		status.Mounts = []*runtimeapi.Mount{{ContainerPath: "/etc"}, {Image: c.volume}}
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: status}, nil
+}
+
+// volume returns how a status names the image of a volume.
+func (n *node) volume(c Container) *runtimeapi.ImageSpec {
+	if c.Volume == 0 {
+		return nil
+	}
+	im := n.w.Images[c.Volume-1]
+	switch c.By {
+	case "tag":
+		return &runtimeapi.ImageSpec{Image: firstOr(im.Tags, im.ID)}
+	case "digest":
+		return &runtimeapi.ImageSpec{Image: firstOr(im.Digests, im.ID)}
+	case "user":
+		return &runtimeapi.ImageSpec{Image: "sha256:" + strings.Repeat("e", 64), UserSpecifiedImage: firstOr(im.Tags, im.ID)}
+	default:
+		return &runtimeapi.ImageSpec{Image: im.ID}
+	}
+}
+
+func (n *node) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
+	err := n.removeImage(ctx, spec)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tries = append(n.tries, try{n.w.name(spec.GetImage(), spec.GetRuntimeHandler()), err})
+	return err
+}
+
+func (n *node) removeImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
+	n.mu.Lock()
+	im := n.image(spec.GetImage(), spec.GetRuntimeHandler())
+	if im != nil && im.Slow > 0 && im.Visitor > 0 {
+		n.create(Container{Image: (im.Visitor - 1) % len(n.w.Images), Other: (im.Visitor - 1) % len(n.w.Images), Form: "id"})
+	}
+	n.mu.Unlock()
+	switch {
+	case im == nil:
+		return nil
+	case im.Slow > callLimit:
+		sleep(ctx, callLimit)
+		return grpcstatus.Error(codes.DeadlineExceeded, "fault:hang")
+	}
+	sleep(ctx, im.Slow)
+	if im.Stuck {
+		return grpcstatus.Error(codes.Unknown, "fault:stuck")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.present = slices.DeleteFunc(n.present, func(i int) bool { return n.w.Images[i] == im })
+	if im.NotFound {
+		return grpcstatus.Error(codes.NotFound, "fault:not found")
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,176 @@
+package imagegc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/imagegc"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+func playOurs(t *testing.T, w *World) []judge.Facts {
+	t.Helper()
+	return play(t, w, func(t *testing.T, n *node) agent {
+		t.Helper()
+		return &ours{t: t, node: n, end: func() {}}
+	})
+}
+
+// ours is our manager.
+type ours struct {
+	t       *testing.T
+	node    *node
+	manager *imagegc.Manager
+	saved   imagegc.Ages
+	reasons map[string][]string // by image
+	started bool
+	passes  chan error
+	end     func()
+}
+
+// start makes a manager. In a loop's world it also begins the loop.
+func (a *ours) start() error {
+	a.end()
+	w := a.node.w
+	cfg := imagegc.Config{
+		Images: a.node, Runtime: a.node, FS: a,
+		Policy: imagegc.Policy{HighThresholdPercent: w.High, LowThresholdPercent: w.Low, MinAge: w.MinAge, MaxAge: w.MaxAge},
+		AfterGC: func(_ context.Context, remaining []string, began time.Time) {
+			a.node.hook(remaining, time.Now().Add(-wall{node: a.node}.Since(began)))
+		},
+		Period: 1e5 * time.Hour, DetectPeriod: 1e5 * time.Hour, MaxDeletions: w.Workers, MaxNodeImages: 3,
+		Events: a, Node: &corev1.Node{}, EventPeriod: 1,
+		Clock: wall{node: a.node},
+	}
+	if w.Store {
+		cfg.Store = a
+	}
+	if !w.Loop {
+		cfg.Period = 0 // which then is about saving ages only
+	}
+	if w.Quiet {
+		cfg.EventPeriod = 0
+	}
+	passes := make(chan error, 10)
+	cfg.Observer.Removed = func(image imagegc.Image, reason imagegc.Reason, _ time.Duration, _ error) {
+		name := w.name(image.ID, image.RuntimeHandler)
+		a.reasons[name] = append(a.reasons[name], string(reason))
+	}
+	cfg.Observer.Collected = func(_ imagegc.Result, err error) { passes <- err }
+	var err error
+	a.manager, err = imagegc.New(cfg)
+	a.passes, a.started, a.end = passes, false, func() {}
+	return err
+}
+
+func (a *ours) run() {
+	ctx, cancel := context.WithCancel(a.t.Context())
+	ended := make(chan error)
+	go func() { ended <- a.manager.Run(ctx) }()
+	a.end = func() {
+		cancel()
+		require.NoError(a.t, <-ended)
+	}
+}
+
+func (a *ours) act(ctx context.Context, what string) (reasons []string, err error) {
+	a.reasons = map[string][]string{}
+	switch {
+	case what == "detect":
+		err = a.manager.Detect(ctx)
+	case what == "delete unused":
+		err = a.manager.DeleteUnusedImages(ctx)
+		<-a.passes
+	case a.node.w.Loop:
+		if !a.started {
+			a.run()
+		} else {
+			a.manager.Trigger()
+		}
+		err = <-a.passes
+		synctest.Wait() // for the event
+	default:
+		_, err = a.manager.Collect(ctx)
+		<-a.passes
+	}
+	a.started = true
+	for _, try := range a.node.tries {
+		if all := a.reasons[try.name]; len(all) > 0 {
+			reasons = append(reasons, all[0])
+			a.reasons[try.name] = all[1:]
+		} else {
+			reasons = append(reasons, "not reported")
+		}
+	}
+	return reasons, err
+}
+
+func (a *ours) status(context.Context) string { return fmt.Sprint(a.manager.Images()) }
+
+func (a *ours) stop() { a.end() }
+
+// Usage measures the disk.
+func (a *ours) Usage(context.Context) (imagegc.Usage, error) {
+	capacity, available, err := a.node.usage()
+	return imagegc.Usage{CapacityBytes: capacity, AvailableBytes: available}, err
+}
+
+func (a *ours) Eventf(_ runtime.Object, _, reason, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	if reason == "ImageGCFailed" {
+		message = faults(errors.New(message))
+	}
+	a.node.events = append(a.node.events, reason+" "+message)
+}
+
+// Load and Save keep the ages.
+func (a *ours) Load(context.Context) (imagegc.Ages, error) {
+	if a.node.faults.Load {
+		return nil, errors.New("fault:load")
+	}
+	return maps.Clone(a.saved), nil
+}
+
+func (a *ours) Save(_ context.Context, ages imagegc.Ages) error {
+	if a.node.faults.Save {
+		return errors.New("fault:save")
+	}
+	a.saved = maps.Clone(ages)
+	return nil
+}
+
+// wall is a clock whose hands are set while time goes on.
+type wall struct {
+	clock.RealClock
+	*node
+}
+
+// Now returns a time with a monotonic reading, which those of a bubble do not have.
+func (c wall) Now() time.Time {
+	now := time.Now()
+	shown := now.Add(c.offset)
+	// As package time has it: a bit, the seconds since 1885, the nanoseconds; and
+	// then the monotonic clock.
+	words := struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	}{loc: time.UTC}
+	const since1885, since2000 = -2682288000, 946684800 * int64(time.Second)
+	words.wall = 1<<63 | uint64(shown.Unix()-since1885)<<30 | uint64(shown.Nanosecond())
+	words.ext = 1 + int64(now.UnixNano()-since2000)
+	return *(*time.Time)(unsafe.Pointer(&words))
+}
+
+func (c wall) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

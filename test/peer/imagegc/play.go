@@ -1,0 +1,172 @@
+package imagegc
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// An agent is one side: a manager that is called in steps.
+type agent interface {
+	// start makes a manager, also after a restart. It fails if the policy is invalid.
+	start() error
+	// act does one step and returns the reason of each try to delete an image, and
+	// its error. A loop's first collection is part of its start.
+	act(ctx context.Context, what string) (reasons []string, err error)
+	// status returns the images of a node status.
+	status(ctx context.Context) string
+	stop()
+}
+
+// A bed is what a side plays on.
+type bed struct {
+	node      *node
+	began     time.Time // of the agent
+	memories  [memories]memory
+	muteSince map[string]time.Time
+}
+
+// play plays a world.
+func play(t *testing.T, w *World, side func(*testing.T, *node) agent) (all []judge.Facts) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := klog.NewContext(t.Context(), logr.Discard())
+		n := newNode(w)
+		b, a := &bed{node: n}, side(t, n)
+		for i, s := range w.Steps {
+			time.Sleep(s.After)
+			n.faults = s.Faults
+			restart := i == 0
+			for _, c := range s.Changes {
+				n.change(c)
+				b.change(c)
+				restart = restart || c.Do == "restart"
+			}
+			act := s.Act
+			if restart {
+				if b.restart(); w.Loop {
+					act = "collect"
+				}
+				if err := a.start(); err != nil {
+					all = append(all, judge.Facts{"policy": err.Error()})
+					return
+				}
+			}
+			v := b.look()
+			if v.ties() && !(restart && w.Loop) {
+				act = "detect"
+			}
+			v.act, v.restart = act, restart
+			w.seen = append(w.seen, v)
+			n.began = time.Now()
+			reasons, err := a.act(ctx, act)
+			all = append(all, n.facts(act, err, reasons))
+			if act == "detect" && !v.failed() {
+				all[i]["status"] = a.status(ctx)
+			}
+			b.save()
+			n.tries, n.hooks, n.events, n.listed = nil, nil, nil, 0
+		}
+		a.stop()
+	})
+	return all
+}
+
+// restart makes the memories those of a new process.
+func (b *bed) restart() {
+	b.began, b.muteSince = time.Now(), map[string]time.Time{}
+	for kind := range b.memories {
+		b.memories[kind].restart(b.node, kind)
+	}
+}
+
+func (b *bed) change(c Change) {
+	if c.Do == "set clock" {
+		for kind := range b.memories {
+			b.memories[kind].set(c.By)
+		}
+	}
+}
+
+func (b *bed) save() {
+	for kind := range b.memories {
+		b.memories[kind].save(b.node)
+	}
+}
+
+// facts returns what could be observed in a step.
+func (n *node) facts(act string, err error, reasons []string) judge.Facts {
+	f := judge.Facts{"act": act, "hook": strings.Join(n.hooks, "; ")}
+	var order []string
+	for i, try := range n.tries {
+		text := "?"
+		if i < len(reasons) {
+			text = reasons[i]
+		}
+		if try.err != nil {
+			text += ", failed"
+		}
+		f[try.name+" deletion"] += text + ";"
+		order = append(order, try.name)
+	}
+	if n.w.Workers == 1 {
+		f["order"] = strings.Join(order, ", ")
+	}
+	for _, e := range n.events {
+		reason, message, _ := strings.Cut(e, " ")
+		f["event "+reason] += message + ";"
+	}
+	f["error"] = faults(err)
+	if act == "collect" && err != nil {
+		f["amounts"] = regexp.MustCompile(`wanted to free -?\d+ bytes, but freed \d+`).FindString(err.Error())
+	}
+	return f
+}
+
+// faults returns which faults an error names, and which sentences about space.
+func faults(err error) string {
+	if err == nil {
+		return ""
+	}
+	var found []string
+	for _, cause := range faultNames() {
+		if strings.Contains(err.Error(), cause) {
+			found = append(found, cause)
+		}
+	}
+	if _, full, ok := strings.Cut(err.Error(), "Insufficient free"); ok {
+		full, _, _ = strings.Cut(full, "\n")
+		found = append(found, "Insufficient free"+full)
+	}
+	if len(found) == 0 {
+		return err.Error()
+	}
+	return strings.Join(found, "; ")
+}
+
+func (n *node) hook(ids []string, began time.Time) {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = n.w.name(id, "")
+	}
+	slices.Sort(names)
+	n.hooks = append(n.hooks, fmt.Sprintf("[%s] %v", strings.Join(names, ", "), began.Sub(n.began)))
+}
+
+// faultNames returns the texts by which faults are found in errors.
+func faultNames() []string {
+	return []string{
+		"fault:images", "fault:sandboxes", "fault:containers", "fault:disk", "fault:status",
+		"fault:stuck", "fault:hang", "fault:not found", invalidCapacity,
+	}
+}

@@ -1,0 +1,112 @@
+package imagegc
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A part of the facts that a trait changes. Each is a rule of its own: after another
+// deletion the sides have other images.
+type part string
+
+const (
+	deletions part = "deletions"
+	reports   part = "reports"
+	invalidID part = "event InvalidImageID"
+	all       part = "all"
+)
+
+func (p part) has(fact string) bool {
+	deleted := strings.HasSuffix(fact, " deletion")
+	switch p {
+	case deletions:
+		return deleted
+	case reports:
+		return !deleted
+	case all:
+		return true
+	default:
+		return fact == string(p)
+	}
+}
+
+// A cause is a rule about one trait.
+type cause struct {
+	name     string
+	trait    traits
+	class    judge.Class
+	item     string // of a defect of ours
+	parts    []part
+	sentence string
+}
+
+func rules() (rules []judge.Rule[*World]) {
+	for _, c := range causes() {
+		for _, part := range c.parts {
+			rules = append(rules, judge.Rule[*World]{
+				Name: c.name + ": " + string(part), Class: c.class, Sentence: c.sentence, Doc: doc(c.class), Item: c.item,
+				Ends: part == deletions || part == all,
+				Explains: func(s judge.Scene[*World]) bool {
+					return part.has(s.Fact) && s.World.explains(s, c.trait)
+				},
+			})
+		}
+	}
+	return append(rules, judge.Rule[*World]{
+		Name: "every problem", Class: judge.Deliberate, Doc: "imagegc/doc.go",
+		Sentence: "An invalid policy is reported with all its problems; the kubelet reports the first.",
+		Explains: func(s judge.Scene[*World]) bool {
+			problems, ok := strings.CutPrefix(s.Ours, "imagegc: invalid config: ")
+			first, _, _ := strings.Cut(problems, "\n")
+			return s.Fact == "policy" && ok && s.Kubelet == first
+		},
+	})
+}
+
+func doc(c judge.Class) string {
+	if c == judge.DefectOfOurs {
+		return ""
+	}
+	return "imagegc/doc.go"
+}
+
+// explains reports whether the models have both values of a difference, and a trait is
+// its cause: without it ours would have another value, or the kubelet with it. Where
+// several traits must come together, the cause is the last that makes the value ours.
+func (w *World) explains(s judge.Scene[*World], t traits) bool {
+	if s.Step >= len(w.seen) { // nothing is played with an invalid policy
+		return false
+	}
+	theirs, ours := w.predict(s.Step, 0)[s.Fact], w.predict(s.Step, everyTrait)[s.Fact]
+	if s.Kubelet != theirs || s.Ours != ours {
+		return false
+	}
+	key := fmt.Sprint(s.Step, s.Fact)
+	if _, ok := w.found[key]; !ok {
+		if w.found == nil {
+			w.found = map[string]traits{}
+		}
+		w.found[key] = w.causeOf(s.Step, s.Fact)
+	}
+	return w.found[key] == t
+}
+
+// causeOf returns the trait that makes a fact other than the kubelet's.
+func (w *World) causeOf(step int, fact string) traits {
+	theirs, ours := w.predict(step, 0)[fact], w.predict(step, everyTrait)[fact]
+	for _, c := range causes() {
+		if w.predict(step, everyTrait&^c.trait)[fact] != ours || w.predict(step, c.trait)[fact] != theirs {
+			return c.trait
+		}
+	}
+	last, some := traits(0), traits(0)
+	for _, c := range causes() {
+		before := w.predict(step, some)[fact]
+		if some |= c.trait; w.predict(step, some)[fact] != before {
+			last = c.trait
+		}
+	}
+	return last
+}

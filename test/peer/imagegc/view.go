@@ -1,0 +1,142 @@
+package imagegc
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// A view is what a model knows of a step: the node before the managers are called, and
+// what each kind of memory holds of its images then.
+type view struct {
+	at, began        time.Time
+	images           []imageView // those that are there
+	boxes            []boxView
+	capacity, filled uint64 // filled may be more
+	act              string
+	restart          bool
+	faults           Faults
+}
+
+// failed reports whether the kubelet does not get its lists.
+func (v view) failed() bool {
+	return v.faults.Images || v.faults.Sandboxes || v.faults.Containers ||
+		slices.ContainsFunc(v.boxes, func(b boxView) bool { return b.mute || b.gone })
+}
+
+// An imageView is one image in a view.
+type imageView struct {
+	*Image
+	index  int
+	name   string
+	pinned bool
+	pause  string // "" or how its name resembles a pause image's
+	used   bool   // by the kubelet's rule
+	volume bool   // by its id, for any runtime handler
+	named  bool   // in another way that ours knows
+	ages   [memories]age
+}
+
+// A boxView is one container in a view.
+type boxView struct {
+	mute, gone, ended bool
+	since             time.Time // that its status has been asked for in vain
+}
+
+// look returns what there is now, after all memories have taken it in.
+func (b *bed) look() view {
+	n, now := b.node, time.Now()
+	v := view{at: now, began: b.began, faults: n.faults}
+	v.capacity, v.filled = n.w.Capacity, n.filled()
+	for _, c := range n.containers {
+		if _, ok := b.muteSince[c.id]; !ok && c.Mute && !c.Gone && !n.faults.Images && !n.faults.Containers {
+			b.muteSince[c.id] = now
+		}
+		v.boxes = append(v.boxes, boxView{c.Mute && !c.Gone, c.Gone, c.ended, b.muteSince[c.id]})
+	}
+	for _, i := range n.present {
+		im := n.w.Images[i]
+		v.images = append(v.images, imageView{
+			Image: im, index: i, name: n.w.name(im.ID, im.Handler), pinned: im.Pinned, pause: pause(im),
+			used:   slices.ContainsFunc(n.containers, func(c *box) bool { return n.uses(c, im) }),
+			volume: slices.ContainsFunc(n.containers, func(c *box) bool { return c.readable() && c.volume.GetImage() == im.ID }),
+			named:  slices.ContainsFunc(n.containers, func(c *box) bool { return c.names(im) }),
+		})
+	}
+	for m := range b.memories {
+		b.memories[m].look(n, &v, m)
+	}
+	return v
+}
+
+// ties reports whether two images that the kubelet may delete have the same times: then
+// their order is that of a map.
+func (v view) ties() bool {
+	seen := map[age]bool{}
+	for _, im := range v.images {
+		if im.used || im.pinned {
+			continue
+		}
+		if seen[im.ages[theirMemory]] {
+			return true
+		}
+		seen[im.ages[theirMemory]] = true
+	}
+	return false
+}
+
+// inUse reports whether an image is in use as ours sees it.
+func (im imageView) inUse() bool { return im.volume || im.named }
+
+// readable reports whether a container's status tells of a volume.
+func (c *box) readable() bool { return c.volume != nil && !c.Mute }
+
+// uses reports whether a container uses an image as the kubelet sees it: its list names
+// the image's id, or its status has a volume of that id.
+func (n *node) uses(c *box, im *Image) bool {
+	id := c.imageID
+	if id == "" {
+		id = c.ref
+	}
+	if id == im.ID && (!n.w.Gate || c.spec.RuntimeHandler == im.Handler) {
+		return true
+	}
+	// A volume is noted without a handler.
+	return c.volume != nil && c.volume.GetImage() == im.ID && (!n.w.Gate || im.Handler == "")
+}
+
+// names reports whether a container names an image in any way, for its handler.
+func (c *box) names(im *Image) bool {
+	spec := c.spec
+	if v := c.volume; c.readable() && v.Image != im.ID && namesImage(im, v.Image, v.UserSpecifiedImage) {
+		return true
+	}
+	return namesImage(im, c.imageID, c.ref, spec.Image, spec.UserSpecifiedImage) &&
+		(spec.RuntimeHandler == "" || im.Handler == "" || spec.RuntimeHandler == im.Handler)
+}
+
+// namesImage reports whether one of the names is one of the image's, in any form.
+func namesImage(im *Image, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		if _, digest, ok := strings.Cut(name, "@"); ok {
+			return slices.ContainsFunc(im.Digests, func(d string) bool { return strings.HasSuffix(d, digest) })
+		}
+		return name != "" && (strings.TrimPrefix(name, "sha256:") == strings.TrimPrefix(im.ID, "sha256:") ||
+			slices.ContainsFunc(im.Tags, func(tag string) bool { return name == tag || name == short(tag) }))
+	})
+}
+
+// pause returns how an image's name resembles that of a pause image.
+func pause(im *Image) string {
+	for _, name := range slices.Concat(im.Tags, im.Digests) {
+		word := name[strings.LastIndexByte(name, '/')+1:]
+		word = word[:strings.IndexAny(word, ":@")]
+		switch {
+		case word == "pause":
+			return "pause"
+		case strings.HasPrefix(word, "pause-"), strings.HasSuffix(word, "-pause"):
+			return "like pause"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,289 @@
+package imagegc
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A World is one scenario: an agent's settings, a runtime, and what happens to both.
+type World struct {
+	High, Low      *int
+	MinAge         *time.Duration
+	MaxAge         time.Duration
+	Store          bool // ours has one
+	Loop           bool // collections are those of the loop, which makes ImageGCFailed events
+	Quiet          bool // our events are not repeated for an hour
+	Handlers       bool // the runtime has images for a runtime handler
+	Gate           bool // the kubelet's RuntimeClassInImageCriAPI is on
+	Workers        int  // our deletions at a time
+	Clock          time.Duration
+	Capacity, Fill uint64 // of the disk, and what is on it besides images
+	Images         []*Image
+	Steps          []Step
+
+	seen  []view                   // at each step, for rules
+	cache map[traits][]judge.Facts // of models
+	found map[string]traits        // the cause of each difference
+}
+
+// An Image is an image that is there after a "pull" and until it is removed.
+type Image struct {
+	ID            string
+	Tags, Digests []string
+	Handler       string
+	Size          uint64 // that the runtime reports
+	Takes         uint64 // that its deletion frees
+	Pinned        bool
+	Stuck         bool          // it cannot be removed
+	NotFound      bool          // its removal reports that it is not there, and it is gone
+	Slow          time.Duration // that its removal takes
+	Visitor       int           // image that a container of uses since the removal began, if above 0
+}
+
+// A Step is what happens, and then one call of both managers.
+type Step struct {
+	After   time.Duration
+	Changes []Change
+	Faults  Faults
+	Act     string
+}
+
+// A Change is something that happens to the node.
+type Change struct {
+	Do        string
+	Image     int // which
+	Container int // which one of those there are
+	Create    *Container
+	Percent   int
+	By        time.Duration
+}
+
+// A Container is one that is created.
+type Container struct {
+	Image   int
+	Form    string // how the list names the image
+	Other   int    // the image that the name stands for, where that is another
+	Handler string
+	Volume  int    // image mounted as a volume, if above 0
+	By      string // how its status names that
+	Mute    bool   // it has no status
+	Gone    bool   // its status is not found though it is listed
+}
+
+// Faults are what fails in one step.
+type Faults struct {
+	Images, Sandboxes, Containers, Disk bool
+	Later                               bool   // containers cannot be listed again in the step
+	Odd                                 string // measurement
+	Save, Load                          bool
+}
+
+func newWorld(d *judge.Draw) *World {
+	w := &World{Workers: 1}
+	w.drawPolicy(d)
+	w.Store, w.Handlers, w.Quiet = d.Chance(25), d.Chance(12), d.Chance(25)
+	w.Gate = w.Handlers && d.Chance(70)
+	if d.Chance(20) {
+		w.Workers = d.Between(2, 3)
+	}
+	if w.Store && d.Chance(30) {
+		w.Clock = -56 * 365 * 24 * time.Hour
+	}
+	unit := judge.Pick[uint64](d, 1<<20, 1<<30, 1, 1<<10)
+	if d.Chance(3) {
+		unit = 1 << 48 // percentages of it overflow the kubelet's numbers
+	}
+	w.Capacity = judge.Pick[uint64](d, 1000, 1024, 1025) * unit
+	w.Fill = uint64(d.Int(1000)) * unit
+	for i := range d.Between(1, 5) {
+		w.Images = append(w.Images, w.drawImage(d, i, unit))
+	}
+	w.drawSteps(d)
+	if d.Chance(2) {
+		w.drawLate(d)
+	}
+	w.Loop = d.Chance(30) && (w.MinAge == nil || *w.MinAge > 0) && (w.MaxAge > 0 || w.High == nil || *w.High < 100)
+	return w
+}
+
+func (w *World) drawPolicy(d *judge.Draw) {
+	w.High = judge.Maybe(d, 60, func() int { return judge.Pick(d, 50, 0, 20, 85, 99, 100, d.Int(101)) })
+	high := 85
+	if w.High != nil {
+		high = *w.High
+	}
+	low := judge.Maybe(d, 60, func() int { return judge.Pick(d, high, 0, high/2, d.Int(high+1)) })
+	if low == nil && high < 80 {
+		low = &high
+	}
+	w.Low = low
+	if d.Chance(2) {
+		w.High, w.Low = new(judge.Pick(d, 101, -1, 30)), new(judge.Pick(d, 31, 101, -1))
+	}
+	w.MinAge = judge.Maybe(d, 40, func() time.Duration { return judge.Pick(d, 0, time.Second, time.Minute, 5*time.Minute, time.Hour) })
+	if d.Chance(25) {
+		w.MaxAge = judge.Pick(d, time.Hour, time.Minute, 5*time.Minute, 24*time.Hour)
+	}
+}
+
+func (w *World) drawImage(d *judge.Draw, i int, unit uint64) *Image {
+	name := fmt.Sprintf(judge.Pick(d, "docker.io/library/app-%d", "docker.io/team/app-%d", "example.com/app-%d"), i)
+	if d.Chance(6) {
+		name = judge.Pick(d, "example.com/build-pause", "example.com/pause", "example.com/pause-menu", "example.com/pauses")
+	}
+	im := &Image{ID: "sha256:" + strings.Repeat(fmt.Sprint(i+1), 64), Size: uint64(d.Between(1, 300)) * unit}
+	for n := range judge.Pick(d, 1, 0, 2, 6) {
+		im.Tags = append(im.Tags, name+judge.Pick(d, fmt.Sprintf(":%d", n), ":latest"))
+	}
+	for n := range judge.Pick(d, 1, 0, 2) {
+		im.Digests = append(im.Digests, fmt.Sprintf("%s@sha256:%s", name, strings.Repeat(fmt.Sprintf("%d%c", i, 'a'+n), 32)))
+	}
+	im.Takes = im.Size
+	if d.Chance(8) {
+		im.Takes = judge.Pick(d, 0, im.Size/2, 2*im.Size)
+	}
+	if w.Handlers {
+		im.Handler = judge.Pick(d, "", "kata", "runc")
+	}
+	if d.Chance(3) && i == 0 {
+		im.ID = ""
+	}
+	im.Pinned, im.Stuck, im.NotFound = d.Chance(8), d.Chance(6), d.Chance(2)
+	slow := 6
+	if w.MaxAge > 0 {
+		slow = 30
+	}
+	if d.Chance(slow) && w.Workers == 1 { // else the end of one overlaps another's
+		im.Slow = judge.Pick(d, 2*time.Second, 5*time.Second, 6*time.Second, 90*time.Second, 10*time.Minute)
+		im.Visitor = d.Int(4)
+	}
+	return im
+}
+
+// drawLate makes a world in which the deletion of an old image fails, or takes so long
+// that another one has reached MinAge after it.
+func (w *World) drawLate(d *judge.Draw) {
+	w.MaxAge, w.MinAge, w.High, w.Low, w.Workers = time.Hour, new(2*time.Minute), new(0), new(0), 1
+	old := &Image{ID: "sha256:" + strings.Repeat("a", 64), Tags: []string{"example.com/old:1"}, Size: 9, Takes: 9, Slow: 90 * time.Second}
+	if d.Chance(50) {
+		old.Slow, old.Stuck, w.MinAge = 0, true, new(time.Duration(0))
+	}
+	other := &Image{ID: "sha256:" + strings.Repeat("b", 64), Tags: []string{"example.com/new:1"}, Size: 7, Takes: 7}
+	w.Images = []*Image{old, other}
+	use := func(i int) []Change {
+		return []Change{{Do: "pull", Image: i}, {Do: "create", Create: &Container{Image: i, Form: "id", Other: i, By: "id"}}}
+	}
+	w.Steps = []Step{
+		{After: time.Minute, Act: "detect", Changes: use(0)},
+		{After: time.Minute, Act: "detect", Changes: []Change{{Do: "remove"}}},
+		{After: time.Hour, Act: "detect", Changes: use(1)},
+		{After: time.Minute, Act: "collect", Changes: []Change{{Do: "remove"}}},
+	}
+}
+
+func (w *World) drawSteps(d *judge.Draw) {
+	pulled := 0
+	for range d.Between(2, 9) {
+		s := Step{After: judge.Pick(d, time.Minute, time.Millisecond, time.Second, 2*time.Minute, 5*time.Minute, 11*time.Minute, time.Hour, 25*time.Hour)}
+		if pulled < len(w.Images) && d.Chance(70) {
+			s.Changes = append(s.Changes, Change{Do: "pull", Image: pulled})
+			s.After += time.Millisecond // no two are first seen at one time
+			pulled++
+		}
+		for range d.Int(3) {
+			s.Changes = append(s.Changes, w.drawChange(d))
+		}
+		s.Act = judge.Pick(d, "detect", "collect", "collect", "delete unused")
+		if d.Chance(8) {
+			s.Changes = append(s.Changes, Change{Do: "restart"})
+		}
+		if d.Chance(15) {
+			s.Faults = Faults{Images: d.Chance(20), Sandboxes: d.Chance(10), Containers: d.Chance(20), Disk: d.Chance(20)}
+			if d.Chance(30) {
+				s.Faults.Odd = judge.Pick(d, "no capacity", "more than all")
+			}
+			s.Faults.Save, s.Faults.Load, s.Faults.Later = d.Chance(30), d.Chance(30), d.Chance(30)
+		}
+		w.Steps = append(w.Steps, s)
+	}
+}
+
+func (w *World) drawChange(d *judge.Draw) Change {
+	c := Change{
+		Do:    judge.Pick(d, "create", "end", "remove", "fill", "remove", "create", "fill", "remove image", "pin", "unpin", "set clock", "move tag"),
+		Image: d.Int(len(w.Images)), Container: d.Int(4), Percent: d.Int(101),
+	}
+	switch c.Do {
+	case "create":
+		c.Create = w.drawContainer(d, c.Image)
+	case "set clock":
+		if w.Store {
+			c.By = judge.Pick(d, time.Hour, -time.Hour, 56*365*24*time.Hour)
+		}
+	}
+	return c
+}
+
+func (w *World) drawContainer(d *judge.Draw, image int) *Container {
+	c := &Container{Image: image, Form: "id", Other: image, By: "id"}
+	if d.Chance(15) {
+		c.Form = judge.Pick(d, "old runtime", "tag", "digest", "bare id", "short")
+	}
+	if d.Chance(6) {
+		c.Other = d.Int(len(w.Images))
+	}
+	if w.Handlers && d.Chance(70) {
+		c.Handler = w.Images[image].Handler
+	}
+	if d.Chance(12) {
+		c.Volume = d.Int(len(w.Images) + 1)
+		if d.Chance(20) {
+			c.By = judge.Pick(d, "tag", "user", "digest")
+		}
+	}
+	if d.Chance(4) {
+		c.Mute, c.Gone = true, d.Chance(30)
+	}
+	return c
+}
+
+// name returns the name of an image in facts.
+func (w *World) name(id, handler string) string {
+	for i, im := range w.Images {
+		if im.ID == id && (im.Handler == handler || handler == "") {
+			return fmt.Sprintf("image %d", i)
+		}
+	}
+	return fmt.Sprintf("image %q %s", id, handler)
+}
+
+// String prints a scenario for people.
+func (w *World) String() string {
+	var b strings.Builder
+	line := func(v any) {
+		text, _ := json.Marshal(v) // of plain data
+		b.Write(append(text, '\n'))
+	}
+	line(map[string]any{
+		"high": w.High, "low": w.Low, "minAge": w.MinAge, "maxAge": w.MaxAge.String(), "store": w.Store, "loop": w.Loop,
+		"quiet": w.Quiet, "handlers": w.Handlers, "gate": w.Gate, "workers": w.Workers, "clock": w.Clock.String(), "capacity": w.Capacity, "fill": w.Fill,
+	})
+	for i, im := range w.Images {
+		fmt.Fprintf(&b, "image %d: %+v\n", i, *im)
+	}
+	for i, s := range w.Steps {
+		fmt.Fprintf(&b, "step %d: after %v %s, faults %+v\n", i, s.After, s.Act, s.Faults)
+		for _, c := range s.Changes {
+			fmt.Fprintf(&b, "    %s image %d container %d percent %d by %v", c.Do, c.Image, c.Container, c.Percent, c.By)
+			if c.Create != nil {
+				fmt.Fprintf(&b, " %+v", *c.Create)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}

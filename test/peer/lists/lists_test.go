@@ -1,0 +1,152 @@
+package lists
+
+import (
+	"context"
+	"go/ast"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+func TestLists(t *testing.T) {
+	klog.SetLogger(logr.Discard())
+	kubernetes := moduleDir(t, "k8s.io/kubernetes")
+	ours, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	require.NoError(t, err)
+	for _, l := range []list{
+		{"http", "The methods and paths of the kubelet's server.", paths(), hasPath(t)},
+		{"metrics", "The kubelet's metrics with type and labels.", metricsOf(), hasMetric(t, ours)},
+		{"events", "The reasons of the kubelet's events.", reasons(t, kubernetes), hasReason(t, ours)},
+		{"flags", "The kubelet's flags.", flags(t), hasFlag(t, ours)},
+		{"config", "The fields of a KubeletConfiguration.", configFields(), hasField()},
+		{"gates", "The feature gates that the kubelet reads, with stage and default.", gates(t, kubernetes), nil},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			if os.Getenv("PEER_REWRITE") != "" {
+				l.write(t)
+				return
+			}
+			l.check(t)
+		})
+	}
+}
+
+// hasPath returns whether the server of minimal-agent answers a path.
+func hasPath(t *testing.T) func(string) bool {
+	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	s, err := server.New(server.Config{
+		Pods:        func() []*corev1.Pod { return nil },
+		RunningPods: func(context.Context) ([]*corev1.Pod, error) { return nil, nil },
+		Summary:     func(context.Context) (*statsapi.Summary, error) { return &statsapi.Summary{}, nil },
+		Configz:     func() map[string]any { return nil },
+		Metrics:     text, ProbeMetrics: text, ResourceMetrics: text, Pprof: true,
+	})
+	require.NoError(t, err)
+	handler := s.Handler()
+	return func(entry string) bool {
+		method, path, _ := strings.Cut(entry, " ")
+		if method == "ANY" {
+			method = http.MethodGet
+		}
+		path = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(path, "cmdline")
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+		return answer.Code < 400
+	}
+}
+
+// hasMetric returns whether the exporter of minimal-agent has a metric.
+func hasMetric(t *testing.T, root string) func(string) bool {
+	known := literals(parse(t, filepath.Join(root, "examples", "minimal-agent", "metrics")))
+	return func(entry string) bool {
+		name, _, _ := strings.Cut(entry, " ")
+		for _, prefix := range []string{"node_", "pod_", "container_"} { // put together there
+			if rest, ok := strings.CutPrefix(name, prefix); ok && known[prefix] && known[rest] {
+				return true
+			}
+		}
+		return known[name] || known[strings.TrimPrefix(name, "kubelet_")]
+	}
+}
+
+// hasReason returns whether one of our packages has an event's reason.
+func hasReason(t *testing.T, root string) func(string) bool {
+	known := map[string]bool{}
+	for _, dir := range []string{"containergc", "eviction", "imagegc", "lifecycle", "oomwatch", "pleg", "podmanager", "prober", "status"} {
+		maps.Copy(known, literals(parse(t, filepath.Join(root, dir))))
+	}
+	return func(entry string) bool { return known[entry] }
+}
+
+// hasFlag returns whether minimal-agent has a flag.
+func hasFlag(t *testing.T, root string) func(string) bool {
+	known := map[string]bool{}
+	for _, f := range parse(t, filepath.Join(root, "examples", "minimal-agent")) {
+		if f.dir == "minimal-agent" {
+			addFlags(known, f.file)
+		}
+	}
+	require.NotEmpty(t, known)
+	return func(entry string) bool { return known[strings.TrimPrefix(entry, "--")] }
+}
+
+// addFlags adds the names of the flags that a file registers: the first argument of
+// named and of flags.Func, the second of flags.StringVar and the like.
+func addFlags(known map[string]bool, file *ast.File) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) < 2 {
+			return true
+		}
+		name, arg := "", call.Args[0]
+		switch fun := call.Fun.(type) {
+		case *ast.Ident:
+			name = fun.Name
+		case *ast.SelectorExpr:
+			if x, ok := fun.X.(*ast.Ident); ok && x.Name == "flags" {
+				name = fun.Sel.Name
+			}
+		}
+		switch {
+		case strings.HasSuffix(name, "Var"):
+			arg = call.Args[1]
+		case name != "named" && name != "Func":
+			return true
+		}
+		if s, ok := stringOf(arg); ok {
+			known[s] = true
+		}
+		return true
+	})
+}
+
+// hasField returns whether the configuration of minimal-agent has a field.
+func hasField() func(string) bool {
+	known := map[string]bool{}
+	for f := range reflect.TypeFor[config.Settings]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		known[name] = true
+	}
+	return func(entry string) bool { return known[entry] }
+}

@@ -1,0 +1,315 @@
+package logrotate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// Traits are what ours does otherwise than the kubelet, one bit each. A model with no
+// trait is the kubelet, one with all is ours. So a difference has a trait as its cause
+// if the model without it has another outcome.
+type traits uint64
+
+const (
+	statusOnce     traits = 1 << iota // for each container
+	backsOff                          // after failures
+	compressGoesOn                    // after a failure
+	newNames                          // no two logs get one name, and later ones sort behind
+	keepsBoth                         // a new file that the runtime made is not replaced
+	ownNames                          // only files named by time are rotated ones
+	regularOnly                       // a link is no log
+	insideOnly                        // of the folder of logs
+	finishesHalf                      // a rotation that has ended before the runtime was told
+	everyTrait     traits = 1<<iota - 1
+)
+
+// A file is one that has a name, or is open.
+type file struct {
+	text []string
+	size int
+	perm string
+	gzip bool
+}
+
+// An entry is what a name stands for.
+type entry struct {
+	*file
+	link, folder bool
+}
+
+// A pot is one container in a model.
+type pot struct {
+	*Container
+	dir    string
+	names  map[string]entry
+	writer *file
+	target *file // of the log, if that is a link
+	ended  bool
+	memory
+}
+
+// A memory is what ours knows of a container.
+type memory struct {
+	path, visited, unsure bool
+	delay                 time.Duration
+	retryAt               time.Time
+}
+
+// A model plays a side as a rule sees it.
+type model struct {
+	traits
+	w     *World
+	now   time.Time // monotonic
+	clock time.Duration
+	pots  []*pot
+	lines int
+	facts judge.Facts
+}
+
+// predict returns what a side with some traits does in a step.
+func (w *World) predict(step int, t traits) judge.Facts {
+	if all, ok := w.cache[t]; ok {
+		return all[step]
+	}
+	m := &model{traits: t, w: w, now: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}
+	for i := range w.Containers {
+		m.pots = append(m.pots, m.newPot(i))
+	}
+	var all []judge.Facts
+	for _, s := range w.Steps {
+		m.play(s)
+		all = append(all, m.facts)
+	}
+	if w.cache == nil {
+		w.cache = map[traits][]judge.Facts{}
+	}
+	w.cache[t] = all
+	return all[step]
+}
+
+func (m *model) has(t traits) bool { return m.traits&t == t }
+
+const logName = "0.log"
+
+func (m *model) newPot(i int) *pot {
+	c := m.w.Containers[i]
+	p := &pot{Container: c, dir: strings.TrimSuffix(m.w.file(i), logName), names: map[string]entry{}, writer: &file{perm: "-rw-r-----"}}
+	for _, end := range c.Folders {
+		p.names[logName+"."+end] = entry{folder: true}
+	}
+	for k, end := range c.Beside {
+		p.names[logName+"."+end] = entry{file: &file{text: []string{fmt.Sprintf("beside %d", k)}, perm: "-rw-------", gzip: strings.HasSuffix(end, ".gz")}}
+	}
+	p.names[logName] = entry{file: p.writer, link: c.Kind == "link"}
+	if c.Kind == "link" {
+		p.target = p.writer
+	}
+	m.grow(p, c.Size)
+	return p
+}
+
+func (m *model) grow(p *pot, size int) {
+	if size > 0 {
+		m.lines++
+		p.writer.text = append(p.writer.text, fmt.Sprint(m.lines))
+		p.writer.size += size
+	}
+}
+
+func (m *model) play(s Step) {
+	m.now, m.clock, m.facts = m.now.Add(s.After), m.clock+s.Clock, judge.Facts{"error": ""}
+	for i, p := range m.pots {
+		h := s.Logs[i]
+		if m.grow(p, h.Grow); h.Lost {
+			delete(p.names, logName)
+		}
+		p.ended = p.ended || h.Ends
+		if s.Restart {
+			p.memory = memory{}
+		}
+	}
+	if s.List {
+		m.facts["error"] = "fault:list"
+	}
+	for i, p := range m.pots {
+		if !s.List && p.Running && !p.ended && !(m.has(backsOff) && m.now.Before(p.retryAt)) {
+			p.later(m.now, m.visit(i, p, s.Logs[i]))
+		}
+		for name, e := range p.names {
+			if !e.folder {
+				m.facts[p.dir+name] = e.fact()
+			}
+		}
+		if p.target != nil {
+			m.facts[fmt.Sprintf("targets/%d", i)] = entry{file: p.target}.fact()
+		}
+	}
+}
+
+func (e entry) fact() string {
+	if e.link {
+		return "a link"
+	}
+	kind := "plain"
+	if e.gzip {
+		kind = "gzip"
+	}
+	return fmt.Sprintf("%s %s: %s", kind, e.perm, strings.Join(e.text, " "))
+}
+
+func (p *pot) later(now time.Time, failed bool) {
+	if !failed {
+		p.delay, p.retryAt = 0, time.Time{}
+		return
+	}
+	p.delay = min(max(10*time.Second, 2*p.delay), 5*time.Minute)
+	p.retryAt = now.Add(p.delay)
+}
+
+// visit looks at one log and reports whether that failed.
+func (m *model) visit(i int, p *pot, h Happening) (failed bool) {
+	if h.Mute && !(p.path && m.has(statusOnce)) {
+		return true
+	}
+	if p.path = true; p.Kind == "outside" && m.has(insideOnly) {
+		return false
+	}
+	e, there := p.names[logName]
+	if there && !p.visited {
+		p.visited = true
+		p.unsure = m.has(finishesHalf) && !e.link && e.size == 0 && p.rotatedBefore()
+	}
+	if !there || p.unsure {
+		if fails := m.reopen(i, p, h); fails != "" {
+			return fails != "not found"
+		}
+		p.unsure = false
+		if e, there = p.names[logName]; !there {
+			return false
+		}
+	}
+	switch {
+	case e.link && m.has(regularOnly):
+		return true
+	case e.size < maxSize:
+		return false
+	}
+	return m.rotate(i, p, h)
+}
+
+// rotatedBefore reports whether the last rotated file is not compressed.
+func (p *pot) rotatedBefore() bool {
+	stamped := p.rotated(true)
+	return len(stamped) > 0 && !strings.HasSuffix(stamped[len(stamped)-1], ".gz")
+}
+
+// rotated returns the names of rotated files, the oldest first.
+func (p *pot) rotated(stampedOnly bool) (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(p.names)) {
+		rest, ok := strings.CutPrefix(name, logName+".")
+		_, twin := p.names[name+".gz"]
+		switch {
+		case !ok, strings.HasSuffix(name, ".tmp"), stampedOnly && !isStamp(strings.TrimSuffix(rest, ".gz")):
+		case twin && (stampedOnly || !strings.HasSuffix(name, ".gz")):
+		default:
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+const stamp = "20060102-150405"
+
+func isStamp(text string) bool {
+	_, err := time.Parse(stamp, text)
+	return err == nil && len(text) == len(stamp) && text < "9999"
+}
+
+// reopen has the runtime write to a new file and returns how that failed.
+func (m *model) reopen(i int, p *pot, h Happening) (fails string) {
+	m.facts[fmt.Sprintf("container %d calls", i)] += "reopen;"
+	switch h.Reopen {
+	case "fails", "not found":
+		return h.Reopen
+	case "makes no file":
+		return ""
+	}
+	if e, ok := p.names[logName]; ok {
+		p.writer = e.file
+	} else {
+		p.writer = &file{perm: "-rw-r-----"}
+		p.names[logName] = entry{file: p.writer}
+	}
+	return h.Reopen
+}
+
+// rotate rotates a log and reports whether anything failed.
+func (m *model) rotate(i int, p *pot, h Happening) (failed bool) {
+	own := m.has(ownNames)
+	rotated := p.rotated(own)
+	for name := range p.names {
+		rest, ok := strings.CutPrefix(name, logName+".")
+		if !ok || slices.Contains(rotated, name) {
+			continue
+		}
+		rest = strings.TrimSuffix(strings.TrimSuffix(rest, ".tmp"), ".gz")
+		if !own || isStamp(rest) {
+			delete(p.names, name)
+		}
+	}
+	for ; len(rotated) > max(m.w.MaxFiles-2, 0); rotated = rotated[1:] {
+		if p.names[rotated[0]].folder {
+			return true
+		}
+		delete(p.names, rotated[0])
+	}
+	for _, name := range rotated {
+		e := p.names[name]
+		switch {
+		case strings.HasSuffix(name, ".gz"):
+		case e.folder && !m.has(compressGoesOn):
+			return true
+		case e.folder:
+			failed = true
+		default:
+			p.names[name+".gz"] = entry{file: &file{text: slices.Clone(e.text), size: e.size, perm: e.perm, gzip: true}}
+			delete(p.names, name)
+		}
+	}
+	to := m.newName(rotated)
+	if p.names[to].folder {
+		return true
+	}
+	p.names[to] = p.names[logName]
+	delete(p.names, logName)
+	p.unsure = false
+	fails := m.reopen(i, p, h)
+	if fails == "" {
+		return failed
+	}
+	if _, made := p.names[logName]; made && m.has(keepsBoth) {
+		p.unsure = m.has(finishesHalf)
+		return true
+	}
+	p.names[logName] = p.names[to]
+	delete(p.names, to)
+	return fails != "not found" // which hides a failed compression, too
+}
+
+// newName returns the name of a log that is rotated now.
+func (m *model) newName(rotated []string) string {
+	now := m.now.Add(m.clock).Format(stamp)
+	for _, name := range slices.Backward(rotated) {
+		last := strings.TrimSuffix(strings.TrimPrefix(name, logName+"."), ".gz")
+		if t, err := time.Parse(stamp, last); err == nil && now <= last && m.has(newNames) {
+			now = t.Add(time.Second).Format(stamp)
+		}
+		break
+	}
+	return logName + "." + now
+}

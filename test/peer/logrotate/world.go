@@ -1,0 +1,115 @@
+package logrotate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A World is one scenario: a policy, containers with logs, and what happens to them.
+type World struct {
+	MaxFiles   int
+	Containers []*Container
+	Steps      []Step
+
+	cache map[traits][]judge.Facts // of models
+	found map[place]traits         // the cause of each difference
+}
+
+// place is where a difference is.
+type place struct {
+	step int
+	fact string
+}
+
+// maxSize is from which size on logs are rotated.
+const maxSize = 100
+
+// A Container is one with its log and what lies beside that.
+type Container struct {
+	Running bool
+	Kind    string // of the log: a file, a link to one, or outside of the folder
+	Size    int
+	Beside  []string // ends of names
+	Folders []string // ends of names of folders that are not empty
+}
+
+// A Step is what happens, and then one pass.
+type Step struct {
+	After, Clock time.Duration
+	List         bool // fails
+	Restart      bool
+	Logs         []Happening // to each container
+}
+
+// A Happening is what happens to one container and its log.
+type Happening struct {
+	Grow   int
+	Mute   bool   // it has no status
+	Reopen string // "" or how that fails
+	Lost   bool   // its log is removed
+	Ends   bool
+}
+
+func newWorld(d *judge.Draw) *World {
+	w := &World{MaxFiles: judge.Pick(d, 5, 2, 3, 4)}
+	for range d.Between(1, 2) {
+		c := &Container{Running: !d.Chance(10), Kind: "file", Size: judge.Pick(d, 150, 0, 99, 100, 101)}
+		if d.Chance(8) {
+			c.Kind = judge.Pick(d, "link", "outside")
+		}
+		for range d.Int(4) {
+			end := judge.Pick(d, "19990101-000000.gz", "19990101-000000", "19991231-235959", "19991231-235959.gz", "20000101-000000", "19980101-000000.gz")
+			if d.Chance(15) {
+				end = judge.Pick(d, "19990101-000000.gz.tmp", "19990101-000000.tmp", "note", "19990101.gz", "20500101-000000", "99991231-235959", "tmp", "gz")
+			}
+			c.Beside = append(c.Beside, end)
+		}
+		if d.Chance(5) {
+			c.Folders = append(c.Folders, judge.Pick(d, "19970101-000000", "19991231-235958"))
+		}
+		w.Containers = append(w.Containers, c)
+	}
+	for range d.Between(1, 8) {
+		w.Steps = append(w.Steps, w.drawStep(d))
+	}
+	return w
+}
+
+func (w *World) drawStep(d *judge.Draw) Step {
+	s := Step{After: judge.Pick(d, 10*time.Second, time.Second, 300*time.Millisecond, 20*time.Second, time.Minute, 10*time.Minute)}
+	if d.Chance(8) {
+		s.Clock = judge.Pick(d, time.Hour, -time.Hour, -time.Second, -10*time.Second)
+	}
+	s.List, s.Restart = d.Chance(3), d.Chance(8)
+	for range w.Containers {
+		h := Happening{Grow: judge.Pick(d, 120, 120, 0, 30, 100, 99), Mute: d.Chance(3), Lost: d.Chance(3), Ends: d.Chance(2)}
+		if d.Chance(10) {
+			h.Reopen = judge.Pick(d, "fails", "fails late", "not found", "makes no file")
+		}
+		s.Logs = append(s.Logs, h)
+	}
+	return s
+}
+
+// file returns the path of a container's log below its folder.
+func (w *World) file(i int) string {
+	if w.Containers[i].Kind == "outside" {
+		return fmt.Sprintf("outside/%d/0.log", i)
+	}
+	return fmt.Sprintf("pods/pod/%d/0.log", i)
+}
+
+func (w *World) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "MaxFiles %d\n", w.MaxFiles)
+	for i, c := range w.Containers {
+		fmt.Fprintf(&b, "container %d %+v\n", i, *c)
+	}
+	for _, s := range w.Steps {
+		fmt.Fprintf(&b, "step %+v\n", s)
+	}
+	return b.String()
+}

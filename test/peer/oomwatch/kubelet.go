@@ -1,0 +1,211 @@
+package oomwatch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	goruntime "runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/euank/go-kmsg-parser/kmsgparser"
+	"github.com/google/cadvisor/utils/oomparser"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	_ "k8s.io/kubernetes/pkg/kubelet/oom" // for its function below
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// kmsgReader has the fields of the kubelet's reader of /dev/kmsg.
+type kmsgReader struct {
+	log    kmsgparser.Logger
+	reader kmsgparser.ReadSeekCloser
+	boot   time.Time
+}
+
+//go:linkname parse github.com/euank/go-kmsg-parser/kmsgparser.(*parser).Parse
+func parse(r *kmsgReader) <-chan kmsgparser.Message
+
+// kubeletWatcher has the fields of the kubelet's watcher.
+type kubeletWatcher struct {
+	recorder record.EventRecorderLogger
+	streamer streamer
+}
+
+type streamer interface {
+	StreamOoms(out chan<- *oomparser.OomInstance)
+}
+
+//go:linkname start k8s.io/kubernetes/pkg/kubelet/oom.(*realWatcher).Start
+func start(w *kubeletWatcher, ctx context.Context, ref *corev1.ObjectReference) error
+
+// kmsgParser gives the kubelet's parser a log. The other methods are never called.
+type kmsgParser struct {
+	kmsgparser.Parser
+
+	reader *kmsgReader
+}
+
+func (p *kmsgParser) Parse() <-chan kmsgparser.Message { return parse(p.reader) }
+
+func (p *kmsgParser) Close() error { return nil }
+
+// kubeletRun is one scenario of the kubelet.
+type kubeletRun struct {
+	// records is what the reader takes; closing it ends the log.
+	records chan string
+
+	mu    sync.Mutex
+	facts judge.Facts
+}
+
+// note changes the facts.
+func (r *kubeletRun) note(change func(judge.Facts)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(r.facts)
+}
+
+// take returns the facts of a step.
+func (r *kubeletRun) take() judge.Facts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.facts
+	r.facts = judge.Facts{}
+	return f
+}
+
+// overrun stands for records that were overwritten.
+const overrun = "overrun"
+
+// Read implements [io.Reader] as a file of /dev/kmsg does.
+func (r *kubeletRun) Read(p []byte) (int, error) {
+	record, open := <-r.records
+	if !open {
+		return 0, io.EOF
+	}
+	if record == overrun {
+		return 0, &os.PathError{Op: "read", Path: "/dev/kmsg", Err: syscall.EPIPE}
+	}
+	return copy(p, record), nil
+}
+
+// Seek implements [io.Seeker].
+func (r *kubeletRun) Seek(int64, int) (int64, error) { return 0, nil }
+
+// Close implements [io.Closer].
+func (r *kubeletRun) Close() error { return nil }
+
+// tap streams what the parser finds to the kubelet's watcher, and notes it.
+type tap struct {
+	parser *oomparser.OomParser
+	note   func(*oomparser.OomInstance)
+}
+
+// last is the process of an instance that ends the kubelet's watcher, which has no
+// end of its own.
+const last = "the last"
+
+func (t *tap) StreamOoms(out chan<- *oomparser.OomInstance) {
+	found := make(chan *oomparser.OomInstance)
+	go func() {
+		defer close(found)
+		t.parser.StreamOoms(found)
+	}()
+	for instance := range found {
+		t.note(instance)
+		out <- instance
+	}
+	out <- &oomparser.OomInstance{Pid: 1, ProcessName: last, VictimContainerName: "/"}
+}
+
+// recorder notes events.
+type recorder struct {
+	note func(message string)
+}
+
+// WithLogger implements the kubelet's recorder.
+func (r *recorder) WithLogger(klog.Logger) record.EventRecorderLogger { return r }
+
+// Event implements the recorder.
+func (r *recorder) Event(_ runtime.Object, kind, reason, message string) {
+	if message == fmt.Sprintf("System OOM encountered, victim process: %s, pid: 1", last) {
+		goruntime.Goexit()
+	}
+	r.note(kind + " " + reason + " " + message)
+}
+
+// Eventf implements the recorder.
+func (r *recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+	r.Event(object, kind, reason, fmt.Sprintf(format, args...))
+}
+
+// AnnotatedEventf implements the recorder.
+func (r *recorder) AnnotatedEventf(object runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
+	r.Eventf(object, kind, reason, format, args...)
+}
+
+func playKubelet(t *testing.T, w *World) (all []judge.Facts) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		r := &kubeletRun{records: make(chan string, 1000), facts: judge.Facts{}}
+		reader := &kmsgReader{log: &kmsgparser.StandardLogger{}, reader: r, boot: began}
+		parser := (*oomparser.OomParser)(unsafe.Pointer(&struct{ kmsgparser.Parser }{&kmsgParser{reader: reader}}))
+		watcher := &kubeletWatcher{
+			recorder: &recorder{func(message string) { r.note(func(f judge.Facts) { addEvent(f, message) }) }},
+			streamer: &tap{parser: parser, note: func(k *oomparser.OomInstance) {
+				r.note(func(f judge.Facts) { addInstance(f, k, began) })
+			}},
+		}
+		if err := start(watcher, t.Context(), &corev1.ObjectReference{Kind: "Node", Name: "node"}); err != nil {
+			t.Error(err)
+		}
+		for _, s := range w.Steps {
+			if s.Overrun {
+				r.records <- overrun
+			}
+			for _, record := range s.Records {
+				r.records <- record
+			}
+			synctest.Wait()
+			all = append(all, r.take())
+		}
+		close(r.records)
+	})
+	return all
+}
+
+// addInstance adds a kill to the facts. The two cgroups have each other's name.
+func addInstance(f judge.Facts, k *oomparser.OomInstance, began time.Time) {
+	name := "kill " + strconv.Itoa(k.Pid)
+	f[name+"/process"] += k.ProcessName
+	f[name+"/victim cgroup"] += k.ContainerName
+	f[name+"/limit cgroup"] += k.VictimContainerName
+	f[name+"/constraint"] += k.Constraint
+	f[name+"/second"] += fmt.Sprint(int(k.TimeOfDeath.Sub(began).Seconds()))
+}
+
+// addEvent adds an event to the facts, named by its process. Several of the same
+// process are one after the other.
+func addEvent(f judge.Facts, message string) {
+	pid := message
+	for i := len(message) - 1; i >= 0 && '0' <= message[i] && message[i] <= '9'; i-- {
+		pid = message[i:]
+	}
+	if len(pid) == len(message) {
+		pid = "without a process"
+	}
+	if f["event about "+pid] != "" {
+		message = f["event about "+pid] + "; " + message
+	}
+	f["event about "+pid] = message
+}

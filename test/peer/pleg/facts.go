@@ -1,0 +1,90 @@
+package pleg
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A view is a pod's status as either side shows it, newest first.
+type view struct {
+	uid        string
+	name       string // namespace and name
+	ips        []string
+	sandboxes  []sandboxView
+	containers []containerView
+	err        error
+	stale      bool
+}
+
+type sandboxView struct{ id, text string }
+
+type containerView struct {
+	id, name string
+	restarts int
+	text     string
+	active   bool // in the newest sandbox, which is ready
+}
+
+// facts adds what a status shows to the facts of a pod.
+func (v view) facts(f judge.Facts, pod string) {
+	set := func(name, value string) { f["pod "+pod+"/"+name] = value }
+	set("uid", v.uid)
+	set("name", v.name)
+	set("addresses", strings.Join(v.ips, " "))
+	if v.err != nil {
+		set("error", v.err.Error())
+	}
+	if v.stale {
+		set("stale", "yes")
+	}
+	var ids []string
+	for _, b := range v.sandboxes {
+		ids = append(ids, b.id)
+		set("sandbox "+b.id, b.text)
+	}
+	set("sandboxes", strings.Join(ids, " "))
+	named := map[string][]string{}
+	for _, c := range v.containers {
+		named[c.name] = append(named[c.name], c.id)
+		set("container "+c.id, c.text)
+		set("container "+c.id+"/name", c.name)
+		set("container "+c.id+"/restarts", fmt.Sprint(c.restarts))
+		if active := "active " + c.name; c.active && f["pod "+pod+"/"+active] == "" {
+			set(active, c.id)
+		}
+	}
+	for name, ids := range named {
+		set("containers "+name, strings.Join(ids, " "))
+	}
+}
+
+// An event is one of either side.
+type event struct{ pod, kind, id string }
+
+// addEvents adds events to the facts: those of each object in their order, and the
+// requests to look at a pod.
+func addEvents(f judge.Facts, events []event) {
+	for _, e := range events {
+		name := "pod " + e.pod + "/events of " + e.id
+		if e.id == "" {
+			name = "pod " + e.pod + "/events of itself"
+		}
+		f[name] = strings.TrimPrefix(f[name]+" "+e.kind, " ")
+	}
+}
+
+// received says whether a waiter received what the cache has.
+func received(pod string, got, has view) string {
+	facts := func(v view) judge.Facts {
+		f := judge.Facts{}
+		v.facts(f, pod)
+		return f
+	}
+	if g := facts(got); !maps.Equal(g, facts(has)) {
+		return fmt.Sprint("received another status than Get returns: ", g)
+	}
+	return "received the status"
+}

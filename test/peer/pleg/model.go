@@ -1,0 +1,449 @@
+package pleg
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A model computes, for the rules, what each side should do where the two differ
+// on purpose: which pod is inspected when, and what is known of it.
+type model struct {
+	steps []stepModel
+}
+
+type stepModel struct {
+	pods   map[string]expectation
+	gauges map[string]int // as the kubelet's, which never return to 0
+	counts map[string]int
+	cause  string // why the last list before this step failed
+}
+
+// An expectation is what the model has of one pod after one step.
+type expectation struct {
+	ours, kubelet map[string]string // events by object
+	facts         judge.Facts       // of ours' status
+	fresh, old    string            // ours and the kubelet's "as new as"
+
+	// failed and kubeletFailed say that the last inspection failed; late that it did
+	// because of its deadline, and waits that ours does not inspect before a time.
+	failed, kubeletFailed, late, waits bool
+	// parted says why the sides have delivered up to different states.
+	parted string
+	// bare says that objects of the pod have or had no labels.
+	bare bool
+	// gone says that ours knows by a relist of that pod that it is gone.
+	gone bool
+	// onlyChanged says that nothing but changes without an event were found.
+	onlyChanged, reinspected bool
+	known, kubeletKnown      map[string]Object
+	listed                   []Object
+	before                   judge.Facts // ours' of the step before
+	ipSource                 string
+	// inspected and kubeletInspected say who inspected the pod in this step.
+	inspected, kubeletInspected bool
+	// slow says that the inspection takes its time.
+	slow, slowForKubelet bool
+}
+
+// podModel is what the model keeps of a pod.
+type podModel struct {
+	exists               bool
+	delivered            map[string]int32
+	good                 map[string]Object
+	ips                  []string
+	ipSource             string
+	failures             int
+	retryAt              time.Duration
+	reinspect, requested bool
+	err                  string
+
+	acknowledged      map[string]int32
+	kubeletGood       map[string]Object
+	kubeletRequested  bool
+	kubeletKnows      bool
+	kubeletErr        bool
+	fresh, kubeletOld string
+	parted            string
+	gone              bool
+	facts             judge.Facts
+	late              bool
+	bare              bool
+	listed            []Object
+}
+
+func newModel(w *World) *model {
+	m, n, pods := &model{}, newNode(w.Unfiltered), map[string]*podModel{}
+	for _, uid := range uids() {
+		pods[uid] = &podModel{fresh: "nothing", kubeletOld: "nothing"}
+	}
+	counts, gauges, cause := map[string]int{}, map[int32]int{}, ""
+	for _, s := range w.Steps {
+		n.begin(s)
+		for _, uid := range s.Reinspect {
+			pods[uid].requested, pods[uid].kubeletRequested = true, true
+		}
+		sm := stepModel{pods: map[string]expectation{}, cause: cause}
+		listed := n.lists(s)
+		n.reach(2)
+		for _, uid := range uids() {
+			p := pods[uid]
+			p.bare = p.bare || slices.ContainsFunc(s.Changes, func(c Change) bool {
+				return c.Put != nil && c.Put.Pod == uid && c.Put.Unlabelled
+			})
+			e := expectation{before: p.facts, ours: map[string]string{}, kubelet: map[string]string{}}
+			if listed != nil && (s.Look.Pod == "" || s.Look.Pod == uid) {
+				p.kubeletLooks(&e, s, n, kubeletObjects(*listed, uid, s.Look.Pod != "" && !w.Unfiltered))
+				p.oursLooks(&e, s, n, p.objects(*listed, uid, s.Look.Pod != ""))
+			}
+			p.finish(&e, uid)
+			sm.pods[uid] = e
+		}
+		if listed != nil && s.Look.Pod == "" {
+			counts, cause = map[string]int{}, ""
+			count(*listed, counts, gauges)
+		} else if s.Look.Fails != "" && s.Look.Pod == "" {
+			cause = "list " + s.Look.Fails + ": rpc error: code = Unavailable desc = no " + s.Look.Fails + " today"
+		}
+		sm.counts, sm.gauges = counts, map[string]int{}
+		for state, v := range gauges {
+			sm.gauges[countName(state)] += v
+		}
+		m.steps = append(m.steps, sm)
+	}
+	return m
+}
+
+// lists returns what a look sees, or nil.
+func (n *node) lists(s Step) *[]Object {
+	if s.Look.None || s.Look.Fails == "sandboxes" {
+		return nil
+	}
+	all := n.list(true)
+	n.reach(1)
+	if s.Look.Fails != "" {
+		return nil
+	}
+	all = append(all, n.list(false)...)
+	return &all
+}
+
+// kubeletObjects returns what the kubelet takes for a pod's of a list: containers by
+// their label, and with a filter, sandboxes as well.
+func kubeletObjects(listed []Object, uid string, filtered bool) []Object {
+	return slices.DeleteFunc(slices.Clone(listed), func(o Object) bool {
+		return o.Pod != uid || o.Unlabelled && (filtered || !o.isSandbox())
+	})
+}
+
+// objects returns what ours takes for a pod's of a list: a container without labels is
+// of the pod of its sandbox. In a relist of one pod, objects without labels stay as
+// they were.
+func (p *podModel) objects(listed []Object, uid string, own bool) (all []Object) {
+	for _, o := range listed {
+		known := slices.ContainsFunc(listed, func(b Object) bool { return b.ID == o.Sandbox })
+		if o.Pod == uid && (!o.Unlabelled || !own && (o.isSandbox() || known)) {
+			all = append(all, o)
+		}
+	}
+	for _, o := range p.listed {
+		if own && o.Unlabelled {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// count counts containers, and sets the gauges of the states that any is in.
+func count(listed []Object, counts map[string]int, gauges map[int32]int) {
+	now := map[int32]int{}
+	for _, o := range listed {
+		if !o.isSandbox() {
+			counts[countName(o.State)]++
+			if o.State == strange {
+				o.State = lost
+			}
+			now[o.State]++
+		}
+	}
+	maps.Copy(gauges, now)
+}
+
+// class returns the state that matters: created and unknown are one.
+func (o *Object) class() int32 {
+	switch {
+	case o.isSandbox() && o.State == ready, !o.isSandbox() && o.State == running:
+		return running
+	case o.isSandbox() && o.State == 1, !o.isSandbox() && o.State == exited:
+		return exited
+	default:
+		return lost
+	}
+}
+
+func classes(objects []Object) map[string]int32 {
+	all := map[string]int32{}
+	for _, o := range objects {
+		all[o.ID] = o.class()
+	}
+	return all
+}
+
+// transitions returns the events from one state of a pod to another, and whether
+// there is any change at all.
+func transitions(from, to map[string]int32) (events map[string]string, changed bool) {
+	events = map[string]string{}
+	for id, is := range to {
+		was, existed := from[id]
+		switch {
+		case existed && was == is:
+			continue
+		case is == running:
+			events[id] = "ContainerStarted"
+		case is == exited:
+			events[id] = "ContainerDied"
+		}
+		changed = true
+	}
+	for id, was := range from {
+		if _, exists := to[id]; !exists {
+			changed = true
+			if events[id] = "ContainerDied ContainerRemoved"; was == exited {
+				events[id] = "ContainerRemoved"
+			}
+		}
+	}
+	return events, changed
+}
+
+func (p *podModel) kubeletLooks(e *expectation, s Step, n *node, objects []Object) {
+	if s.Look.Pod == "" || len(objects) > 0 {
+		p.kubeletOld = fmt.Sprint("step at ", s.At)
+	}
+	if s.Look.Pod != "" && len(objects) == 0 {
+		return // not found
+	}
+	if len(objects) == 0 && !p.kubeletKnows {
+		return
+	}
+	p.kubeletKnows = true
+	events, changed := transitions(p.acknowledged, classes(objects))
+	requested := p.kubeletRequested
+	p.kubeletRequested = false
+	if !changed && !requested {
+		return
+	}
+	e.kubeletInspected = true
+	found := map[string]Object{}
+	for _, o := range objects {
+		if now, exists := n.find(o.ID); exists {
+			if now.Fails != "" {
+				p.kubeletRequested, p.kubeletErr = true, true
+				return
+			}
+			found[o.ID] = now
+			e.slowForKubelet = e.slowForKubelet || now.Slow > 0
+		}
+	}
+	p.kubeletErr, p.kubeletGood = false, found
+	if !changed {
+		events[""] = "PodSync"
+	}
+	e.onlyChanged, e.reinspected = changed && len(events) == 0, requested
+	e.kubelet, p.acknowledged = events, classes(objects)
+	if len(objects) == 0 {
+		p.kubeletKnows, p.kubeletGood = false, nil
+	}
+}
+
+func (p *podModel) oursLooks(e *expectation, s Step, n *node, objects []Object) {
+	p.fresh = fmt.Sprint("step at ", s.At)
+	own := s.Look.Pod != ""
+	if !p.exists && len(objects) == 0 {
+		p.requested = p.requested && own
+		p.gone = p.gone || own
+		return
+	}
+	p.exists, p.listed = true, objects
+	p.reinspect, p.requested = p.reinspect || p.requested, false
+	_, changed := transitions(p.delivered, classes(objects))
+	switch {
+	case len(objects) == 0:
+		p.deliver(e, nil, p.reinspect)
+		kept := *p
+		*p = podModel{
+			exists: own, gone: own, fresh: p.fresh, acknowledged: kept.acknowledged, kubeletGood: kept.kubeletGood,
+			kubeletRequested: kept.kubeletRequested, kubeletKnows: kept.kubeletKnows, kubeletErr: kept.kubeletErr,
+			kubeletOld: kept.kubeletOld, parted: kept.parted, facts: kept.facts, bare: kept.bare,
+		}
+		return
+	case p.failures > 0 && s.At < p.retryAt && p.retryAt-s.At <= time.Minute:
+		if e.waits = true; changed {
+			p.deliver(e, objects, false)
+		}
+	case p.failures > 0 || p.reinspect || changed:
+		p.inspect(e, s, n, objects)
+	}
+	p.gone = false
+}
+
+func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object) {
+	all := p.reinspect
+	e.inspected = true
+	p.reinspect, p.err, p.late = false, "", false
+	found, took := map[string]Object{}, 0
+	for _, o := range objects {
+		was, known := p.good[o.ID]
+		if known && !all && was.class() == o.class() && o.class() != lost && (!o.isSandbox() || o.class() != running || was.IP != "") {
+			found[o.ID] = was
+			continue
+		}
+		now, exists := n.find(o.ID)
+		if !exists {
+			continue
+		}
+		took += now.Slow
+		e.slow = took > 0
+		switch {
+		case took > 10:
+			p.err, p.late, took = "context deadline exceeded", true, 10
+		case now.Fails == "error":
+			p.err = now.failure().Error()
+		case now.Fails == "empty":
+			p.err = "the runtime returned no status"
+		default:
+			found[o.ID] = now
+			continue
+		}
+		p.err = "status of " + o.ID + ": " + p.err
+		break
+	}
+	if p.err != "" {
+		p.retryAt = s.At + time.Duration(took)*time.Second + min(time.Second<<p.failures, time.Minute)
+		p.failures++
+		p.reinspect = all
+		p.deliver(e, objects, false)
+		return
+	}
+	p.ips, p.ipSource = p.addresses(found)
+	p.good = found
+	podSync := all || p.failures > 0
+	p.failures = 0
+	p.deliver(e, objects, podSync)
+}
+
+func (p *podModel) deliver(e *expectation, objects []Object, podSync bool) {
+	events, _ := transitions(p.delivered, classes(objects))
+	if podSync && len(events) == 0 {
+		events[""] = "PodSync"
+	}
+	e.ours, p.delivered = events, classes(objects)
+}
+
+// addresses returns ours: those of the newest sandbox, or the ones before as long
+// as no other sandbox is ready.
+func (p *podModel) addresses(found map[string]Object) (ips []string, source string) {
+	boxes := sorted(found, true)
+	if len(boxes) > 0 && boxes[0].State == ready {
+		if ips := boxes[0].addresses(); len(ips) > 0 {
+			return ips, boxes[0].ID
+		}
+	}
+	for _, b := range boxes {
+		if b.State == ready && b.ID != p.ipSource {
+			return nil, ""
+		}
+	}
+	return p.ips, p.ipSource
+}
+
+// addresses returns a sandbox's as ours reads them.
+func (o *Object) addresses() (ips []string) {
+	if _, err := netip.ParseAddr(o.IP); err != nil {
+		return nil
+	}
+	for _, ip := range append([]string{o.IP}, strings.Fields(o.More)...) {
+		if _, err := netip.ParseAddr(ip); err == nil {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}
+
+// restarts returns ours: the annotation, or the attempt.
+func (o *Object) restarts() int {
+	n, err := strconv.Atoi(o.Restarts)
+	if err != nil || n < 0 {
+		return int(o.Attempt)
+	}
+	return n
+}
+
+// sorted returns sandboxes or containers in the order of ours.
+func sorted(found map[string]Object, sandboxes bool) (all []Object) {
+	for _, o := range found {
+		if o.isSandbox() == sandboxes {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b Object) int {
+		if sandboxes {
+			return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(b.Created, a.Created), cmp.Compare(b.ID, a.ID))
+		}
+		return cmp.Or(cmp.Compare(b.restarts(), a.restarts()), cmp.Compare(b.Created, a.Created), cmp.Compare(b.ID, a.ID))
+	})
+	return all
+}
+
+// finish fills in what follows from the state after a step.
+func (p *podModel) finish(e *expectation, uid string) {
+	e.failed, e.kubeletFailed, e.late = p.failures > 0, p.kubeletErr, p.late && p.failures > 0
+	e.known, e.kubeletKnown, e.listed, e.ipSource = maps.Clone(p.good), maps.Clone(p.kubeletGood), p.listed, p.ipSource
+	e.bare, e.gone, e.fresh, e.old = p.bare, p.gone, p.fresh, p.kubeletOld
+	differ := !maps.Equal(p.delivered, p.acknowledged) && len(p.delivered)+len(p.acknowledged) > 0
+	switch {
+	case p.gone && differ:
+		p.parted = "gone"
+	case differ || e.failed || e.kubeletFailed:
+		p.parted = cmp.Or(p.parted, "failed")
+	}
+	e.parted = p.parted
+	if !differ && !e.failed && !e.kubeletFailed {
+		p.parted = ""
+	}
+	e.facts = judge.Facts{}
+	p.view(uid).facts(e.facts, uid)
+	p.facts = e.facts
+}
+
+// view returns ours' status.
+func (p *podModel) view(uid string) (v view) {
+	v.uid = uid
+	boxes, containers := sorted(p.good, true), sorted(p.good, false)
+	if len(boxes) > 0 || slices.ContainsFunc(containers, func(o Object) bool { return !o.Unlabelled }) {
+		v.name = "ns/name-" + uid
+	}
+	v.ips = p.ips
+	if v.stale = p.failures > 0; v.stale {
+		v.err = fmt.Errorf("%s", p.err)
+	}
+	for _, b := range boxes {
+		v.sandboxes = append(v.sandboxes, sandboxView{b.ID, sandboxText(b.sandboxStatus())})
+	}
+	for _, c := range containers {
+		name := c.Name
+		newest := slices.IndexFunc(containers, func(o Object) bool { return o.Name == name })
+		v.containers = append(v.containers, containerView{
+			id: c.ID, name: name, restarts: c.restarts(), text: c.text(),
+			active: len(boxes) > 0 && boxes[0].State == ready && containers[newest].ID == c.ID && c.Sandbox == boxes[0].ID,
+		})
+	}
+	return v
+}

@@ -1,0 +1,279 @@
+package pleg
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+type (
+	rule  = judge.Rule[*World]
+	scene = judge.Scene[*World]
+)
+
+// A finding is a difference about one pod, with what the model has of that.
+type finding struct {
+	scene
+	expectation
+	step Step
+	pod  string
+	fact string // behind the pod
+}
+
+// atOnce makes a predicate of one that decides about a pod.
+func atOnce(explains func(finding) bool) func(scene) bool {
+	return func(s scene) bool {
+		rest, ok := strings.CutPrefix(s.Fact, "pod ")
+		pod, fact, cut := strings.Cut(rest, "/")
+		if !ok || !cut || s.Step >= len(s.World.model.steps) {
+			return false
+		}
+		return explains(finding{s, s.World.model.steps[s.Step].pods[pod], s.World.Steps[s.Step], pod, fact})
+	}
+}
+
+// about is like atOnce, but a status that stays as it is on both sides has the cause
+// that it had at first.
+func about(explains func(finding) bool) func(scene) bool {
+	return atOnce(func(f finding) bool {
+		if f.isStatus() {
+			f = f.origin()
+		}
+		return explains(f)
+	})
+}
+
+// object returns the object of a fact about events: the empty one for the pod.
+func (f finding) object() (id string, ok bool) {
+	id, ok = strings.CutPrefix(f.fact, "events of ")
+	return strings.TrimPrefix(id, "itself"), ok
+}
+
+// isStatus reports whether a fact is about the cached status, and ours is as it
+// should be.
+func (f finding) isStatus() bool {
+	if _, ok := f.object(); ok || f.fact == "as new as" || strings.HasPrefix(f.fact, "waiter") {
+		return false
+	}
+	return f.Ours == f.facts[f.Fact]
+}
+
+// eventsAs reports whether a fact is about events, and both sides' are as they
+// should be.
+func (f finding) eventsAs() bool {
+	id, ok := f.object()
+	return ok && f.Ours == f.expectation.ours[id] && f.Kubelet == f.kubelet[id]
+}
+
+// origin returns the finding of the first of the steps since when neither side's
+// value has changed.
+func (f finding) origin() finding {
+	for f.Step > 0 && f.KubeletFacts[f.Step-1][f.Fact] == f.Kubelet && f.OursFacts[f.Step-1][f.Fact] == f.Ours {
+		f.Step--
+		f.expectation, f.step = f.World.model.steps[f.Step].pods[f.pod], f.World.Steps[f.Step]
+	}
+	return f
+}
+
+// kept reports whether ours has an older status of an object than the kubelet.
+func (f finding) kept(id string) bool {
+	was, known := f.known[id]
+	now, kubeletKnown := f.kubeletKnown[id]
+	return (known || kubeletKnown) && was != now
+}
+
+// keptAny is kept for any object of the pod.
+func (f finding) keptAny() bool {
+	for id := range f.known {
+		if f.kept(id) {
+			return true
+		}
+	}
+	for id := range f.kubeletKnown {
+		if f.kept(id) {
+			return true
+		}
+	}
+	return false
+}
+
+func rules() []rule {
+	return slices.Concat(labelRules(), eventRules(), freshnessRules(), failureRules(), addressRules(), statusRules(), generatorRules())
+}
+
+func labelRules() []rule {
+	const sentence = "For the kubelet, containers without the label of their pod's UID are of a pod without a UID, and its relist of one pod misses sandboxes without that label; here both belong to the pod of the sandbox."
+	return []rule{
+		{
+			Name: "pod without a UID", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
+			Explains: func(s scene) bool { return strings.HasPrefix(s.Fact, "pod /events of ") && s.Ours == "" },
+		},
+		{
+			Name: "objects without labels", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
+			Explains: about(func(f finding) bool {
+				return f.bare && (f.eventsAs() || f.isStatus() || f.fact == "as new as" && f.Ours == f.fresh && f.Kubelet == f.old)
+			}),
+		},
+		{
+			Name: "waiters for a pod of objects without labels", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
+			Explains: about(func(f finding) bool {
+				return f.bare && strings.HasPrefix(f.fact, "waiter") && f.Kubelet == "waits" && strings.HasPrefix(f.Ours, "received the status")
+			}),
+		},
+	}
+}
+
+func eventRules() []rule {
+	return []rule{
+		{
+			Name: "full channel", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: "The kubelet's channel holds 1,000 events and loses those that do not fit; here no event is lost.",
+			Explains: about(func(f finding) bool {
+				id, ok := f.object()
+				return ok && f.World.Capacity < 1000 && delivered(f.scene) == f.World.Capacity &&
+					f.Ours == f.expectation.ours[id] && f.Kubelet != f.kubelet[id] && strings.HasPrefix(f.kubelet[id], f.Kubelet)
+			}),
+		},
+		{
+			Name: "events of a pod whose inspection fails", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: "While the inspection of a pod fails, the kubelet holds back the pod's events; here they are delivered.",
+			Explains: about(func(f finding) bool { return f.eventsAs() && f.parted == "failed" }),
+		},
+		{
+			Name: "events of a pod found gone by its own relist", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: goneSentence,
+			Explains: about(func(f finding) bool { return f.eventsAs() && f.parted == "gone" }),
+		},
+		{
+			Name: "reinspection beside a change without an event", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: "A requested reinspection that meets nothing but changes without an event yields no event in the kubelet, so the request is lost; here it yields a PodSync.",
+			Explains: about(func(f finding) bool {
+				id, ok := f.object()
+				return ok && id == "" && f.eventsAs() && f.onlyChanged && f.reinspected && f.Kubelet == "" && f.Ours == "PodSync"
+			}),
+		},
+	}
+}
+
+const goneSentence = "The kubelet's relist of one pod does not notice that the pod is gone; here it does."
+
+// delivered returns how many events the kubelet delivered in this step.
+func delivered(s scene) (n int) {
+	for fact, kinds := range s.KubeletFacts[s.Step] {
+		if strings.Contains(fact, "/events of ") {
+			n += len(strings.Fields(kinds))
+		}
+	}
+	return n
+}
+
+func freshnessRules() []rule {
+	return []rule{
+		{
+			Name: "fresh after its own relist found it gone", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: goneSentence,
+			Explains: about(func(f finding) bool {
+				return f.fact == "as new as" && f.gone && f.Ours == f.fresh && f.Kubelet == f.old
+			}),
+		},
+		{
+			Name: "fresh at once after its own relist found it gone", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: goneSentence,
+			Explains: func(s scene) bool {
+				rest, ok := strings.CutPrefix(s.Fact, "meanwhile/pod ")
+				pod, _, _ := strings.Cut(rest, "/")
+				e, fact := s.World.model.steps[s.Step].pods[pod], strings.TrimPrefix(s.Fact, "meanwhile/")
+				if s.Step > 0 && s.Ours == before(s.OursFacts, s.Step, fact) {
+					e = s.World.model.steps[s.Step-1].pods[pod]
+				}
+				return ok && e.gone && s.Ours == e.fresh && s.Kubelet == before(s.KubeletFacts, s.Step, fact)
+			},
+		},
+		{
+			Name: "waiters for a pod that its own relist found gone", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: goneSentence,
+			Explains: about(func(f finding) bool {
+				_, before, ok := f.waiter()
+				return ok && (f.gone || before.gone) && strings.HasPrefix(f.Ours, "received the status") && (f.Kubelet == "waits" || f.Kubelet == "received the status")
+			}),
+		},
+		{
+			Name: "a status as old as the wait for a newer one", Class: judge.DefectOfOurs, Item: "20",
+			Explains: about(func(f finding) bool {
+				w, before, ok := f.waiter()
+				return ok && f.Ours == "received the status at once" && (f.Kubelet == "waits" || f.Kubelet == "received the status") && before.fresh == fmt.Sprint("step at ", w.For)
+			}),
+		},
+		{
+			Name: "not fresh while a failed inspection is tried again", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: deadlineSentence,
+			Explains: func(s scene) bool {
+				rest, ok := strings.CutPrefix(s.Fact, "meanwhile/pod ")
+				pod, _, _ := strings.Cut(rest, "/")
+				e := s.World.model.steps[s.Step].pods[pod]
+				return ok && e.slow && !e.kubeletInspected && s.Ours == before(s.OursFacts, s.Step, "pod "+pod+"/as new as") &&
+					s.Kubelet == "step at "+s.World.Steps[s.Step].At.String()
+			},
+		},
+		{
+			Name: "fresh without the slow status of an unchanged object", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
+			Explains: func(s scene) bool {
+				rest, ok := strings.CutPrefix(s.Fact, "meanwhile/pod ")
+				pod, _, _ := strings.Cut(rest, "/")
+				e := s.World.model.steps[s.Step].pods[pod]
+				return ok && e.slowForKubelet && !e.slow && s.Ours == "step at "+s.World.Steps[s.Step].At.String() &&
+					s.Kubelet == before(s.KubeletFacts, s.Step, "pod "+pod+"/as new as")
+			},
+		},
+		{
+			Name: "fresh beside a slow pod", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: "In the kubelet, no pod becomes fresh before all pods are inspected, so one slow pod delays all; here the other pods become fresh at once.",
+			Explains: meanwhile,
+		},
+	}
+}
+
+// waiter returns the waiter of a fact, and what the model has of its pod before it
+// began to wait.
+func (f finding) waiter() (w Waiter, before expectation, ok bool) {
+	var number int
+	if _, err := fmt.Sscanf(f.fact, "waiter %d", &number); err != nil {
+		return Waiter{}, expectation{}, false
+	}
+	for i, s := range f.World.Steps {
+		if number < len(s.Waiters) {
+			if i > 0 {
+				before = f.World.model.steps[i-1].pods[f.pod]
+			}
+			return s.Waiters[number], before, true
+		}
+		number -= len(s.Waiters)
+	}
+	return Waiter{}, expectation{}, false
+}
+
+// before returns a fact of the step before.
+func before(all []judge.Facts, step int, fact string) string {
+	if step == 0 {
+		return "nothing"
+	}
+	return all[step-1][fact]
+}
+
+// meanwhile reports whether a pod is fresh in ours a second after the begin of a
+// look that another pod delays.
+func meanwhile(s scene) bool {
+	rest, ok := strings.CutPrefix(s.Fact, "meanwhile/pod ")
+	pod, _, _ := strings.Cut(rest, "/")
+	if !ok {
+		return false
+	}
+	sm, step := s.World.model.steps[s.Step], s.World.Steps[s.Step]
+	slow, others := sm.pods[pod].slow, false
+	for uid, e := range sm.pods {
+		others = others || uid != pod && (e.slow || e.slowForKubelet)
+	}
+	return !slow && others && step.Look.Pod == "" && s.Ours == "step at "+step.At.String() && s.Kubelet != s.Ours
+}

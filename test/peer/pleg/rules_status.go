@@ -1,0 +1,299 @@
+package pleg
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/utils/net"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+const keptSentence = "The kubelet inspects all sandboxes and containers of a pod that changed; here only those are inspected whose listed state changed, until a reinspection is requested."
+
+const deadlineSentence = "The kubelet waits for an inspection as long as it takes, and all pods wait with it; here an inspection fails after InspectTimeout and is tried again."
+
+func failureRules() []rule {
+	return []rule{
+		{
+			Name: "text of an inspection's error", Class: judge.DefectOfOurs, Item: "new",
+			Explains: about(func(f finding) bool {
+				return f.fact == "error" && f.isStatus() && f.failed && f.kubeletFailed && oursError(f)
+			}),
+		},
+		{
+			Name: "addresses after a failed inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: "The kubelet forgets the addresses of a pod when an inspection fails; here they stay.",
+			Explains: atOnce(func(f finding) bool {
+				return f.fact == "addresses" && f.isStatus() && !f.failed && !f.kubeletFailed && f.Kubelet == "" && f.Ours == f.before[f.Fact] && f.forgotten()
+			}),
+		},
+		{
+			Name: "stale status", Class: judge.Deliberate, Doc: "podcache/doc.go",
+			Sentence: "After a failed inspection the kubelet has nothing but the error; here the cache keeps the last known status beside the error, and flags it as stale.",
+			Explains: about(func(f finding) bool {
+				return f.isStatus() && f.failed && f.kubeletFailed && f.Kubelet == ""
+			}),
+		},
+		{
+			Name: "deadline of an inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: deadlineSentence,
+			Explains: about(func(f finding) bool { return f.isStatus() && f.failed && f.late && !f.kubeletFailed }),
+		},
+		{
+			Name: "back-off of a failed inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: "The kubelet inspects a pod whose inspection failed again with each relist; here the next attempts follow after 1 s, 2 s, and so on up to 1 min.",
+			Explains: about(func(f finding) bool {
+				return f.isStatus() && f.failed && !f.late && (!f.kubeletFailed || f.fact == "error" && f.waits)
+			}),
+		},
+		{
+			Name: "failing status of an unchanged object", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
+			Explains: about(func(f finding) bool { return f.isStatus() && !f.failed && f.kubeletFailed }),
+		},
+		{
+			Name: "status of a pod found gone by its own relist", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: goneSentence,
+			Explains: about(func(f finding) bool { return f.isStatus() && f.gone && f.Ours == "" }),
+		},
+		{
+			Name: "status after the repetition of a failed inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: deadlineSentence,
+			Explains: about(func(f finding) bool {
+				return f.isStatus() && f.parted == "failed" && f.inspected && !f.kubeletInspected && f.keptAny()
+			}),
+		},
+		{
+			Name: "status of an unchanged object", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
+			Explains: about(func(f finding) bool {
+				if !f.isStatus() {
+					return false
+				}
+				if words := strings.FieldsFunc(f.fact, isSeparator); words[0] == "container" || words[0] == "sandbox" {
+					return f.kept(words[1])
+				}
+				return f.keptAny()
+			}),
+		},
+	}
+}
+
+// forgotten reports whether the kubelet's last inspection that had an answer for
+// this fact failed, and none of the pod's sandboxes is ready since.
+func (f finding) forgotten() bool {
+	for step := f.Step - 1; step >= 0 && f.KubeletFacts[step][f.Fact] == ""; step-- {
+		if f.KubeletFacts[step]["pod "+f.pod+"/error"] != "" {
+			return !f.anyKnown(func(o Object) bool { return o.isSandbox() && o.State == ready })
+		}
+	}
+	return false
+}
+
+func isSeparator(r rune) bool { return r == ' ' || r == '/' }
+
+// oursError reports whether ours' error is made from the kubelet's: with the id of
+// the object, and in other words where an answer was empty.
+func oursError(f finding) bool {
+	id, _, _ := strings.Cut(strings.TrimPrefix(f.Ours, "status of "), ":")
+	if f.Ours == "status of "+id+": "+f.Kubelet {
+		return true
+	}
+	empty := slices.Contains([]string{"pod sandbox status is nil", "container status is nil"}, f.Kubelet)
+	return empty && f.Ours == "status of "+id+": the runtime returned no status"
+}
+
+func addressRules() []rule {
+	addresses := func(explains func(f finding, newest Object) bool) func(scene) bool {
+		return about(func(f finding) bool {
+			if f.fact != "addresses" || !f.isStatus() {
+				return false
+			}
+			boxes := sorted(f.known, true)
+			return len(boxes) > 0 && explains(f, boxes[0])
+		})
+	}
+	return []rule{
+		{
+			Name: "addresses with leading zeros", Class: judge.DefectOfOurs, Item: "26",
+			Explains: addresses(func(f finding, newest Object) bool {
+				ips := strings.Fields(f.Kubelet)
+				return newest.State == ready && f.Kubelet == newest.kubeletAddresses() && slices.ContainsFunc(ips, leadingZeros)
+			}),
+		},
+		{
+			Name: "one bad address of several", Class: judge.DefectOfOurs, Item: "26",
+			Explains: addresses(func(f finding, newest Object) bool {
+				return newest.State == ready && newest.kubeletAddresses() == "" && f.Ours == strings.Join(newest.addresses(), " ")
+			}),
+		},
+		{
+			Name: "no primary address but others", Class: judge.DefectOfOurs, Item: "new",
+			Explains: addresses(func(f finding, newest Object) bool {
+				return newest.State == ready && newest.IP == "" && newest.More != "" && f.Kubelet == newest.kubeletAddresses()
+			}),
+		},
+		{
+			Name: "addresses of an older sandbox", Class: judge.DefectOfOurs, Item: "26",
+			Explains: addresses(func(f finding, newest Object) bool {
+				return newest.State != ready && f.Kubelet == "" && f.known[f.ipSource].State == ready && f.Ours == f.before[f.Fact]
+			}),
+		},
+		{
+			Name: "addresses after the newest sandbox vanished", Class: judge.DefectOfOurs, Item: "new",
+			Explains: addresses(func(f finding, newest Object) bool {
+				return f.newestVanished() && f.Kubelet == "" && f.Ours == strings.Join(newest.addresses(), " ")
+			}),
+		},
+		{
+			Name: "addresses of a sandbox without a network", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: "When the network of a ready sandbox goes before the sandbox does, the kubelet drops the pod's addresses; here they stay.",
+			Explains: addresses(func(f finding, newest Object) bool {
+				return newest.State == ready && newest.ID == f.ipSource && f.Kubelet == "" && newest.kubeletAddresses() == "" && f.Ours == f.before[f.Fact]
+			}),
+		},
+	}
+}
+
+// newestVanished reports whether the newest sandbox of the list was gone when it
+// was inspected.
+func (f finding) newestVanished() bool {
+	listed := map[string]Object{}
+	for _, o := range f.listed {
+		listed[o.ID] = o
+	}
+	boxes := sorted(listed, true)
+	if len(boxes) == 0 {
+		return false
+	}
+	_, found := f.known[boxes[0].ID]
+	return !found
+}
+
+// kubeletAddresses returns a sandbox's as the kubelet reads them.
+func (o *Object) kubeletAddresses() string {
+	ips := strings.Fields(o.IP + " " + o.More)
+	for _, ip := range ips {
+		if net.ParseIPSloppy(ip) == nil {
+			return ""
+		}
+	}
+	return strings.Join(ips, " ")
+}
+
+// leadingZeros reports whether only a lenient parser reads an address.
+func leadingZeros(ip string) bool {
+	_, err := netip.ParseAddr(ip)
+	return err != nil && net.ParseIPSloppy(ip) != nil
+}
+
+func statusRules() []rule {
+	return []rule{
+		{
+			Name: "container without a name label", Class: judge.DefectOfOurs, Item: "new",
+			Explains: about(func(f finding) bool { return f.isStatus() && f.anyKnown(func(o Object) bool { return o.NoName }) }),
+		},
+		{
+			Name: "name of a pod that vanishes during its inspection", Class: judge.DefectOfOurs, Item: "new",
+			Explains: about(func(f finding) bool {
+				return f.fact == "name" && f.isStatus() && len(f.known) == 0 && len(f.listed) > 0 && f.Ours == "" && f.Kubelet == "ns/name-"+f.pod
+			}),
+		},
+		{
+			Name: "restart count that is missing or wrong", Class: judge.DefectOfOurs, Item: "new",
+			Explains: about(func(f finding) bool {
+				id, of := strings.CutSuffix(strings.TrimPrefix(f.fact, "container "), "/restarts")
+				o := f.known[id]
+				return of && f.isStatus() && slices.Contains([]string{"", "many", "-2"}, o.Restarts)
+			}),
+		},
+		{
+			Name: "containers by restart count", Class: judge.Deliberate, Doc: "podcache/doc.go",
+			Sentence: "The kubelet sorts the containers of a pod by creation time; here the restart count comes first, because clocks step back (kubernetes#134153).",
+			Explains: about(func(f finding) bool {
+				return f.sortsContainers() && f.anyPair(false, func(a, b Object) bool { return a.restarts() > b.restarts() && a.Created <= b.Created })
+			}),
+		},
+		{
+			Name: "containers made at the same time", Class: judge.DefectOfOurs, Item: "new",
+			Explains: about(func(f finding) bool {
+				return f.sortsContainers() && f.anyPair(false, func(a, b Object) bool { return a.restarts() == b.restarts() && a.Created == b.Created })
+			}),
+		},
+		{
+			Name: "active container after the newest sandbox vanished", Class: judge.DefectOfOurs, Item: "new",
+			Explains: about(func(f finding) bool {
+				return strings.HasPrefix(f.fact, "active ") && f.isStatus() && f.newestVanished() && f.Kubelet == ""
+			}),
+		},
+		{
+			Name: "active container that is not the newest of its name", Class: judge.DefectOfOurs, Item: "new",
+			Explains: about(func(f finding) bool {
+				boxes := sorted(f.known, true)
+				return strings.HasPrefix(f.fact, "active ") && f.isStatus() && f.Ours == "" && len(boxes) > 0 &&
+					f.known[f.Kubelet].Sandbox == boxes[0].ID
+			}),
+		},
+		{
+			Name: "sandboxes made at the same time", Class: judge.DefectOfOurs, Item: "new",
+			Explains: about(func(f finding) bool {
+				return f.isStatus() && f.anyPair(true, func(a, b Object) bool { return a.Attempt == b.Attempt && a.Created == b.Created })
+			}),
+		},
+	}
+}
+
+func (f finding) anyKnown(is func(Object) bool) bool {
+	for _, o := range f.known {
+		if is(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// anyPair reports whether two sandboxes, or two containers of the same name, are
+// in a relation.
+func (f finding) anyPair(sandboxes bool, are func(a, b Object) bool) bool {
+	for _, a := range f.known {
+		for _, b := range f.known {
+			if a.ID != b.ID && a.isSandbox() == sandboxes && b.isSandbox() == sandboxes && a.Name == b.Name && are(a, b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sortsContainers reports whether the sides have the same containers of a name in
+// another order.
+func (f finding) sortsContainers() bool {
+	kind, name, _ := strings.Cut(f.fact, " ")
+	fact := "pod " + f.pod + "/containers " + name
+	kubelet, ours := strings.Fields(f.KubeletFacts[f.Step][fact]), strings.Fields(f.OursFacts[f.Step][fact])
+	same := !slices.Equal(kubelet, ours)
+	slices.Sort(kubelet)
+	slices.Sort(ours)
+	return (kind == "containers" || kind == "active") && f.isStatus() && same && slices.Equal(kubelet, ours)
+}
+
+func generatorRules() []rule {
+	return []rule{
+		{
+			Name: "cause of bad health", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: "The kubelet's error of an unhealthy generator does not say why; here it names the last failure of a list.",
+			Explains: func(s scene) bool {
+				cause := s.World.model.steps[s.Step].cause
+				return s.Fact == "unhealthy" && cause != "" && s.Ours == s.Kubelet+": "+cause
+			},
+		},
+		{
+			Name: "counts that never become 0", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
+			Sentence: "The kubelet's count of the containers in a state keeps its last value when none is left in that state; here it becomes 0.",
+			Explains: func(s scene) bool {
+				sm := s.World.model.steps[s.Step]
+				return strings.HasSuffix(s.Fact, " containers") && s.Ours == strconv.Itoa(sm.counts[s.Fact]) && s.Kubelet == strconv.Itoa(sm.gauges[s.Fact])
+			},
+		},
+	}
+}

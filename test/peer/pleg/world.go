@@ -1,0 +1,357 @@
+package pleg
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A World is the history of a runtime, and when each side looks at it.
+type World struct {
+	// Capacity is that of the kubelet's channel of events.
+	Capacity int
+	// Unfiltered says that the runtime ignores the filters of lists.
+	Unfiltered bool
+	// Places is how many pods ours inspects at a time.
+	Places int
+	Steps  []Step
+
+	model *model // made by the kubelet's side, for the rules
+}
+
+// A Step changes the runtime, looks at it and observes.
+type Step struct {
+	At      time.Duration // since the beginning
+	Changes []Change
+	// Reinspect are the pods that are to be inspected whether or not they change.
+	Reinspect []string
+	// Waiters begin to wait before the look.
+	Waiters []Waiter
+	Look    Look
+	// Cut is after how many events ours is cut short, to begin again; 0 is never.
+	Cut int
+	// Turn is by how many places the lists are rotated.
+	Turn int
+}
+
+// A Look says who looks at the runtime, and what fails.
+type Look struct {
+	Pod   string // its own relist; else a global one
+	None  bool   // nobody looks
+	Fails string // the list that fails: "sandboxes" or "containers"
+}
+
+// A Change puts an object into the runtime or removes it.
+type Change struct {
+	Phase  int // 0 before the look, 1 between the lists, 2 after them
+	Put    *Object
+	Remove string
+}
+
+// A Waiter asks for a status that is newer than a time.
+type Waiter struct {
+	Pod string
+	For time.Duration // since the beginning
+}
+
+// An Object is a sandbox or a container as the runtime has it.
+type Object struct {
+	ID, Pod string
+	Sandbox string // of a container
+	Name    string // of a container
+	NoName  bool   // the label with the name is missing
+	// Unlabelled says that it has no labels at all.
+	Unlabelled bool
+	Attempt    uint32
+	Restarts   string // the annotation; empty is missing
+	// State is that of the CRI: of a sandbox 0 is ready and 1 is not.
+	State                      int32
+	Created, Started, Finished int64
+	Exit                       int32
+	Reason, Message            string
+	Memory                     int64
+	IP, More                   string // addresses; More is separated by blanks
+	// Fails says how its status fails: with an "error", or "empty".
+	Fails string
+	Slow  int // seconds until its status is known
+}
+
+const (
+	ready   = int32(runtimeapi.PodSandboxState_SANDBOX_READY)
+	created = int32(runtimeapi.ContainerState_CONTAINER_CREATED)
+	running = int32(runtimeapi.ContainerState_CONTAINER_RUNNING)
+	exited  = int32(runtimeapi.ContainerState_CONTAINER_EXITED)
+	lost    = int32(runtimeapi.ContainerState_CONTAINER_UNKNOWN)
+	strange = int32(7) // a value that no side knows
+)
+
+// String describes a world.
+func (w *World) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "channel of %d, %d inspections at a time, unfiltered lists %t\n", w.Capacity, w.Places, w.Unfiltered)
+	for i, s := range w.Steps {
+		look := cmp.Or(s.Look.Pod, "all pods")
+		if s.Look.None {
+			look = "nothing"
+		}
+		fmt.Fprintf(&b, "step %d at %v: look at %s", i, s.At, look)
+		if s.Look.Fails != "" {
+			fmt.Fprintf(&b, ", the list of %s fails", s.Look.Fails)
+		}
+		if s.Cut > 0 {
+			fmt.Fprintf(&b, ", cut short after %d events", s.Cut)
+		}
+		fmt.Fprintf(&b, ", lists turned by %d\n", s.Turn)
+		for _, c := range s.Changes {
+			when := [...]string{"", " between the lists", " after the lists"}[c.Phase]
+			if c.Put == nil {
+				fmt.Fprintf(&b, "    remove %s%s\n", c.Remove, when)
+				continue
+			}
+			fmt.Fprintf(&b, "    put%s %+v\n", when, *c.Put)
+		}
+		if len(s.Reinspect) > 0 {
+			fmt.Fprintf(&b, "    reinspect %v\n", s.Reinspect)
+		}
+		for _, waiter := range s.Waiters {
+			fmt.Fprintf(&b, "    wait for %s as of %v\n", waiter.Pod, waiter.For)
+		}
+	}
+	return b.String()
+}
+
+func (o *Object) isSandbox() bool { return o.Sandbox == "" }
+
+// uids are the pods of a world.
+func uids() []string { return []string{"p1", "p2", "p3"} }
+
+// A maker draws a world and keeps the runtime's state as it will be.
+type maker struct {
+	*judge.Draw
+	node    *node
+	made    int
+	now     time.Duration
+	created int64
+	slow    bool // worlds with slow objects
+	bare    bool // worlds with objects without labels
+	plain   bool // worlds where ours is cut short, and no status changes without its state
+	pods    []string
+	fresh   []string // sandboxes made in this step
+}
+
+func newWorld(d *judge.Draw) *World {
+	m := maker{Draw: d, node: newNode(false), created: 1000}
+	w := &World{
+		Capacity: judge.Pick(d, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1),
+		Places:   judge.Pick(d, 8, 8, 1),
+	}
+	w.Unfiltered = d.Chance(10)
+	m.slow = w.Places > 1 && d.Chance(15)
+	m.plain = !m.slow && d.Chance(15)
+	m.bare = !m.slow && !m.plain && d.Chance(8)
+	m.pods = uids()[:d.Between(1, 3)]
+	for range d.Between(2, 10) {
+		w.Steps = append(w.Steps, m.step())
+	}
+	return w
+}
+
+func (m *maker) step() Step {
+	s := Step{Look: m.look(), Turn: judge.Pick(m.Draw, 0, 0, 0, 1, 2, 3)}
+	m.now += judge.Pick(m.Draw, time.Second, time.Second, 200*time.Millisecond, 0, 3*time.Second, 70*time.Second, 200*time.Second)
+	if m.now += m.node.slowest(); m.slow {
+		m.now += time.Second // for what is observed meanwhile
+	}
+	s.At, m.fresh = m.now, nil
+	for range m.Between(0, 4) {
+		if c, ok := m.change(); ok {
+			if c.Phase = judge.Pick(m.Draw, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2); len(s.Changes) > 0 {
+				c.Phase = max(c.Phase, s.Changes[len(s.Changes)-1].Phase)
+			}
+			m.node.apply(c)
+			s.Changes = append(s.Changes, c)
+		}
+	}
+	if m.Chance(15) {
+		s.Reinspect = append(s.Reinspect, judge.Pick(m.Draw, uids()...))
+	}
+	if m.Chance(25) {
+		after := judge.Pick(m.Draw, 0, -time.Second, 100*time.Millisecond, time.Second, time.Minute)
+		s.Waiters = append(s.Waiters, Waiter{judge.Pick(m.Draw, uids()...), m.now + after})
+	}
+	late := slices.ContainsFunc(s.Changes, func(c Change) bool { return c.Phase > 0 })
+	if m.plain && !late && s.Look.Fails == "" && m.Chance(50) {
+		s.Cut = m.Between(1, 3)
+	}
+	return s
+}
+
+func (m *maker) look() (l Look) {
+	switch m.Int(10) {
+	default:
+	case 7, 8:
+		l.Pod = judge.Pick(m.Draw, uids()...)
+	case 9:
+		l.None = true
+	}
+	if !l.None && m.Chance(8) {
+		l.Fails = judge.Pick(m.Draw, "sandboxes", "containers")
+	}
+	return l
+}
+
+// change draws one change; ok is false if there is nothing to be changed.
+func (m *maker) change() (c Change, ok bool) {
+	pod := judge.Pick(m.Draw, m.pods...)
+	kind := m.Int(16)
+	sandboxes, containers := m.node.of(pod)
+	put := func(o Object) (Change, bool) { return Change{Put: &o}, true }
+	any := func(all []*Object) (o Object, ok bool) {
+		if len(all) == 0 {
+			return Object{}, false
+		}
+		return *judge.Pick(m.Draw, all...), true
+	}
+	switch {
+	case len(sandboxes) == 0 && kind < 8, kind == 8:
+		return put(m.newSandbox(pod, sandboxes))
+	case kind < 3 && len(sandboxes) > 0:
+		return put(m.newContainer(pod, sandboxes))
+	case kind < 7:
+		if o, found := any(containers); found {
+			return put(m.newState(o))
+		}
+	case kind == 9:
+		if o, found := any(sandboxes); found {
+			o.State = judge.Pick(m.Draw, 1-o.State, ready, strange)
+			if !m.plain && m.Chance(50) {
+				o.IP, o.More = "", ""
+			}
+			return put(o)
+		}
+	case kind == 10 && !m.plain:
+		if o, found := any(sandboxes); found {
+			o.IP, o.More = m.addresses()
+			return put(o)
+		}
+	case kind == 11 && !m.plain:
+		if o, found := any(containers); found {
+			return put(m.touch(o))
+		}
+	case (kind == 12 || kind == 13) && !m.plain:
+		if o, found := any(append(sandboxes, containers...)); found {
+			return put(m.trouble(o))
+		}
+	default:
+		if o, found := any(append(sandboxes, containers...)); found && !m.node.holdsUnlabelled(o.ID) {
+			return Change{Remove: o.ID}, true
+		}
+	}
+	return Change{}, false
+}
+
+// nextCreated returns a creation time: mostly later than the last.
+func (m *maker) nextCreated() int64 {
+	m.created += judge.Pick(m.Draw, int64(10), 10, 10, 10, 10, 10, -25, 0)
+	return m.created
+}
+
+func (m *maker) id(pod, kind string) string {
+	m.made++
+	return fmt.Sprintf("%s%s%d", pod, kind, judge.Pick(m.Draw, m.made, m.made, 1000-m.made))
+}
+
+func (m *maker) newSandbox(pod string, before []*Object) Object {
+	o := Object{ID: m.id(pod, "s"), Pod: pod, Created: m.nextCreated()}
+	for _, b := range before {
+		o.Attempt = max(o.Attempt, b.Attempt+1)
+	}
+	if m.Chance(5) {
+		o.Attempt = 0
+	}
+	if m.Chance(10) {
+		o.State = judge.Pick(m.Draw, 1, strange)
+	}
+	o.IP, o.More = m.addresses()
+	o.Unlabelled = m.bare && m.Chance(30)
+	m.fresh = append(m.fresh, o.ID)
+	return o
+}
+
+func (m *maker) addresses() (ip, more string) {
+	ip = judge.Pick(m.Draw, "10.0.0.1", "10.0.0.2", "10.0.0.3", "", "fd00::1", "010.0.0.1", "bad")
+	if m.Chance(30) {
+		more = judge.Pick(m.Draw, "fd00::2", "fd00::2 10.1.0.1", "bad", "bad fd00::3", "fd00::4 010.1.0.1")
+	}
+	return ip, more
+}
+
+func (m *maker) newContainer(pod string, sandboxes []*Object) Object {
+	newest := slices.MaxFunc(sandboxes, func(a, b *Object) int { return int(a.Attempt) - int(b.Attempt) })
+	o := Object{
+		ID: m.id(pod, "c"), Pod: pod, Sandbox: newest.ID,
+		Name: judge.Pick(m.Draw, "main", "main", "side"), Created: m.nextCreated(), Restarts: "0",
+	}
+	if m.Chance(10) {
+		o.Sandbox = judge.Pick(m.Draw, "gone", sandboxes[0].ID)
+	}
+	_, containers := m.node.of(pod)
+	for _, c := range containers {
+		if c.Name == o.Name {
+			o.Attempt = max(o.Attempt, c.Attempt+1)
+			o.Restarts = fmt.Sprint(o.Attempt)
+		}
+	}
+	if m.Chance(8) {
+		o.Restarts = judge.Pick(m.Draw, "0", "0", "0", "", "many", "-2", "7")
+	}
+	o.Unlabelled = m.bare && o.Sandbox != "gone" && !slices.Contains(m.fresh, o.Sandbox) && m.Chance(30)
+	o.NoName = m.Chance(2) || o.Unlabelled
+	return m.newState(o)
+}
+
+// newState draws a container's next state.
+func (m *maker) newState(o Object) Object {
+	o.State = judge.Pick(m.Draw, running, exited, running, exited, running, exited, created, lost, strange)
+	if o.State != created {
+		o.Started = o.Created + 1
+	}
+	if o.State == exited {
+		o.Finished, o.Exit = o.Created+int64(m.Between(2, 5)), int32(judge.Pick(m.Draw, 0, 1, 137))
+		o.Reason = judge.Pick(m.Draw, "Completed", "Error", "OOMKilled")
+	}
+	return o
+}
+
+// touch changes what no list shows: a resize, or a reason that comes late.
+func (m *maker) touch(o Object) Object {
+	if m.Chance(50) {
+		o.Reason = judge.Pick(m.Draw, "OOMKilled", "Error")
+		return o
+	}
+	o.Memory += 64 << 20
+	return o
+}
+
+// trouble makes the status of an object fail or come late, or ends that.
+func (m *maker) trouble(o Object) Object {
+	if o.Fails != "" || o.Slow != 0 {
+		o.Fails, o.Slow = "", 0
+		return o
+	}
+	if m.node.troubled(o.Pod) { // which of two errors shows depends on the order of the lists
+		return o
+	}
+	if m.slow {
+		o.Slow = judge.Pick(m.Draw, 4, 25)
+		return o
+	}
+	o.Fails = judge.Pick(m.Draw, "error", "error", "empty")
+	return o
+}

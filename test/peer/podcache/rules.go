@@ -1,0 +1,60 @@
+package podcache
+
+import (
+	"slices"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// by makes a predicate: both sides are as the model has them, and one of the causes
+// is why they part.
+func by(c cause) func(judge.Scene[*World]) bool {
+	return func(s judge.Scene[*World]) bool {
+		if s.Step >= len(s.World.model) {
+			return false
+		}
+		m := s.World.model[s.Step]
+		return s.Ours == m.ours[s.Fact] && s.Kubelet == m.kubelet[s.Fact] && slices.Contains(m.causes[s.Fact], c)
+	}
+}
+
+func rules() []judge.Rule[*World] {
+	const doc = "podcache/doc.go"
+	return []judge.Rule[*World]{
+		{
+			Name: "waiter that gives up", Class: judge.Deliberate, Doc: doc, Explains: by(waiterGaveUp),
+			Sentence: "A reader of the kubelet's cache waits until there is a status; here GetNewerThan returns when its context ends.",
+		},
+		{
+			Name: "older status", Class: judge.Deliberate, Doc: doc, Explains: by(olderStatus),
+			Sentence: "The kubelet's cache accepts a status that is older than the known one; here Set refuses it.",
+		},
+		{
+			Name: "older deletion", Class: judge.Deliberate, Doc: doc, Explains: by(olderDeletion),
+			Sentence: "The kubelet deletes a pod whatever is known of it; here a deletion that is older than the known status changes nothing.",
+		},
+		{
+			Name: "older observation", Class: judge.Deliberate, Doc: doc, Explains: by(olderSeen),
+			Sentence: "In the kubelet, an older observation or global time makes a status older again; here freshness never goes back.",
+		},
+		{
+			Name: "older global time", Class: judge.Deliberate, Doc: doc, Explains: by(olderGlobal),
+			Sentence: "In the kubelet, an older observation or global time makes a status older again; here freshness never goes back.",
+		},
+		{
+			Name: "global time that does not speak for all", Class: judge.Deliberate, Doc: doc, Explains: by(heldBack),
+			Sentence: "UpdateTime takes the pods that it does not speak for. In the kubelet it comes only after every pod was inspected, so that one that hangs holds up all.",
+		},
+		{
+			Name: "observation of a pod that is absent", Class: judge.Deliberate, Doc: doc, Explains: by(seenAbsent),
+			Sentence: "The kubelet forgets at once when it saw that a pod was missing; here the cache remembers that until the global time has passed it.",
+		},
+		{
+			Name: "deletion", Class: judge.Deliberate, Doc: doc, Explains: by(deletion),
+			Sentence: "In the kubelet, a deletion leaves readers waiting until the next global time; here it wakes them.",
+		},
+		{
+			Name: "status that is just as new", Class: judge.DefectOfOurs, Item: "20", Explains: by(equalTime),
+		},
+	}
+}

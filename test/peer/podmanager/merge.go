@@ -1,0 +1,224 @@
+package podmanager
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	_ "unsafe" // linkname
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/kubernetes/pkg/kubelet/config"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// The merge of the kubelet has no exported step. What follows are its own functions,
+// with types of the same layout.
+type (
+	sourceUpdate struct{ Pods []*corev1.Pod }
+	podStorage   struct{}
+	startup      interface {
+		ObservedPodOnWatch(pod *corev1.Pod, when time.Time)
+	}
+)
+
+//go:linkname newPodStorage k8s.io/kubernetes/pkg/kubelet/config.newPodStorage
+func newPodStorage(updates chan<- kubetypes.PodUpdate, recorder record.EventRecorderLogger, observer startup) *podStorage
+
+//go:linkname merge k8s.io/kubernetes/pkg/kubelet/config.(*podStorage).Merge
+func merge(s *podStorage, ctx context.Context, source string, update sourceUpdate) error
+
+// The package is linked for its functions above.
+var _ = config.NewPodConfig
+
+type ignore struct{}
+
+func (ignore) ObservedPodOnWatch(*corev1.Pod, time.Time) {}
+
+// A mergeWorld is a history of answers of sources.
+type mergeWorld struct{ Steps []answer }
+
+// An answer is all pods that a source gives.
+type answer struct {
+	Source string
+	Pods   []*corev1.Pod
+}
+
+func (w *mergeWorld) String() string {
+	var b strings.Builder
+	for i, s := range w.Steps {
+		fmt.Fprintf(&b, "step %d: %s\n", i, s.Source)
+		for _, pod := range s.Pods {
+			fmt.Fprintf(&b, "    %s %s labels=%v annotations=%v node=%q phase=%s deletion=%v %v\n", pod.Name, pod.UID, pod.Labels, pod.Annotations, pod.Spec.NodeName,
+				pod.Status.Phase, pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds)
+		}
+	}
+	return b.String()
+}
+
+func sources() []string { return []string{"file", "http", "api"} }
+
+func newMergeWorld(d *judge.Draw) *mergeWorld {
+	w := &mergeWorld{}
+	given := map[string][]*corev1.Pod{}
+	for range d.Between(1, 8) {
+		source := sources()[d.Int(3)]
+		var pods []*corev1.Pod
+		for _, pod := range given[source] {
+			if !d.Chance(20) {
+				pods = append(pods, editPod(d, pod))
+			}
+		}
+		for range d.Int(3) {
+			pods = append(pods, newPod(d, source))
+		}
+		if d.Chance(20) {
+			judge.Shuffle(d, pods)
+		}
+		pods = distinct(source, pods)
+		given[source] = pods
+		w.Steps = append(w.Steps, answer{source, clones(pods)})
+	}
+	return w
+}
+
+// distinct leaves out a second pod of a UID, of which it depends on chance for the
+// kubelet which one counts, and of a name where the API server has only one.
+func distinct(source string, pods []*corev1.Pod) (all []*corev1.Pod) {
+	seen := map[string]bool{}
+	for _, pod := range pods {
+		if seen[string(pod.UID)] || source == "api" && seen["name "+pod.Name] {
+			continue
+		}
+		all = append(all, pod)
+		seen[string(pod.UID)], seen["name "+pod.Name] = true, true
+	}
+	return all
+}
+
+func clones(pods []*corev1.Pod) (all []*corev1.Pod) {
+	for _, pod := range pods {
+		all = append(all, pod.DeepCopy())
+	}
+	return all
+}
+
+// newPod returns a pod of a source: rarely one of another source's name or UID.
+func newPod(d *judge.Draw, source string) *corev1.Pod {
+	n := d.Int(4)
+	owner := source
+	if d.Chance(5) {
+		owner = sources()[d.Int(3)]
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", owner, n), Namespace: "ns", UID: types.UID(fmt.Sprintf("%s-uid-%d", source, n))}}
+	if d.Chance(5) {
+		pod.UID = types.UID(fmt.Sprintf("%s-uid-%d", owner, n))
+	}
+	if d.Chance(10) {
+		pod.UID += "-b" // a successor of the name
+	}
+	pod.Annotations = map[string]string{sourceAnnotation: source, "kubernetes.io/config.seen": "x"}
+	if source == "api" && d.Chance(20) {
+		pod.Annotations[mirrorAnnotation] = "h"
+		pod.Name = fmt.Sprintf("file-%d", n)
+	}
+	pod.Status.Phase = corev1.PodPending
+	return pod
+}
+
+// editPod returns a pod with a change, or an equal one.
+func editPod(d *judge.Draw, pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	switch d.Int(14) {
+	case 0:
+		pod.Labels = map[string]string{"a": judge.Pick(d, "1", "2")}
+	case 1:
+		pod.Annotations["note"] = judge.Pick(d, "1", "2")
+	case 2:
+		pod.Annotations["kubernetes.io/config.seen"] = judge.Pick(d, "y", "z")
+	case 3:
+		pod.Spec.NodeName = judge.Pick(d, "n1", "n2")
+	case 4:
+		pod.Status.Phase = judge.Pick(d, corev1.PodRunning, corev1.PodFailed)
+	case 5:
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Date(2024, 1, 1, 0, 0, d.Between(1, 2), 0, time.UTC)}
+	case 6:
+		pod.DeletionGracePeriodSeconds = new(int64(d.Between(1, 2)))
+	case 7:
+		pod.ResourceVersion = judge.Pick(d, "1", "2")
+	case 8:
+		pod.Labels = map[string]string{}
+	case 9:
+		pod.Spec.Tolerations = []corev1.Toleration{}
+	case 10:
+		if d.Chance(30) {
+			pod.Name += "x"
+		}
+	default:
+	}
+	return pod
+}
+
+// opText is an operation in a fact.
+func opText(op string, pod *corev1.Pod) (fact, value string) {
+	return fmt.Sprintf("pod %s", pod.UID), fmt.Sprintf("%s labels=%v node=%s phase=%s deleting=%t note=%s", op, pod.Labels, pod.Spec.NodeName,
+		pod.Status.Phase, pod.DeletionTimestamp != nil, pod.Annotations["note"])
+}
+
+func kubeletMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
+	synctest.Test(t, func(t *testing.T) {
+		updates := make(chan kubetypes.PodUpdate, 20)
+		storage := newPodStorage(updates, record.NewFakeRecorder(1000), ignore{})
+		names := map[kubetypes.PodOperation]string{kubetypes.ADD: "ADD", kubetypes.UPDATE: "UPDATE", kubetypes.DELETE: "DELETE", kubetypes.REMOVE: "REMOVE", kubetypes.RECONCILE: "RECONCILE"}
+		answered := map[string]bool{}
+		for _, s := range w.Steps {
+			require.NoError(t, merge(storage, t.Context(), s.Source, sourceUpdate{clones(s.Pods)}))
+			f := judge.Facts{}
+			told := len(updates) > 0
+			for len(updates) > 0 {
+				u := <-updates
+				for _, pod := range u.Pods {
+					fact, value := opText(names[u.Op], pod)
+					f[fact] = value
+				}
+			}
+			f["told"] = fmt.Sprint(told)
+			answered[s.Source] = true
+			f["unanswered"] = fmt.Sprint(slices.DeleteFunc(sources(), func(s string) bool { return answered[s] }))
+			all = append(all, f)
+		}
+	})
+	return all
+}
+
+func ourMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
+	var f judge.Facts
+	m, err := podsource.NewMerge(podsource.MergeConfig{Sources: sources(), Handler: func(_ context.Context, c podsource.Change) {
+		f["told"] = "true"
+		for _, op := range c.Ops {
+			fact, value := opText(op.Type.String(), op.Pod)
+			f[fact] = value
+		}
+	}})
+	require.NoError(t, err)
+	for _, s := range w.Steps {
+		f = judge.Facts{"told": "false"}
+		require.NoError(t, m.Set(t.Context(), s.Source, s.Pods))
+		f["unanswered"] = fmt.Sprint(m.Unanswered())
+		for _, p := range m.Problems() {
+			f["problem "+p.File] = p.Err.Error()
+		}
+		all = append(all, f)
+	}
+	return all
+}

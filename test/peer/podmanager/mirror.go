@@ -1,0 +1,214 @@
+package podmanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	kubeletpod "k8s.io/kubernetes/pkg/kubelet/pod"
+
+	"github.com/kubeparts/kubeparts/podmanager"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A mirrorWorld is a history of calls of a mirror client.
+type mirrorWorld struct{ Steps []mirrorCall }
+
+// A mirrorCall creates the mirror of a pod or deletes one.
+type mirrorCall struct {
+	Delete bool
+	Pod    *corev1.Pod
+	// There is the pod of that name at the API server before the call, nil if none.
+	There *corev1.Pod
+	Node  *corev1.Node // nil: it cannot be had
+	// Fails is the error of a request: "create", "delete" or "get".
+	Fails string
+}
+
+func (w *mirrorWorld) String() string {
+	var b strings.Builder
+	for i, s := range w.Steps {
+		fmt.Fprintf(&b, "step %d: delete %t, fails %q, node %t\n    pod %s %v\n", i, s.Delete, s.Fails, s.Node != nil, s.Pod.UID, s.Pod.Annotations)
+		if s.There != nil {
+			fmt.Fprintf(&b, "    there %s %v deleting %t\n", s.There.UID, s.There.Annotations, s.There.DeletionTimestamp != nil)
+		}
+	}
+	return b.String()
+}
+
+func newMirrorWorld(d *judge.Draw) *mirrorWorld {
+	w := &mirrorWorld{}
+	for range d.Between(1, 3) {
+		s := mirrorCall{Delete: d.Chance(40), Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
+		s.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: "u1", ResourceVersion: judge.Pick(d, "", "7")}}
+		s.Pod.Annotations = map[string]string{sourceAnnotation: judge.Pick(d, "file", "file", "file", "api"), hashAnnotation: judge.Pick(d, "h1", "h1", "h2", "")}
+		if s.Delete || d.Chance(5) {
+			s.Pod.UID = judge.Pick(d, types.UID("m1"), "m2", "m1", "")
+			s.Pod.Annotations[mirrorAnnotation] = judge.Pick(d, "h1", "")
+		}
+		if s.Delete && d.Chance(10) {
+			delete(s.Pod.Annotations, mirrorAnnotation)
+		}
+		if s.Delete || d.Chance(40) {
+			s.There = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: judge.Pick(d, types.UID("m1"), "m1", "m2")}}
+			if !d.Chance(15) {
+				s.There.Annotations = map[string]string{mirrorAnnotation: judge.Pick(d, "h1", "h2")}
+			}
+			if d.Chance(15) {
+				s.There.DeletionTimestamp = &metav1.Time{}
+			}
+		}
+		if s.Delete && d.Chance(15) {
+			s.There = nil
+		}
+		switch {
+		case d.Chance(8):
+			s.Node = nil
+		case d.Chance(8):
+			s.Node.UID = ""
+		case d.Chance(8):
+			s.Node.DeletionTimestamp = &metav1.Time{}
+		}
+		if d.Chance(15) {
+			s.Fails = judge.Pick(d, "create", "delete", "get")
+		}
+		w.Steps = append(w.Steps, s)
+	}
+	return w
+}
+
+// An api is a client of an API server that has one pod or none.
+type api struct {
+	kubernetes.Interface
+	corev1client.CoreV1Interface
+	corev1client.PodInterface
+	call  mirrorCall
+	facts judge.Facts
+}
+
+func (a *api) CoreV1() corev1client.CoreV1Interface            { return a }
+func (a *api) Pods(namespace string) corev1client.PodInterface { return a }
+
+func (a *api) fail(verb string) error {
+	if a.call.Fails == verb {
+		return errors.New("the server is down")
+	}
+	return nil
+}
+
+func (a *api) Create(_ context.Context, pod *corev1.Pod, _ metav1.CreateOptions) (*corev1.Pod, error) {
+	a.facts["created"] = pod.Namespace + "/" + pod.Name
+	for key, value := range pod.Annotations {
+		a.facts["created annotation "+key] = value
+	}
+	a.facts["created owners"] = fmt.Sprintf("%+v", owners(pod))
+	a.facts["created UID"], a.facts["created resource version"] = string(pod.UID), pod.ResourceVersion
+	switch err := a.fail("create"); {
+	case err != nil:
+		return &corev1.Pod{}, err
+	case a.call.There != nil:
+		return &corev1.Pod{}, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, pod.Name)
+	}
+	a.call.There = pod
+	return pod, nil
+}
+
+func owners(pod *corev1.Pod) (all []string) {
+	for _, o := range pod.OwnerReferences {
+		all = append(all, fmt.Sprintf("%s %s %s %s controller=%t block=%v", o.APIVersion, o.Kind, o.Name, o.UID, *o.Controller, o.BlockOwnerDeletion))
+	}
+	return all
+}
+
+func (a *api) Get(context.Context, string, metav1.GetOptions) (*corev1.Pod, error) {
+	if err := a.fail("get"); err != nil {
+		return nil, err
+	}
+	return a.call.There, nil
+}
+
+func (a *api) Delete(_ context.Context, name string, opts metav1.DeleteOptions) error {
+	a.facts["deleted"] = name
+	a.facts["deleted with grace"] = fmt.Sprint(*opts.GracePeriodSeconds)
+	precondition := "none"
+	if opts.Preconditions != nil && opts.Preconditions.UID != nil {
+		precondition = "is " + string(*opts.Preconditions.UID)
+	}
+	a.facts["deleted if UID"] = precondition
+	resource := schema.GroupResource{Resource: "pods"}
+	switch err := a.fail("delete"); {
+	case err != nil:
+		return err
+	case a.call.There == nil:
+		return apierrors.NewNotFound(resource, name)
+	case precondition != "none" && precondition != "is "+string(a.call.There.UID):
+		return apierrors.NewConflict(resource, name, errors.New("the UID is another"))
+	}
+	a.call.There = nil
+	return nil
+}
+
+func (a *api) node() (*corev1.Node, error) {
+	if a.call.Node == nil {
+		return nil, errors.New("no node")
+	}
+	return a.call.Node, nil
+}
+
+type nodeGetter struct{ *api }
+
+func (g nodeGetter) Get(string) (*corev1.Node, error) { return g.node() }
+
+func kubeletMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
+	for _, s := range w.Steps {
+		a := &api{call: s, facts: judge.Facts{}}
+		client := kubeletpod.NewBasicMirrorClient(a, "node", nodeGetter{a})
+		if s.Delete {
+			uid := s.Pod.UID
+			deleted, err := client.DeleteMirrorPod(t.Context(), s.Pod.Name+"_"+s.Pod.Namespace, &uid)
+			require.NoError(t, err)
+			a.facts["gone"] = fmt.Sprint(deleted || a.call.There == nil || a.call.There.UID != uid)
+			a.facts["error"] = "no"
+		} else {
+			a.facts["error"] = yesNo(client.CreateMirrorPod(t.Context(), s.Pod) != nil)
+		}
+		all = append(all, a.facts)
+	}
+	return all
+}
+
+func ourMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
+	for _, s := range w.Steps {
+		a := &api{call: s, facts: judge.Facts{}}
+		client, err := podmanager.NewMirrorClient(podmanager.MirrorConfig{
+			Pods: func(string) podmanager.PodClient { return a },
+			Node: func(context.Context) (*corev1.Node, error) { return a.node() },
+		})
+		require.NoError(t, err)
+		if s.Delete {
+			a.facts["error"] = yesNo(client.Delete(t.Context(), s.Pod) != nil)
+			a.facts["gone"] = fmt.Sprint(a.call.There == nil || a.call.There.UID != s.Pod.UID)
+		} else {
+			a.facts["error"] = yesNo(client.Create(t.Context(), s.Pod) != nil)
+		}
+		all = append(all, a.facts)
+	}
+	return all
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}

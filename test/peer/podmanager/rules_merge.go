@@ -1,0 +1,204 @@
+package podmanager
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+type mergeScene = judge.Scene[*mergeWorld]
+
+const sourceDocPath = "podmanager/podsource/doc.go"
+
+// A claim is what only one pod can have.
+type claim struct {
+	uid    types.UID
+	mirror bool
+	name   string
+}
+
+func claimsOf(pod *corev1.Pod) []claim {
+	return []claim{{uid: pod.UID}, {mirror: isMirror(pod), name: pod.Name}}
+}
+
+// givenAt returns the pods of each source after a step.
+func givenAt(w *mergeWorld, step int) map[string][]*corev1.Pod {
+	given := map[string][]*corev1.Pod{}
+	for _, s := range w.Steps[:step+1] {
+		given[s.Source] = s.Pods
+	}
+	return given
+}
+
+// contested reports whether, up to a step, two pods were given that have a claim in
+// common.
+func contested(w *mergeWorld, step int) bool {
+	for i := range step + 1 {
+		seen := map[claim]bool{}
+		for _, pods := range givenAt(w, i) {
+			for _, pod := range pods {
+				for _, c := range claimsOf(pod) {
+					if seen[c] {
+						return true
+					}
+					seen[c] = true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// chosenAt returns the pods that count after a step: a pod whose claims its source
+// holds already counts before others, then the order of the sources decides.
+func chosenAt(w *mergeWorld, step int) (chosen map[types.UID]*corev1.Pod) {
+	holder := map[claim]string{}
+	for i := range step + 1 {
+		given := givenAt(w, i)
+		chosen = map[types.UID]*corev1.Pod{}
+		now := map[claim]string{}
+		for had := 2; had >= 0; had-- {
+			for _, source := range sources() {
+				for _, pod := range given[source] {
+					held, taken := 0, false
+					for _, c := range claimsOf(pod) {
+						if holder[c] == source {
+							held++
+						}
+						taken = taken || now[c] != ""
+					}
+					if held != had || taken {
+						continue
+					}
+					chosen[pod.UID] = pod
+					for _, c := range claimsOf(pod) {
+						now[c] = source
+					}
+				}
+			}
+		}
+		holder = now
+	}
+	return chosen
+}
+
+// expected returns the operation on a UID in a step, if the pods that count are the
+// chosen ones.
+func expected(w *mergeWorld, step int, uid types.UID) string {
+	now := chosenAt(w, step)[uid]
+	var old *corev1.Pod
+	if step > 0 {
+		old = chosenAt(w, step-1)[uid]
+	}
+	op := ""
+	switch {
+	case now == nil && old == nil:
+		return ""
+	case now == nil:
+		op, now = "REMOVE", old
+	case old == nil:
+		op = "ADD"
+	default:
+		op = operation(old, now)
+	}
+	if op == "" {
+		return ""
+	}
+	_, value := opText(op, now)
+	return value
+}
+
+// operation returns what leads from one version of a pod to another.
+func operation(old, now *corev1.Pod) string {
+	notes := func(pod *corev1.Pod) string { return pod.Annotations["note"] }
+	same := old.Name == now.Name && notes(old) == notes(now) && equality.Semantic.DeepEqual(old.Labels, now.Labels) && equality.Semantic.DeepEqual(old.Spec, now.Spec) &&
+		equality.Semantic.DeepEqual(old.DeletionTimestamp, now.DeletionTimestamp) && equality.Semantic.DeepEqual(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds)
+	switch {
+	case !same && now.DeletionTimestamp != nil:
+		return "DELETE"
+	case !same:
+		return "UPDATE"
+	case old.Status.Phase != now.Status.Phase:
+		return "RECONCILE"
+	default:
+		return ""
+	}
+}
+
+// uidOf returns the UID of a fact about a pod.
+func uidOf(fact string) (types.UID, bool) {
+	uid, ok := strings.CutPrefix(fact, "pod ")
+	return types.UID(uid), ok
+}
+
+// toldFollows reports whether the fact "told" follows from our facts about pods.
+func toldFollows(s mergeScene) bool {
+	ops := false
+	for fact, value := range s.OursFacts[s.Step] {
+		ops = ops || strings.HasPrefix(fact, "pod ") && value != ""
+	}
+	source := s.World.Steps[s.Step].Source
+	first := !slices.ContainsFunc(s.World.Steps[:s.Step], func(a answer) bool { return a.Source == source })
+	return s.Fact == "told" && s.Ours == fmt.Sprint(ops || first)
+}
+
+func mergeRules() []judge.Rule[*mergeWorld] {
+	return []judge.Rule[*mergeWorld]{{
+		Name: "pods of two sources", Class: judge.Deliberate, Doc: sourceDocPath,
+		Sentence: "The kubelet makes two pods of one that two sources give, of which one waits for the other to end; ours leaves it to the source that gave it first, and reports a problem of the other.",
+		Explains: func(s mergeScene) bool {
+			if !contested(s.World, s.Step) {
+				return false
+			}
+			if uid, ok := uidOf(s.Fact); ok {
+				return s.Ours == expected(s.World, s.Step, uid)
+			}
+			source, ok := strings.CutPrefix(s.Fact, "problem ")
+			if !ok {
+				return toldFollows(s)
+			}
+			chosen := chosenAt(s.World, s.Step)
+			return slices.ContainsFunc(givenAt(s.World, s.Step)[source], func(pod *corev1.Pod) bool { return chosen[pod.UID] != pod })
+		},
+	}, {
+		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: sourceDocPath,
+		Sentence: "The kubelet keeps the old name of a pod with a UID whose manifest has another name now; ours gives it the new name.",
+		Explains: func(s mergeScene) bool {
+			uid, ok := uidOf(s.Fact)
+			if !ok || s.Step == 0 {
+				return ok && false
+			}
+			return s.Ours == expected(s.World, s.Step, uid) && renamed(s.World, s.Step, uid)
+		},
+	}, {
+		Name: "equal in meaning", Class: judge.Deliberate, Doc: sourceDocPath,
+		Sentence: "The kubelet counts a list or map that is empty and one that is not set as two things, and updates the pod; ours does not.",
+		Explains: func(s mergeScene) bool {
+			uid, ok := uidOf(s.Fact)
+			if !ok {
+				return toldFollows(s)
+			}
+			return s.Step > 0 && (strings.HasPrefix(s.Kubelet, "UPDATE ") || strings.HasPrefix(s.Kubelet, "DELETE ")) && s.Ours == expected(s.World, s.Step, uid) &&
+				(s.Ours == "" || strings.HasPrefix(s.Ours, "RECONCILE "))
+		},
+	}}
+}
+
+// renamed reports whether a UID had two names up to a step.
+func renamed(w *mergeWorld, step int, uid types.UID) bool {
+	names := map[string]bool{}
+	for _, s := range w.Steps[:step+1] {
+		for _, pod := range s.Pods {
+			if pod.UID == uid {
+				names[pod.Name] = true
+			}
+		}
+	}
+	return len(names) > 1
+}

@@ -1,0 +1,71 @@
+package podmanager
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+type mirrorScene = judge.Scene[*mirrorWorld]
+
+func callOf(s mirrorScene) mirrorCall { return s.World.Steps[s.Step] }
+
+// noStatic reports whether a pod is not a static pod with a hash.
+func noStatic(pod *corev1.Pod) bool {
+	return !isStatic(pod) || isMirror(pod) || pod.Annotations[hashAnnotation] == ""
+}
+
+func mirrorRules() []judge.Rule[*mirrorWorld] {
+	return []judge.Rule[*mirrorWorld]{{
+		Name: "pods that have no mirror", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet's mirror client creates a mirror of any pod, also while the node is being deleted; ours refuses a pod that is not static or has no hash, and a node that is being deleted.",
+		Explains: func(s mirrorScene) bool {
+			c := callOf(s)
+			refused := noStatic(c.Pod) || c.Node != nil && c.Node.DeletionTimestamp != nil
+			if c.Delete || !refused {
+				return false
+			}
+			return strings.HasPrefix(s.Fact, "created") && s.Ours == "" || s.Fact == "error" && s.Ours == "yes"
+		},
+	}, {
+		Name: "identity of the pod", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet sends the UID and the resource version of the static pod with its mirror; ours leaves them to the API server.",
+		Explains: func(s mirrorScene) bool {
+			return s.Ours == "" && (s.Fact == "created UID" && s.Kubelet == string(callOf(s).Pod.UID) || s.Fact == "created resource version" && s.Kubelet == callOf(s).Pod.ResourceVersion)
+		},
+	}, {
+		Name: "mirrors that exist", Class: judge.KubeletDefect, Doc: docPath,
+		Sentence: "The kubelet looks for the hash of a mirror that exists already in the empty object that comes with the error, so that it reports an error each time; ours fetches the pod, and a mirror of this version is success.",
+		Explains: func(s mirrorScene) bool {
+			c := callOf(s)
+			return s.Fact == "error" && s.Kubelet == "yes" && s.Ours == "no" && !c.Delete && c.Fails != "get" && c.There != nil &&
+				c.There.DeletionTimestamp == nil && c.There.Annotations[mirrorAnnotation] == c.Pod.Annotations[hashAnnotation]
+		},
+	}, {
+		Name: "deleting what is no mirror", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet's mirror client deletes the pod of a name; ours refuses to delete a pod that is no mirror or has no UID.",
+		Explains: func(s mirrorScene) bool {
+			c := callOf(s)
+			if !c.Delete || isMirror(c.Pod) && c.Pod.UID != "" {
+				return false
+			}
+			switch {
+			case strings.HasPrefix(s.Fact, "deleted"):
+				return s.Ours == ""
+			case s.Fact == "error":
+				return s.Ours == "yes"
+			default:
+				return s.Fact == "gone" && (s.Ours == "false") == (c.There != nil && c.There.UID == c.Pod.UID)
+			}
+		},
+	}, {
+		Name: "errors of deletions", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet logs that a mirror could not be deleted, and reports success; ours returns the error.",
+		Explains: func(s mirrorScene) bool {
+			c := callOf(s)
+			return s.Fact == "error" && s.Kubelet == "no" && s.Ours == "yes" && c.Delete && c.Fails == "delete"
+		},
+	}}
+}

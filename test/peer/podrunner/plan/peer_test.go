@@ -1,0 +1,27 @@
+package plan
+
+import (
+	"flag"
+	"io"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+func TestMain(m *testing.M) {
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	_ = flags.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL"})
+	klog.SetOutput(io.Discard)
+	goleak.VerifyTestMain(m)
+}
+
+func TestPeer(t *testing.T) {
+	k := newKubelet(t)
+	judge.Run(t, judge.Peer[*World]{
+		Name: "podrunner/plan", World: drawWorld, Kubelet: k.play, Ours: k.playOurs, Rules: rules(deviations()), Scenarios: 800,
+	})
+}

@@ -1,0 +1,196 @@
+package requests
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// ours plays our side: a Runner, or the functions below it.
+type ours struct {
+	*player
+	runner  *podrunner.Runner
+	userIDs *podrunner.IDRanges
+}
+
+func playOurs(t *testing.T, w *world) []judge.Facts {
+	p := newPlayer(t, w)
+	defer p.close(t)
+	o := &ours{player: p}
+	var err error
+	o.userIDs, err = podrunner.NewIDRanges(podrunner.IDRangesConfig{PodRoot: filepath.Join(p.root, "pods")})
+	require.NoError(t, err)
+	if w.Direct {
+		return p.play(t, o.direct)
+	}
+	o.runner = o.newRunner(t)
+	return p.play(t, o.turn)
+}
+
+func (o *ours) newRunner(t *testing.T) *podrunner.Runner {
+	verify := images.NeverVerifyPreloadedImages
+	switch n := o.world.Node; {
+	case n.VerifyEveryPull:
+		verify = images.AlwaysVerify
+	case n.NeverVerifyPulls:
+		verify = images.NeverVerify
+	}
+	pulls, err := images.New(images.Config{
+		Images: o.imageService(), Secrets: objects{world: o.world}, Verify: verify, Events: podEvents{o.facts}, Clock: o.clock,
+	})
+	require.NoError(t, err)
+	hooks, err := lifecycle.NewHookRunner(lifecycle.HookConfig{Clock: o.clock})
+	require.NoError(t, err)
+	runner, err := podrunner.New(podrunner.Config{
+		Sandboxes: o.runtimeService(), Containers: o.runtimeService(), Images: pulls,
+		Volumes: volumes{world: o.world, root: o.root}, PodCgroups: podCgroups{o.world.Node}, UserIDs: o.userIDs, Hooks: hooks,
+		Resizer: o.runtimeService(), LogRoot: o.logs(), RootDir: o.root, Agent: "peer", Node: func() podrunner.Node { return o.node(t) },
+		Refresh: func(context.Context, types.UID) (*podcache.Status, error) { return o.status(), nil },
+		Events:  podEvents{o.facts}, Clock: o.clock,
+	})
+	require.NoError(t, err)
+	return runner
+}
+
+// turn plays one turn of the pod. A pod that the Runner refuses is not started.
+func (o *ours) turn(t *testing.T, pod *corev1.Pod) {
+	if err := o.runner.Unsupported(pod); err != nil {
+		o.facts.set("refused", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return
+	}
+	_, _ = o.runner.SyncPod(o.ctx(t), podworker.Turn{Pod: pod, Status: o.status()})
+	for name, waiting := range o.runner.Waiting(pod.UID) {
+		o.facts.set("container "+name+"/reason", waiting.Reason)
+		o.facts.set("container "+name+"/message", waiting.Message)
+	}
+}
+
+// status is what the runtime shows of the pod.
+func (o *ours) status() *podcache.Status {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	pod := o.world.Pod
+	s := &podcache.Status{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, SandboxOf: map[string]string{}}
+	for _, b := range slices.Backward(o.sandboxes) {
+		s.Sandboxes = append(s.Sandboxes, o.sandboxStatus(b))
+	}
+	for _, c := range slices.Backward(o.containers) {
+		s.Containers = append(s.Containers, c.status)
+		s.SandboxOf[c.status.GetId()] = c.box
+	}
+	return s
+}
+
+// node is the world's node in our terms, with the machine's hosts file.
+func (o *ours) node(t *testing.T) podrunner.Node {
+	n := o.world.ourNode(o.root)
+	var err error
+	n.HostsFile, err = os.ReadFile("/etc/hosts")
+	require.NoError(t, err)
+	return n
+}
+
+func (w *world) ourNode(root string) podrunner.Node {
+	n := w.Node
+	ours := podrunner.Node{
+		Name: "node-1", IPs: n.IPs, MemoryCapacityBytes: n.Memory, Allocatable: n.Allocatable, Objects: objects{world: w},
+		DNS:         podrunner.DNS{ClusterServers: n.ClusterDNS, ClusterDomain: n.ClusterDomain, Host: &podrunner.ResolvConf{}},
+		SeccompRoot: filepath.Join(root, "seccomp"), SeccompDefault: n.SeccompDefault, AppArmor: true, SELinux: n.SELinux,
+		RuntimeHandler: func(class string) (string, error) {
+			handler, ok := n.RuntimeClasses[class]
+			if !ok {
+				return "", apierrors.NewNotFound(nodev1.Resource("runtimeclasses"), class)
+			}
+			return handler, nil
+		},
+		Handler: func(handler string) *runtimeapi.RuntimeHandlerFeatures {
+			return &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: n.can(handler), RecursiveReadOnlyMounts: n.can(handler)}
+		},
+		Runtime: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
+		Cgroups: podrunner.Cgroups{
+			V2: n.CgroupV2, SwapAccounting: n.SwapController, LimitedSwap: n.SwapBehavior == "LimitedSwap", SwapCapacityBytes: n.Swap,
+			NoCPUQuota: !n.CFSQuota, CPUPeriod: n.CFSPeriod, SingleProcessOOMKill: n.SingleOOMKill == nil || *n.SingleOOMKill,
+			HugePageSizes: pageSizes(n.HugePages),
+		},
+	}
+	if n.MemoryQoS {
+		ours.Cgroups.MemoryThrottling = n.ThrottlingFactor
+	}
+	if n.ResolvConf != nil {
+		// An agent that can't read the node's file knows nothing of it.
+		ours.DNS.Host = nil
+		if host, err := podrunner.ParseResolvConf(*n.ResolvConf); err == nil {
+			ours.DNS.Host = &host
+		}
+	}
+	return ours
+}
+
+// pageSizes returns the sizes that cgroup files name 2MB or 64KB.
+func pageSizes(names []string) (sizes []int64) {
+	for _, name := range names {
+		size := resource.MustParse(strings.Replace(strings.TrimSuffix(name, "B"), "K", "k", 1))
+		sizes = append(sizes, map[string]int64{"2M": 2 << 20, "1G": 1 << 30, "64k": 64 << 10}[size.String()])
+	}
+	return sizes
+}
+
+// podEvents records events.
+type podEvents struct{ facts *recorder }
+
+func (e podEvents) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
+	events(e).Eventf(object, eventType, reason, format, args...)
+}
+
+// podCgroups names the pod's cgroup as podcgroup does.
+type podCgroups struct{ node node }
+
+func (c podCgroups) Ensure(_ context.Context, pod *corev1.Pod) (string, error) {
+	if c.node.SystemdCgroups {
+		return podcgroup.PodName(pod).Systemd(), nil
+	}
+	return podcgroup.PodName(pod).Cgroupfs(), nil
+}
+
+func (podCgroups) Update(context.Context, *corev1.Pod) error { return nil }
+func (podCgroups) Remove(context.Context, types.UID) error   { return nil }
+
+// volumes are there already.
+type volumes struct {
+	world *world
+	root  string
+}
+
+func (v volumes) Mount(context.Context, *corev1.Pod) (map[string]string, error) {
+	paths := map[string]string{}
+	for i := range v.world.Pod.Spec.Volumes {
+		if volume := &v.world.Pod.Spec.Volumes[i]; volume.Image == nil {
+			paths[volume.Name] = volumePath(v.root, volume.Name)
+		}
+	}
+	return paths, nil
+}
+
+func (volumes) Refresh(context.Context, *corev1.Pod) error { return nil }
+func (volumes) Unmount(context.Context, types.UID) error   { return nil }
+func (volumes) Pods() ([]types.UID, error)                 { return nil, nil }

@@ -1,0 +1,248 @@
+package requests
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/envvars"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// containerRules are about what a program finds: variables, words, files.
+func containerRules() []rule {
+	return []rule{
+		{
+			Name: "variables of services", Class: judge.DefectOfOurs, Item: "23",
+			Sentence: "The kubelet sets variables for the services of the pod's namespace and for that of the API server; ours sets none.",
+			Explains: func(s scene) bool {
+				if name, ok := variable(s); ok && s.Ours == "" {
+					return s.Kubelet != "" && s.Kubelet == serviceVariables(s)[name]
+				}
+				ours := withServices(s, s.Ours)
+				return isText(s) && ours != s.Ours && withAddresses(s, ours) == s.Kubelet
+			},
+		},
+		{
+			Name: "variable of huge pages of the pod", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "A variable with a container's limit of huge pages is 0 in the kubelet where the container has none; ours takes that of the pod as a whole.",
+			Explains: func(s scene) bool {
+				return isText(s) && withPages(s, s.Ours) != s.Ours && withAddresses(s, withServices(s, withPages(s, s.Ours))) == s.Kubelet
+			},
+		},
+		{
+			Name: "order of the pod's addresses", Class: judge.DefectOfOurs, Item: "23d",
+			Sentence: "The kubelet gives variables, and the hosts file after a pod's first turn, one address of each family, that of the node's first family first, as the status has them; ours gives all addresses as the runtime shows them.",
+			Explains: func(s scene) bool {
+				if s.Fact == "file etc-hosts" {
+					return s.Kubelet == hostsInOrder(s, s.Ours)
+				}
+				return isText(s) && withAddresses(s, s.Ours) == s.Kubelet
+			},
+		},
+		{
+			Name: "relative path of the last words", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet takes a relative terminationMessagePath for one below the root; ours has the runtime mount at the relative path.",
+			Explains: func(s scene) bool {
+				_, _, field := about(s)
+				c := container(s)
+				if c == nil || strings.HasPrefix(c.TerminationMessagePath, "/") {
+					return false
+				}
+				return (strings.HasSuffix(field, "container_path") || field == "mounts") && s.Kubelet != s.Ours &&
+					s.Kubelet == strings.ReplaceAll(s.Ours, c.TerminationMessagePath, "/"+c.TerminationMessagePath)
+			},
+		},
+		{
+			Name: "handler with an image", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet names the runtime handler with an image only if the gate RuntimeClassInImageCriAPI is on, and not in a container's configuration; ours names it in both.",
+			Explains: func(s scene) bool {
+				class := pod(s).Spec.RuntimeClassName
+				return (strings.HasSuffix(s.Fact, "/image/runtime_handler") || strings.HasSuffix(s.Fact, "/spec/runtime_handler")) &&
+					class != nil && s.Kubelet == "" && s.Ours == s.World.Node.RuntimeClasses[*class]
+			},
+		},
+		{
+			Name: "annotations with an image that is mounted", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet sends the pod's annotations with the image of a mount, as with every image that it names to be pulled; ours does not.",
+			Explains: func(s scene) bool {
+				_, key, ok := strings.Cut(s.Fact, "/image/annotations/")
+				return ok && strings.Contains(s.Fact, "/mount ") && s.Ours == "" && s.Kubelet == pod(s).Annotations[key] && s.Kubelet != ""
+			},
+		},
+		{
+			Name: "sub-path of an image with other mounts", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "In a pod that mounts an image the kubelet sends a volume's subPath as the image's, too; ours only with images.",
+			Explains: func(s scene) bool {
+				hostPath := kubeletFact(s, beside(s, "host_path"))
+				return strings.HasSuffix(s.Fact, "/image_sub_path") && s.Ours == "" && hostPath != "" && strings.HasSuffix(hostPath, "/"+s.Kubelet)
+			},
+		},
+		{
+			Name: "block devices that are read only", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet gives a container a block volume that is read only with the permission r; ours always with mrw, because it does not know.",
+			Explains: func(s scene) bool {
+				last := pod(s).Spec.Volumes
+				return strings.HasSuffix(s.Fact, "/permissions") && s.Kubelet == "r" && s.Ours == "mrw" && len(last) > 0 && last[len(last)-1].PersistentVolumeClaim.ReadOnly
+			},
+		},
+		{
+			Name: "names that begin like a log's", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "The kubelet counts every file in a container's log folder whose name begins like that of a log, such as 8.logs, for the restart count; ours counts logs and rotated logs.",
+			Explains: func(s scene) bool {
+				_, name, field := about(s)
+				if strings.HasSuffix(field, "/target_id") && slices.Contains(s.World.Logs, "8.logs") {
+					for ran := range len(s.World.Steps) {
+						if s.Kubelet == strings.Replace(s.Ours, fmt.Sprintf("-%d-sandbox", nextLog(s.World.Logs)+ran), fmt.Sprintf("-%d-sandbox", 9+ran), 1) {
+							return true
+						}
+					}
+				}
+				if name != pod(s).Spec.Containers[0].Name || !slices.Contains(s.World.Logs, "8.logs") {
+					return false
+				}
+				theirs, ours := kubeletFact(s, "create "+name+"/annotations/io.kubernetes.container.restartCount"), ourFact(s, "create "+name+"/annotations/io.kubernetes.container.restartCount")
+				ran := 0
+				if n, err := strconv.Atoi(theirs); err == nil {
+					ran = n - 9
+				}
+				if ours != strconv.Itoa(nextLog(s.World.Logs)+ran) || ran < 0 {
+					return false
+				}
+				switch field {
+				case "metadata/attempt":
+					return s.Kubelet == theirs && (s.Ours == ours || ours == "0" && s.Ours == "")
+				case "annotations/io.kubernetes.container.restartCount":
+					return s.Kubelet == theirs && s.Ours == ours
+				case "log_path":
+					return s.Kubelet == name+"/"+theirs+".log" && s.Ours == name+"/"+ours+".log"
+				}
+				return false
+			},
+		},
+	}
+}
+
+// nextLog is the number of the run after those whose logs are there.
+func nextLog(names []string) (next int) {
+	for _, name := range names {
+		m := regexp.MustCompile(`^(\d{1,9})\.log(\..*)?$`).FindStringSubmatch(name)
+		if m == nil {
+			continue
+		}
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			next = max(next, n+1)
+		}
+	}
+	return next
+}
+
+// variable is the name of the variable that the fact is about.
+func variable(s scene) (string, bool) {
+	request, _, field := about(s)
+	name, ok := strings.CutPrefix(field, "env/")
+	return name, ok && request == "create"
+}
+
+// isText reports whether the fact may hold the value of a variable.
+func isText(s scene) bool {
+	request, _, field := about(s)
+	_, isVariable := variable(s)
+	return isVariable || request == "create" && (field == "args" || field == "command" || strings.HasPrefix(field, "mount"))
+}
+
+// serviceVariables are those that the kubelet sets for services.
+func serviceVariables(s scene) map[string]string {
+	var seen []*corev1.Service
+	links := pod(s).Spec.EnableServiceLinks
+	for _, service := range s.World.Services {
+		if service.Namespace == "default" || *links {
+			seen = append(seen, service)
+		}
+	}
+	all := map[string]string{}
+	for _, v := range envvars.FromServices(seen) {
+		all[v.Name] = v.Value
+	}
+	return all
+}
+
+// withServices replaces references to services' variables that ours left as they
+// are.
+func withServices(s scene, value string) string {
+	for name, to := range serviceVariables(s) {
+		value = strings.ReplaceAll(value, "$("+name+")", to)
+	}
+	return value
+}
+
+// withAddresses replaces the pod's addresses by those that the kubelet gives to
+// variables.
+func withAddresses(s scene, value string) string {
+	ips := s.World.PodIPs
+	if pod(s).Spec.HostNetwork || len(ips) == 0 {
+		return value
+	}
+	ordered := inOrder(s)
+	return strings.NewReplacer(strings.Join(ips, ","), strings.Join(ordered, ","), ips[0], ordered[0]).Replace(value)
+}
+
+// inOrder are the pod's addresses as its status has them.
+func inOrder(s scene) (ordered []string) {
+	ips := s.World.PodIPs
+	six := func(ip string) bool { return strings.Contains(ip, ":") }
+	for _, family := range []bool{six(s.World.Node.IPs[0]), !six(s.World.Node.IPs[0])} {
+		if i := slices.IndexFunc(ips, func(ip string) bool { return six(ip) == family }); i >= 0 {
+			ordered = append(ordered, ips[i])
+		}
+	}
+	return ordered
+}
+
+// hostsInOrder returns a hosts file in which the lines with the pod's addresses are
+// those that the kubelet writes.
+func hostsInOrder(s scene, file string) string {
+	if pod(s).Spec.HostNetwork {
+		return file
+	}
+	names := ""
+	var lines []string
+	for line := range strings.Lines(file) {
+		ip, rest, _ := strings.Cut(line, "\t")
+		switch {
+		case slices.Contains(s.World.PodIPs, ip) && names == "":
+			names = rest
+			for _, ip := range inOrder(s) {
+				lines = append(lines, ip+"\t"+names)
+			}
+		case slices.Contains(s.World.PodIPs, ip) && rest == names:
+		default:
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// withPages replaces limits of huge pages that a container has from its pod.
+func withPages(s scene, value string) string {
+	if pod(s).Spec.Resources == nil || container(s) == nil {
+		return value
+	}
+	for _, e := range container(s).Env {
+		if e.ValueFrom == nil || e.ValueFrom.ResourceFieldRef == nil {
+			continue
+		}
+		ref := e.ValueFrom.ResourceFieldRef
+		name, ok := strings.CutPrefix(ref.Resource, "limits.hugepages-")
+		limit := pod(s).Spec.Resources.Limits[corev1.ResourceName("hugepages-"+name)]
+		if ok && !limit.IsZero() {
+			by := max(ref.Divisor.Value(), 1)
+			value = strings.ReplaceAll(value, strconv.FormatInt((limit.Value()+by-1)/by, 10), "0")
+		}
+	}
+	return value
+}

@@ -1,0 +1,240 @@
+package requests
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// failureRules are about what fails on one side only.
+func failureRules() []rule {
+	return []rule{
+		{
+			Name: "status of containers without a sandbox", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "A container whose volumes can't be mounted, or whose sandbox can't be made because of the pod's spec, says so in its status, not only in an event as in the kubelet.",
+			Explains: func(s scene) bool {
+				request, name, field := about(s)
+				if request != "container" || s.Kubelet != "" || !strings.HasPrefix(ourFact(s, "event FailedCreatePodSandBox"), "Warning: ") {
+					return false
+				}
+				if field == "reason" {
+					return s.Ours == "ContainerCreating"
+				}
+				return field == "message" && ourFact(s, "container "+name+"/reason") == "ContainerCreating" &&
+					"Warning: "+s.Ours == ourFact(s, "event FailedCreatePodSandBox")
+			},
+		},
+		{
+			Name: "every problem of a sandbox", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "The event about a sandbox that can't be made because of the pod's spec names every problem; the kubelet's names the first.",
+			Explains: func(s scene) bool {
+				return s.Fact == "event FailedCreatePodSandBox" && s.Kubelet != "" && strings.HasPrefix(s.Ours, withoutDot(s, s.Kubelet)+"\n")
+			},
+		},
+		{
+			Name: "target that has ended", Class: judge.KubeletDefect, Doc: ourDoc, Ends: true,
+			Sentence: "The kubelet has an ephemeral container share the processes of a target that has ended, even in a sandbox that is gone, which runtimes refuse; in ours it fails until the target runs.",
+			Explains: func(s scene) bool {
+				return failedAlone(s, func(c *corev1.Container) string {
+					for _, e := range pod(s).Spec.EphemeralContainers {
+						ended := slices.ContainsFunc(s.World.Steps[:s.Step+1], func(s step) bool { return s.SandboxDies || s.Exits == e.TargetContainerName })
+						if e.Name == c.Name && e.TargetContainerName != "" && ended {
+							return "unable to find target container " + e.TargetContainerName
+						}
+					}
+					return ""
+				})
+			},
+		},
+		{
+			Name: "huge pages that the node lacks", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
+			Sentence: "A container that asks for huge pages of a size that the node does not have fails with the name of the resource; the kubelet starts it without them.",
+			Explains: func(s scene) bool {
+				return failedAlone(s, func(c *corev1.Container) string {
+					for _, size := range []string{"1GB", "64KB", "2MB"} { // the order of their resources' names
+						if q := c.Resources.Limits[hugePages(size)]; !q.IsZero() && !slices.Contains(s.World.Node.HugePages, size) {
+							return string(hugePages(size)) + ": this node has no huge pages of that size"
+						}
+					}
+					return ""
+				})
+			},
+		},
+		{
+			Name: "prefix of the runtime's error", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet's status has the runtime's error about a container that could not be created or started as it is; ours says before it what failed.",
+			Explains: func(s scene) bool {
+				_, name, field := about(s)
+				verb := map[string]string{"CreateContainerError": "create", "RunContainerError": "start"}[ourFact(s, "container "+name+"/reason")]
+				return field == "message" && s.Ours == "failed to "+verb+` container "`+name+`": `+s.Kubelet
+			},
+		},
+		{
+			Name: "event about a failed pull", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet's event about a failed pull has the runtime's words; ours has the words of the status.",
+			Explains: func(s scene) bool {
+				if s.Fact != "event Failed" {
+					return false
+				}
+				return inRuntimesWords(s.Ours) != s.Ours && s.Kubelet == failedEvents(s)
+			},
+		},
+		{
+			Name: "event about a container without an image", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet records a second event Failed with the reason when a container has no image; ours only that of the pull.",
+			Explains: func(s scene) bool {
+				return s.Fact == "event Failed" && s.Kubelet == failedEvents(s) && s.Kubelet != without(s.Kubelet, imageFailures(s))
+			},
+		},
+		{
+			Name: "first of several problems", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "Of several problems of a container the kubelet looks for a missing target first, then for devices, variables and mounts, and for a forbidden root last; ours looks for the root first and for the target last, for variables before devices and for what a mount asks for before its volume.",
+			Explains: func(s scene) bool {
+				_, name, field := about(s)
+				if s.Fact == "event Failed" {
+					return s.Kubelet == failedEvents(s)
+				}
+				return field == "message" && severalProblems(s, name)
+			},
+		},
+	}
+}
+
+// What the status says in place of the runtime's first word.
+var (
+	registry  = regexp.MustCompile(`image pull failed for \S+ because the registry is unavailable(: [^|]*)`)
+	signature = regexp.MustCompile(`image pull failed for \S+ because the signature validation failed(: [^|]*)`)
+)
+
+// inRuntimesWords returns our events about failed pulls in the kubelet's form.
+func inRuntimesWords(events string) string {
+	return signature.ReplaceAllString(registry.ReplaceAllString(events, "RegistryUnavailable$1"), "SignatureValidationFailed$1")
+}
+
+// severalProblems reports whether the sides name different problems of a container,
+// of which the one that the kubelet looks for last is ours, or the one that we look
+// for last is the kubelet's.
+func severalProblems(s scene, name string) bool {
+	c := named(pod(s), name)
+	theirs, ours := kubeletFact(s, "container "+name+"/message"), ourFact(s, "container "+name+"/message")
+	config := kubeletFact(s, "container "+name+"/reason") == "CreateContainerConfigError" && ourFact(s, "container "+name+"/reason") == "CreateContainerConfigError"
+	if c == nil || !config || theirs == ours {
+		return false
+	}
+	if ours == forbiddenRoot(s, c) || strings.HasPrefix(theirs, "error DevicePath `") && len(c.VolumeDevices) > 0 {
+		return true
+	}
+	if strings.HasPrefix(theirs, "cannot find volume ") && (strings.HasPrefix(ours, "missing value for ") || strings.HasPrefix(ours, "failed to resolve recursive")) {
+		return true
+	}
+	for _, e := range pod(s).Spec.EphemeralContainers {
+		if e.Name == name && theirs == "unable to find target container "+e.TargetContainerName {
+			return true
+		}
+	}
+	return false
+}
+
+// forbiddenRoot is the message about a container that would run as root and must
+// not; empty if it may.
+func forbiddenRoot(s scene, c *corev1.Container) string {
+	id := fmt.Sprintf("%s_%s(%s)", pod(s).Name, pod(s).Namespace, pod(s).UID)
+	p, cs := pod(s).Spec.SecurityContext, c.SecurityContext
+	if cs == nil {
+		cs = &corev1.SecurityContext{}
+	}
+	user, mustNot := cmp.Or(cs.RunAsUser, p.RunAsUser), isTrue(cmp.Or(cs.RunAsNonRoot, p.RunAsNonRoot))
+	image, _ := s.World.image(c.Image)
+	switch {
+	case !mustNot, user != nil && *user != 0:
+		return ""
+	case user != nil:
+		return fmt.Sprintf("container's runAsUser breaks non-root policy (pod: %q, container: %s)", id, c.Name)
+	case image.UID == nil && image.Username != "":
+		return fmt.Sprintf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root (pod: %q, container: %s)", image.Username, id, c.Name)
+	case image.UID == nil || *image.UID == 0:
+		return fmt.Sprintf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)", id, c.Name)
+	case *image.UID > math.MaxInt32:
+		return fmt.Sprintf("container has runAsNonRoot and image has an invalid user id (%d). (Must be 1-(%d)): must be between 0 and %d, inclusive (pod: %q, container: %s)",
+			*image.UID, math.MaxInt32, math.MaxInt32, id, c.Name)
+	}
+	return ""
+}
+
+// failedEvents returns our events about failures as the kubelet would have them.
+func failedEvents(s scene) string {
+	all := strings.Split(inRuntimesWords(s.Ours), " | ")
+	for fact, theirs := range s.KubeletFacts[s.Step] {
+		name, ok := strings.CutPrefix(fact, "container ")
+		name, isMessage := strings.CutSuffix(name, "/message")
+		if !ok || !isMessage || !severalProblems(s, name) {
+			continue
+		}
+		all = append(all, "Warning: Error: "+theirs)
+		all = slices.DeleteFunc(all, func(e string) bool {
+			return e == "Warning: Error: "+ourFact(s, fact) && !kubeletSays(s, ourFact(s, fact))
+		})
+	}
+	all = slices.DeleteFunc(append(all, imageFailures(s)...), func(e string) bool { return e == "" })
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), " | ")
+}
+
+// kubeletSays reports whether the kubelet gives a message for some container.
+func kubeletSays(s scene, message string) bool {
+	for fact, theirs := range s.KubeletFacts[s.Step] {
+		if strings.HasPrefix(fact, "container ") && strings.HasSuffix(fact, "/message") && theirs == message {
+			return true
+		}
+	}
+	return false
+}
+
+// failedAlone explains what a container leads to that only our side refuses, for the
+// reason that cause returns.
+func failedAlone(s scene, cause func(*corev1.Container) string) bool {
+	var failed []string
+	var messages []string
+	for _, all := range [][]corev1.Container{pod(s).Spec.InitContainers, pod(s).Spec.Containers, debugging(pod(s))} {
+		for i := range all {
+			name := all[i].Name
+			message := cause(&all[i])
+			if message != "" && ourFact(s, "container "+name+"/message") == message && kubeletFact(s, "container "+name+"/reason") == "" {
+				failed, messages = append(failed, name), append(messages, "Warning: Error: "+message)
+			}
+		}
+	}
+	if len(failed) == 0 {
+		return false
+	}
+	request, name, _ := about(s)
+	switch {
+	case slices.Contains(failed, name) && request == "create":
+		return s.Ours == ""
+	case slices.Contains(failed, name) && request == "container":
+		return s.Kubelet == ""
+	case s.Fact == "calls":
+		return s.Ours == callsWithout(s.Kubelet, failed)
+	case s.Fact == "event Failed":
+		return s.Kubelet == without(s.Ours, messages) || without(s.Kubelet, imageFailures(s)) == without(s.Ours, messages)
+	case s.Fact == "event Created", s.Fact == "event Started", s.Fact == "file etc-hosts", s.Fact == "file etc-hosts/mode":
+		// Those of the containers that both sides start are there.
+		return s.Ours == ""
+	default:
+		return slices.ContainsFunc(failed, func(name string) bool { return s.Fact == "file of the last words of "+name && s.Ours == "" })
+	}
+}
+
+func callsWithout(calls string, names []string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(calls, ", "), func(call string) bool {
+		kind, name, _ := strings.Cut(call, " ")
+		return (kind == "CreateContainer" || kind == "StartContainer") && slices.Contains(names, name)
+	}), ", ")
+}

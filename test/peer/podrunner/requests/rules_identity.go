@@ -1,0 +1,115 @@
+package requests
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// refusalRules are about pods that a Runner does not start.
+func refusalRules() []rule {
+	return []rule{{
+		Name: "sources of variables in files", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
+		Sentence: "A pod with a field that this package does not support, such as a variable from a file (KEP-3721), is refused as a whole by [Runner.Unsupported]; the kubelet starts it.",
+		Explains: func(s scene) bool {
+			if s.Fact == "refused" {
+				return s.Kubelet == "" && s.Ours == strings.Join(filesOfVariables(s), "; ")
+			}
+			return s.Ours == "" && ourFact(s, "refused") != ""
+		},
+	}}
+}
+
+// filesOfVariables names the fields that a Runner refuses.
+func filesOfVariables(s scene) (all []string) {
+	spec := &pod(s).Spec
+	add := func(path string, i int, name string) {
+		for j, e := range named(pod(s), name).Env {
+			if e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil {
+				all = append(all, path+"["+strconv.Itoa(i)+"].env["+strconv.Itoa(j)+"].valueFrom.fileKeyRef: not supported")
+			}
+		}
+	}
+	for i := range spec.InitContainers {
+		add("spec.initContainers", i, spec.InitContainers[i].Name)
+	}
+	for i := range spec.Containers {
+		add("spec.containers", i, spec.Containers[i].Name)
+	}
+	for i := range spec.EphemeralContainers {
+		add("spec.ephemeralContainers", i, spec.EphemeralContainers[i].Name)
+	}
+	return all
+}
+
+// identityRules are about names, labels, annotations and files.
+func identityRules() []rule {
+	return []rule{
+		{
+			Name: "label of the agent", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "Each sandbox and container has the label io.kubeparts.agent with the agent's name, because an agent touches only what it made. The kubelet sets no such label.",
+			Explains: func(s scene) bool {
+				return strings.HasSuffix(s.Fact, "/labels/io.kubeparts.agent") && s.Kubelet == "" && s.Ours == "peer"
+			},
+		},
+		{
+			Name: "hash of the definition", Class: judge.DefectOfOurs, Item: "22",
+			Sentence: "The kubelet's annotation io.kubernetes.container.hash is an FNV-1a hash of name and image; ours is a SHA-256 of the whole definition.",
+			Explains: func(s scene) bool {
+				_, _, field := about(s)
+				return field == "annotations/io.kubernetes.container.hash" && s.Ours == podspec.ContainerHash(container(s)) && isHash(s.Kubelet)
+			},
+		},
+		{
+			Name: "file of the last words", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "The file of an instance's last words is named by its restart count, so that it can be found and removed; the kubelet names it at random and keeps it as long as the pod (kubernetes#106735).",
+			Explains: func(s scene) bool {
+				random, attempt := regexp.MustCompile(`^(.*/containers/[^/]+/)[0-9a-f]{8}$`), ourFact(s, "create "+nameOf(s)+"/annotations/io.kubernetes.container.restartCount")
+				m := random.FindStringSubmatch(s.Kubelet)
+				return strings.HasSuffix(s.Fact, "/host_path") && m != nil && s.Ours == m[1]+attempt
+			},
+		},
+		{
+			Name: "link to the log", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet makes a link to the log of each container in /var/log/containers, where log shippers look; ours makes none.",
+			Explains: func(s scene) bool {
+				return strings.HasPrefix(s.Fact, "log link ") && s.Kubelet == "made" && s.Ours == "" && s.Fact == "log link "+logLink(s)
+			},
+		},
+	}
+}
+
+// nameOf is the container's name in a fact about it.
+func nameOf(s scene) string {
+	_, name, _ := about(s)
+	return name
+}
+
+// isHash reports whether text is a 32-bit number as the kubelet writes it.
+func isHash(text string) bool {
+	n, err := strconv.ParseUint(text, 16, 64)
+	return err == nil && n < 1<<32 && strconv.FormatUint(n, 16) == text
+}
+
+// logLink is the name of one of the links that the kubelet makes in a step: that of
+// a container that it started.
+func logLink(s scene) string {
+	var names []string
+	for _, call := range strings.Split(kubeletFact(s, "calls"), ", ") {
+		name, ok := strings.CutPrefix(call, "StartContainer ")
+		if !ok {
+			continue
+		}
+		id := "container-" + name + "-" + kubeletFact(s, "create "+name+"/annotations/io.kubernetes.container.restartCount") + "-" + kubeletFact(s, "create "+name+"/sandbox id")
+		link := pod(s).Name + "_" + pod(s).Namespace + "_" + name + "-" + id
+		names = append(names, link[:min(len(link), 251)]+".log")
+	}
+	if i := slices.Index(names, strings.TrimPrefix(s.Fact, "log link ")); i >= 0 {
+		return names[i]
+	}
+	return ""
+}

@@ -1,0 +1,178 @@
+package requests
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// imageRules are about pulls.
+func imageRules() []rule {
+	return []rule{
+		{
+			Name: "image as the user named it", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet names an image in a pull only with its default tag; ours also as the user named it.",
+			Explains: func(s scene) bool {
+				request, name, field := about(s)
+				return request == "pull" && field == "spec/user_specified_image" && s.Kubelet == "" && (s.Ours == name || s.Ours+":latest" == name)
+			},
+		},
+		{
+			Name: "images of volumes that nothing mounts", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "The kubelet looks up and pulls the images of all volumes of a pod in each turn, even one in which nothing starts; ours those that the containers mount that are about to start.",
+			Explains: func(s scene) bool {
+				request, name, _ := about(s)
+				if request != "pull" || s.Ours != "" && s.Kubelet != "" {
+					return false
+				}
+				before := slices.ContainsFunc(s.KubeletFacts[:s.Step], func(f judge.Facts) bool { return s.Ours != "" && f[s.Fact] == s.Ours })
+				for _, v := range pod(s).Spec.Volumes {
+					if v.Image != nil && (v.Image.Reference == name || v.Image.Reference+":latest" == name) && (before || s.Kubelet != "" && !mountedNow(s, v.Name)) {
+						return true
+					}
+				}
+				return false
+			},
+		},
+		{
+			Name: "images while the sandbox is made", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "Images of one pod are pulled at the same time, and while its sandbox is made.",
+			Explains: func(s scene) bool {
+				request, _, field := about(s)
+				if request != "pull" && !strings.HasPrefix(s.Fact, "event ") {
+					return false
+				}
+				for i := range s.Step + 1 {
+					if s.World.Steps[i].Faults["RunPodSandbox"] == "" {
+						continue
+					}
+					theirs, _ := strconv.Atoi(s.Kubelet)
+					if i < s.Step && field == "count" && s.Ours == strconv.Itoa(theirs-1) && s.OursFacts[i][s.Fact] != "" {
+						return true // one of them was IfNotPresent
+					}
+					if i == s.Step && s.Kubelet == "" || i < s.Step && request == "pull" && s.Ours == "" && s.OursFacts[i][s.Fact] == s.Kubelet {
+						return true
+					}
+				}
+				return false
+			},
+		},
+		{
+			Name: "image of a volume for each container", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet pulls the image of a volume with the policy Always once a turn for each volume; ours once for each container that mounts it.",
+			Explains: func(s scene) bool {
+				request, name, field := about(s)
+				if request != "pull" || field != "count" {
+					return false
+				}
+				mounting, all := 0, 0
+				for _, v := range pod(s).Spec.Volumes {
+					if v.Image != nil && (v.Image.Reference == name || v.Image.Reference+":latest" == name) {
+						mounting, all = mounting+mountingNow(s, v.Name), all+1
+					}
+				}
+				return s.Kubelet == strconv.Itoa(all) && s.Ours == strconv.Itoa(mounting)
+			},
+		},
+		{
+			Name: "presence of an image that is not the pod's", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "With the policy Never the kubelet does not tell whether an image is absent or not the pod's to use; ours does.",
+			Explains: func(s scene) bool {
+				if s.Fact != "event ErrImageNeverPull" && !strings.HasSuffix(s.Fact, "/message") {
+					return false
+				}
+				text := strings.ReplaceAll(s.Ours, "is present with pull policy of Never but does not have the proper credentials to access the image", "is not present with pull policy of Never")
+				return s.Ours != s.Kubelet && s.Kubelet == oneOf(text)
+			},
+		},
+		{
+			Name: "cause of an invalid name", Class: judge.DefectOfOurs, Item: "23f",
+			Sentence: "The cause in the kubelet's message about an image's name is that it could not parse an image name; ours says an image reference, and explains it.",
+			Explains: func(s scene) bool {
+				if s.Fact != "event InspectFailed" && !strings.HasSuffix(s.Fact, "/message") {
+					return false
+				}
+				ours := regexp.MustCompile(`couldn't parse image reference "([^"]*)": .*`).ReplaceAllString(s.Ours, `couldn't parse image name "$1"`)
+				theirs := regexp.MustCompile(`(couldn't parse image name "[^"]*"): .*`).ReplaceAllString(s.Kubelet, "$1")
+				return ours != s.Ours && ours == theirs
+			},
+		},
+		{
+			Name: "missing pull secrets", Class: judge.Deliberate, Doc: imagesDoc,
+			Sentence: "The kubelet looks up a pod's pull secrets in every turn, and records an event about missing ones each time; ours looks for them when an image needs a pull or a check.",
+			Explains: func(s scene) bool {
+				return s.Fact == "event FailedToRetrieveImagePullSecret" && s.Ours == "" && s.Kubelet == missingSecrets(s) && !pulls(s)
+			},
+		},
+	}
+}
+
+func pulls(s scene) bool {
+	for fact := range s.OursFacts[s.Step] {
+		if strings.HasPrefix(fact, "pull ") {
+			return true
+		}
+	}
+	return false
+}
+
+func missingSecrets(s scene) string {
+	var missing []string
+	for _, ref := range pod(s).Spec.ImagePullSecrets {
+		if _, err := (objects{world: s.World}).GetSecret(pod(s).Namespace, ref.Name); err != nil && ref.Name != "" {
+			missing = append(missing, ref.Name)
+		}
+	}
+	return fmt.Sprintf("Warning: Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))
+}
+
+// mountedNow reports whether a container mounts the volume that our side started in
+// the step, or failed to.
+func mountedNow(s scene, volume string) bool { return mountingNow(s, volume) > 0 }
+
+// mountingNow is how many of them there are.
+func mountingNow(s scene, volume string) (n int) {
+	for _, all := range [][]corev1.Container{pod(s).Spec.InitContainers, pod(s).Spec.Containers, debugging(pod(s))} {
+		for _, c := range all {
+			begun := strings.Contains(ourFact(s, "calls"), "CreateContainer "+c.Name) || ourFact(s, "container "+c.Name+"/reason") == "CreateContainerConfigError"
+			if begun && slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func debugging(p *corev1.Pod) (all []corev1.Container) {
+	for i := range p.Spec.EphemeralContainers {
+		all = append(all, corev1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	return all
+}
+
+// imageFailures are the events about containers that have no image.
+func imageFailures(s scene) (all []string) {
+	for fact, reason := range s.KubeletFacts[s.Step] {
+		switch reason {
+		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
+			if strings.HasSuffix(fact, "/reason") {
+				all = append(all, "Warning: Error: "+reason)
+			}
+		}
+	}
+	return all
+}
+
+// without returns a list of events without some of them.
+func without(list string, some []string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(list, " | "), func(e string) bool { return slices.Contains(some, e) }), " | ")
+}
+
+// oneOf returns a list of events without repetitions.
+func oneOf(list string) string { return strings.Join(distinct(strings.Split(list, " | ")), " | ") }

@@ -1,0 +1,99 @@
+package requests
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/kubernetes/pkg/kubelet/qos"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// resizeRules are about changes of resources while containers run.
+func resizeRules() []rule {
+	return []rule{
+		{
+			Name: "resize of the sandbox", Class: judge.DefectOfOurs, Item: "23",
+			Sentence: "The kubelet tells the runtime with UpdatePodSandboxResources what the pod as a whole has after a resize; ours never does.",
+			Explains: func(s scene) bool {
+				if s.Fact == "calls" {
+					return s.Ours != s.Kubelet && s.Ours == justContainers(s)
+				}
+				return strings.HasPrefix(s.Fact, "update the sandbox/") && s.Ours == ""
+			},
+		},
+		{
+			Name: "limits that are taken away", Class: judge.DefectOfOurs, Item: "23",
+			Sentence: "The kubelet leaves a limit that is taken away as it is, because it sends zero; ours sets it to -1.",
+			Explains: func(s scene) bool {
+				request, name, field := about(s)
+				return request == "update" && (field == "linux/cpu_quota" || field == "linux/memory_limit_in_bytes") && s.Ours == "-1" &&
+					(s.Kubelet == "" || s.Kubelet == previous(s, name, strings.TrimPrefix(field, "linux/")))
+			},
+		},
+		{
+			Name: "huge pages in a resize", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "With each change of CPU or memory the kubelet sends limits of zero for the huge pages of a container that has some; ours sends nothing about huge pages.",
+			Explains: func(s scene) bool {
+				request, name, field := about(s)
+				c := named(pod(s), name)
+				return request == "update" && field == "linux/hugepage_limits" && c != nil && s.Ours == "" &&
+					s.Kubelet == pageLimits(s) && s.Kubelet != pageLimits(s, c.Resources.Limits)
+			},
+		},
+		{
+			Name: "all resources with each change", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet sends all resources of a container with each change; ours only those that change.",
+			Explains: func(s scene) bool {
+				request, name, field := about(s)
+				if request != "update" || named(pod(s), name) == nil || s.Ours != "" || s.Kubelet == "" {
+					return false
+				}
+				if field == "linux/oom_score_adj" { // in which ours has defects of its own
+					return s.Kubelet == strconv.Itoa(qos.GetContainerOOMScoreAdjust(pod(s), named(pod(s), name), s.World.Node.Memory))
+				}
+				resources, err := podrunner.ContainerResources(pod(s), named(pod(s), name), s.World.ourNode(""))
+				full := map[string]string{}
+				new(recorder).flatten(full, "linux", generic(resources))
+				return err == nil && s.Kubelet == full[field]
+			},
+		},
+	}
+}
+
+// justContainers are the kubelet's calls without those about the sandbox, and of
+// each container that is updated one.
+func justContainers(s scene) string {
+	var all []string
+	for _, call := range strings.Split(kubeletFact(s, "calls"), ", ") {
+		if call == "update the sandbox" || strings.HasPrefix(call, "update ") && (slices.Contains(all, call) || !updated(s, strings.TrimPrefix(call, "update "))) {
+			continue
+		}
+		all = append(all, call)
+	}
+	return strings.Join(all, ", ")
+}
+
+// updated reports whether our side changed something of a container.
+func updated(s scene, name string) bool {
+	for fact := range s.OursFacts[s.Step] {
+		if strings.HasPrefix(fact, "update "+name+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// previous is the limit that the kubelet gave a container before this step.
+func previous(s scene, name, field string) (value string) {
+	for _, facts := range s.KubeletFacts[:s.Step] {
+		for _, fact := range []string{"create " + name + "/linux/resources/" + field, "update " + name + "/linux/" + field} {
+			if v, ok := facts[fact]; ok {
+				value = v
+			}
+		}
+	}
+	return value
+}

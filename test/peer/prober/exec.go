@@ -1,0 +1,181 @@
+package prober
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	remote "k8s.io/cri-client/pkg"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/kubeparts/kubeparts/prober"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A shell is an exec probe that runs a few times.
+type shell struct {
+	Command   []string
+	Env       []corev1.EnvVar
+	Timeout   int32
+	NoHandler bool
+	Runs      []command
+}
+
+// A command is how the command of one run ends.
+type command struct {
+	Stdout, Stderr string
+	Code           int32
+	Err            string        // the runtime's, if it cannot run the command
+	Takes          time.Duration // never near the timeout
+	Hangs          bool          // the runtime does not see to the timeout
+}
+
+func drawShell(d *judge.Draw) shell {
+	w := shell{Timeout: int32(d.Between(1, 3))}
+	for range d.Between(1, 4) {
+		w.Command = append(w.Command, judge.Pick(d, "check", "a b", "$(A)", "x$(A)y$(B)z", "$$(A)", "$(NONE)", "$(", "$", "$$", "$(A", "$(A)$(A)", "", "$A", "$((A))", "$()", "ü$(B)", "a$", "$$$(A)"))
+	}
+	for range d.Int(4) {
+		e := corev1.EnvVar{Name: judge.Pick(d, "A", "B", "NONE?", ""), Value: judge.Pick(d, "one", "", "$(B)", "two words", "$$")}
+		if d.Chance(20) {
+			e.Value, e.ValueFrom = "", &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
+		}
+		w.Env = append(w.Env, e)
+	}
+	w.NoHandler = d.Chance(3)
+	for range d.Between(1, 3) {
+		c := command{
+			Stdout: text(judge.Pick(d, 0, 3, 5000, 10<<10-1, 10<<10, 10<<10+1, 20000)),
+			Stderr: judge.Pick(d, "", "oops", text(6000), "\x00\xff"),
+			Code:   judge.Pick[int32](d, 0, 0, 1, 2, 126, 127, 137, -1),
+			Takes:  time.Duration(judge.Pick(d, 0, 1, 500, 900)) * time.Millisecond,
+		}
+		switch {
+		case d.Chance(10):
+			c.Err = judge.Pick(d, "rpc error: code = Unavailable desc = gone", "context canceled", "no such container")
+		case d.Chance(10):
+			c.Takes = time.Duration(judge.Pick(d, 3500, 60000)) * time.Millisecond
+		case d.Chance(5):
+			c.Hangs = true
+		}
+		w.Runs = append(w.Runs, c)
+	}
+	return w
+}
+
+func (w shell) pod() *corev1.Pod {
+	probe := &corev1.Probe{TimeoutSeconds: w.Timeout, PeriodSeconds: 10, SuccessThreshold: 1, FailureThreshold: 3}
+	if !w.NoHandler {
+		probe.Exec = &corev1.ExecAction{Command: w.Command}
+	}
+	return onePod(probe, nil, w.Env...)
+}
+
+// shellLasts is longer than a run takes in either side, with the grace of a runtime
+// that hangs.
+const shellLasts = 5 * time.Minute
+
+// A shellRunner runs commands for both sides.
+type shellRunner struct {
+	now      command
+	commands []string
+}
+
+func (r *shellRunner) note(id string, args []string, timeout time.Duration) {
+	r.commands = append(r.commands, fmt.Sprintf("%s %q %s", id, args, timeout))
+}
+
+// RunInContainer is the kubelet's, with what it makes of the runtime's answer.
+func (r *shellRunner) RunInContainer(_ context.Context, id kubecontainer.ContainerID, args []string, timeout time.Duration) ([]byte, error) {
+	r.note(id.ID, args, timeout)
+	late := fmt.Errorf("%w: %q timed out after %s", remote.ErrCommandTimedOut, strings.Join(args, " "), timeout)
+	switch c := r.now; {
+	case c.Hangs:
+		time.Sleep(2*time.Minute + timeout)
+		return nil, late
+	case c.Takes > timeout:
+		time.Sleep(timeout)
+		return nil, late
+	case c.Err != "":
+		time.Sleep(c.Takes)
+		return nil, errors.New(c.Err)
+	case c.Code != 0:
+		time.Sleep(c.Takes)
+		return []byte(c.Stdout + c.Stderr), utilexec.CodeExitError{Err: errors.New("it exited"), Code: int(c.Code)}
+	default:
+		time.Sleep(c.Takes)
+		return []byte(c.Stdout + c.Stderr), nil
+	}
+}
+
+// Exec is ours.
+func (r *shellRunner) Exec(ctx context.Context, e prober.ExecRequest) (int32, error) {
+	r.note(e.ContainerID, e.Command, e.Timeout)
+	c := r.now
+	switch {
+	case c.Hangs:
+		<-ctx.Done()
+		return 0, ctx.Err()
+	case c.Takes > e.Timeout:
+		time.Sleep(e.Timeout + time.Second/10)
+		return 0, context.DeadlineExceeded
+	case c.Err != "":
+		time.Sleep(c.Takes)
+		return 0, errors.New(c.Err)
+	}
+	half := len(c.Stdout) / 2
+	for _, part := range []string{c.Stdout[:half], c.Stdout[half:], c.Stderr} {
+		_, _ = io.WriteString(e.Output, part) // it never fails
+	}
+	time.Sleep(c.Takes)
+	return c.Code, nil
+}
+
+// playShell plays a world with either side.
+func playShell(side func(*testing.T, shell, *shellRunner) (run func() (result, text string), end func())) func(*testing.T, shell) []judge.Facts {
+	return func(t *testing.T, w shell) (all []judge.Facts) {
+		synctest.Test(t, func(t *testing.T) {
+			r := &shellRunner{}
+			run, end := side(t, w, r)
+			for _, c := range w.Runs {
+				time.Sleep(2 * time.Second)
+				began := time.Now()
+				r.now, r.commands = c, nil
+				result, text := run()
+				all = append(all, found(result, text, r.commands))
+				time.Sleep(shellLasts - time.Since(began))
+			}
+			end()
+		})
+		return all
+	}
+}
+
+func shellKubelet(_ *testing.T, w shell, r *shellRunner) (run func() (result, text string), end func()) {
+	p, pod := newKubeletProber(r), w.pod()
+	return func() (string, string) { return p.run(pod, podIP) }, func() {}
+}
+
+func shellOurs(t *testing.T, w shell, r *shellRunner) (run func() (result, text string), end func()) {
+	p := newOurProber(t, prober.Config{Runner: r, HistoryBytes: 20000}, w.pod(), podIP)
+	return p.run, p.close
+}
+
+// shellRules are the rules of prober/exec.
+func shellRules() []judge.Rule[shell] {
+	return []judge.Rule[shell]{{
+		Name: "text of a missing handler", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "The kubelet's text of a probe without a handler has the pod's UID; ours has not.",
+		Explains: func(s judge.Scene[shell]) bool {
+			const text = "missing probe handler for web_default"
+			return s.Fact == "text" && s.World.NoHandler && s.Ours == strings.Replace(s.Kubelet, text+"(uid-1)", text, 1)
+		},
+	}}
+}

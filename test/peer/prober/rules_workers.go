@@ -1,0 +1,143 @@
+package prober
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/prober"
+)
+
+// lostWorkers returns the probes that the pod asks for and that the kubelet has no
+// worker for, because AddPod stops at the first that is there.
+func lostWorkers(s scene) map[string]bool {
+	workers := map[string]bool{}
+	held := map[string]string{} // the container for which a worker is on hold
+	var lost map[string]bool
+	ending := false
+	s.World.addWorkers(workers)
+	past := s.World.history(s.Step)
+	for i, st := range s.World.Steps[:s.Step+1] {
+		n := past[i]
+		if s.World.restarted(past, i) {
+			clear(workers)
+			clear(held)
+		}
+		if st.adds(ending) || s.World.restarted(past, i) {
+			s.World.addWorkers(workers)
+		}
+		ending = n.stopped || n.ended()
+		for j, c := range s.World.Containers {
+			for k := range kinds {
+				if st.Op == opAll || st.Op == opProbe && st.Container == j && int(st.Kind) == k {
+					s.World.work(workers, held, n, c, prober.Kind(k))
+				}
+			}
+		}
+		for key, id := range holds(s, i) {
+			held[key] = id
+		}
+		if st.removes() {
+			clear(workers)
+			clear(held)
+		}
+		lost = s.World.missing(workers)
+	}
+	if past[s.Step].stopped {
+		maps.DeleteFunc(lost, func(key string, _ bool) bool { return !strings.HasSuffix(key, "/Readiness") })
+	}
+	return lost
+}
+
+// probed yields the probes of the containers that have some, regular ones first.
+func (w world) probed(yield func(container, prober.Kind) bool) {
+	for _, init := range []bool{false, true} {
+		for _, c := range w.Containers {
+			for k, p := range c.Probes {
+				if p != nil && c.Init == init && (!c.Init || c.Sidecar) && !yield(c, prober.Kind(k)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// addWorkers is what AddPod of the kubelet does.
+func (w world) addWorkers(workers map[string]bool) {
+	for c, k := range w.probed {
+		key := c.Name + "/" + k.String()
+		if workers[key] {
+			return
+		}
+		workers[key] = true
+	}
+}
+
+// missing returns the probes that have no worker.
+func (w world) missing(workers map[string]bool) map[string]bool {
+	all := map[string]bool{}
+	for c, k := range w.probed {
+		all[c.Name+"/"+k.String()] = true
+	}
+	maps.DeleteFunc(all, func(key string, _ bool) bool { return workers[key] })
+	return all
+}
+
+// work ends a worker whose container has ended for good.
+func (w world) work(workers map[string]bool, held map[string]string, n node, c container, k prober.Kind) {
+	key := c.Name + "/" + k.String()
+	l := n.containers[c.Name[0]-'a']
+	switch {
+	case n.forgotten:
+	case n.ended():
+		delete(workers, key)
+	case l.ID == "" || held[key] == l.ID:
+	case l.State == exited && !w.restarts(n, c, l.Code), l.State == notKnown && !w.restarts(n, c, 137):
+		delete(workers, key)
+	}
+}
+
+// comesBack reports whether a container may be started again, as ours judges it.
+func (w world) comesBack(c container, code int32) bool {
+	spec := c.spec(1)
+	return podspec.ShouldRestart(w.pod(1), &spec, code) || slices.ContainsFunc(w.Containers, func(other container) bool {
+		return other.Rule != nil && other.Rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+	})
+}
+
+// restarts reports whether the kubelet starts a container again.
+func (w world) restarts(n node, c container, code int32) bool {
+	pod, spec := w.pod(1), c.spec(1)
+	if podspec.ShouldRestart(pod, &spec, code) {
+		return true
+	}
+	for i, other := range w.Containers {
+		l := n.containers[i]
+		if other.Rule != nil && other.Rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers &&
+			l.State == exited && matches(other.Rule.ExitCodes, l.Code) {
+			return true
+		}
+	}
+	return false
+}
+
+func matches(codes *corev1.ContainerRestartRuleOnExitCodes, code int32) bool {
+	return slices.Contains(codes.Values, code) == (codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn)
+}
+
+// holds returns which workers of the kubelet do nothing after a step, and for which
+// container.
+func holds(s scene, step int) map[string]string {
+	held := map[string]string{}
+	for c, k := range s.World.probed {
+		all := runs(s.World, s.KubeletFacts[:step+1], c.Name, k, prober.IgnoreErrors)
+		id, result := tally(all, c.Probes[k], k, true)
+		if k == prober.Startup && result != "" || k == prober.Liveness && result == "Failure" {
+			held[c.Name+"/"+k.String()] = id
+		}
+	}
+	return held
+}

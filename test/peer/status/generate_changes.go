@@ -1,0 +1,371 @@
+package status
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/status"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// containerChanges are about the runtime's containers.
+func containerChanges() []change { return slices.Concat(imageChanges(), stateChanges()) }
+
+// imageChanges are about a container's image.
+func imageChanges() []change {
+	return []change{{
+		name: "no image name", class: judge.DefectOfOurs, item: "new",
+		sentence: "Of a container without an image name in the runtime, the kubelet shows no image, and ours the one of the spec.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if s.newest == nil || s.newest.Image.Image != "" {
+					return false
+				}
+				s.newest.Image.Image = s.spec.Image
+				return true
+			})
+		},
+	}, {
+		name: "user specified image", class: judge.DefectOfOurs, item: "new",
+		sentence: "The kubelet shows the image name that the runtime has resolved; ours shows the one that the user gave, where the runtime reports it.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if s.newest.GetImage().GetUserSpecifiedImage() == "" {
+					return false
+				}
+				s.newest.Image.Image = s.newest.Image.UserSpecifiedImage
+				return true
+			})
+		},
+	}, {
+		name: "no image reference", class: judge.DefectOfOurs, item: "new",
+		sentence: "Of a container without an image reference, the kubelet shows no image ID, and ours the ID of the image.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if s.newest == nil || s.newest.ImageRef != "" {
+					return false
+				}
+				s.newest.ImageRef = s.newest.ImageId
+				return true
+			})
+		},
+	}}
+}
+
+// stateChanges are about a container's state.
+func stateChanges() []change {
+	return []change{{
+		name: "start broken off", class: judge.Deliberate,
+		sentence: "A container whose start was broken off with its agent is shown as created and waiting; the kubelet shows it as failed with 128.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				applies := podcache.BrokenOff(s.newest)
+				if applies {
+					s.newest.State = runtimeapi.ContainerState_CONTAINER_CREATED
+				}
+				if podcache.BrokenOff(s.second) { // no end, and so no last termination
+					in.removeOlder(s.newest)
+					return true
+				}
+				return applies
+			})
+		},
+	}, {
+		name: "unknown twice", class: judge.KubeletDefect,
+		sentence: "A container in an unknown state that was reported as terminated stays so; the kubelet shows it as waiting from the second time on, as if it had never run.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if !s.is(unknownState) || !s.same() || s.old.State.Terminated == nil {
+					return false
+				}
+				in.removeOlder(s.newest)
+				in.remove(s.newest)
+				return true
+			})
+		},
+	}, {
+		name: "lost and found", class: judge.KubeletDefect,
+		sentence: "A container that was reported as lost and runs after all has not been restarted; the kubelet counts a restart.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if !s.is(runningState) || !s.same() || s.old.State.Terminated == nil {
+					return false
+				}
+				s.old.State.Terminated = nil
+				return true
+			})
+		},
+	}, {
+		name: "end of a predecessor in an unknown state", class: judge.DefectOfOurs, item: "24a",
+		sentence: "The kubelet shows the end of a predecessor that was running and is in an unknown state as the last termination; ours does not.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if s.second.GetState() != unknownState || s.second == nil || s.old == nil || s.old.State.Running == nil {
+					return false
+				}
+				in.removeOlder(s.newest)
+				return true
+			})
+		},
+	}, {
+		name: "last termination that is none", class: judge.KubeletDefect,
+		sentence: "Only an end is ever a last termination; the kubelet shows a predecessor that runs, was only created or is in an unknown state as one.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if s.second == nil || s.second.State == exitedState || s.second.State == unknownState && s.old != nil && s.old.State.Running != nil {
+					return false
+				}
+				in.removeOlder(s.newest)
+				return true
+			})
+		},
+	}}
+}
+
+// probeChanges are about probes and reasons for waiting.
+func probeChanges() []change { return slices.Concat(waitingChanges(), startedChanges()) }
+
+// waitingChanges are about reasons for waiting.
+func waitingChanges() []change {
+	return []change{{
+		name: "waiting in a pod that has ended", class: judge.Deliberate,
+		sentence: "In a pod that has ended, no container is shown as waiting to be started again; the kubelet shows the last reason for it.",
+		apply: func(in *input) bool {
+			applies := in.step.Terminal && len(in.step.Waiting) > 0
+			if applies {
+				in.step.Waiting = nil
+			}
+			return applies
+		},
+	}, {
+		name: "waiting without a right to run", class: judge.Deliberate,
+		sentence: "A container that must not run again is never shown as waiting to be; the kubelet shows it so where the runtime has removed it or does not know its state, and where it is an ephemeral one.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if _, waits := in.step.Waiting[s.spec.Name]; !waits || !s.final(in.turn.Pod) {
+					return false
+				}
+				delete(in.step.Waiting, s.spec.Name)
+				return true
+			})
+		},
+	}}
+}
+
+// startedChanges are about what probes found.
+func startedChanges() []change {
+	return []change{{
+		name: "started as its predecessor", class: judge.KubeletDefect,
+		sentence: "Whether a container has started is taken over from the same container only; the kubelet takes it over from its predecessor too.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if !s.is(runningState) || s.old == nil || s.same() || s.old.Started == nil || !*s.old.Started {
+					return false
+				}
+				s.old.Started = nil
+				return true
+			})
+		},
+	}, {
+		name: "before probing begins", class: judge.Deliberate,
+		sentence: "Until a new agent has probed a container, it stays as it was reported before; the kubelet takes one for started until it has begun to probe.",
+		apply: func(in *input) (applies bool) {
+			applies, in.step.Workers, in.step.Probes = !in.step.Workers, true, map[string]probeFacts{}
+			return applies
+		},
+	}, {
+		name: "before the first readiness result", class: judge.Deliberate,
+		sentence: "Until its readiness probe has a result, a container is as ready as it was reported to be; the kubelet judges by whether the pod was ready as a whole.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				facts := in.step.Probes[s.spec.Name]
+				if !s.is(runningState) || s.spec.ReadinessProbe == nil || facts.Readiness != "" {
+					return false
+				}
+				facts.Readiness = "failed"
+				if s.same() && s.old.Ready {
+					facts.Readiness = "passed"
+				}
+				in.step.Probes[s.spec.Name] = facts
+				return true
+			})
+		},
+	}, {
+		name: "phase before Started", class: judge.KubeletDefect,
+		sentence: "The phase heeds whether a sidecar has started at once; the kubelet's is of one sync before.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if !s.is(runningState) || !podutil.IsRestartableInitContainer(&s.spec) {
+					return false
+				}
+				if s.old == nil {
+					list := &in.turn.Before.InitContainerStatuses
+					*list = append(*list, corev1.ContainerStatus{Name: s.spec.Name, ContainerID: s.id(), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+					s.old = &(*list)[len(*list)-1]
+				}
+				s.old.Started = new(in.ours["init "+s.spec.Name+"/started"] == "true")
+				return true
+			})
+		},
+	}, {
+		name: "ready after its end", class: judge.KubeletDefect,
+		sentence: "A container that has ended is not ready; the kubelet's stays so if it was when the pod was terminated without it.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if s.newest != nil || s.old == nil || s.old.State.Terminated == nil || !s.old.Ready {
+					return false
+				}
+				s.old.Ready = false
+				return true
+			})
+		},
+	}, {
+		name: "its own last termination", class: judge.KubeletDefect,
+		sentence: "The end of a container is not shown as its own last termination after a back-off; the kubelet shows it in both places.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if s.newest == nil || s.old == nil || s.old.LastTerminationState.Terminated == nil || s.old.LastTerminationState.Terminated.ContainerID != s.id() {
+					return false
+				}
+				s.old.LastTerminationState.Terminated = nil
+				return true
+			})
+		},
+	}}
+}
+
+// podChanges are about the pod as a whole.
+func podChanges() []change { return slices.Concat(restartAllChanges(), conditionChanges()) }
+
+// restartAllChanges are about restarts of all containers.
+func restartAllChanges() []change {
+	return []change{{
+		name: "end of a restart of all", class: judge.DefectOfOurs, item: "24d",
+		sentence: "For the kubelet a restart of all containers is over when all old ones are gone; ours ends it when a new container shows up.",
+		apply: func(in *input) bool {
+			c := status.Condition(in.turn.Before.Conditions, corev1.AllContainersRestarting)
+			if c == nil || c.Status != corev1.ConditionTrue {
+				return false
+			}
+			return in.each(func(s subject) bool {
+				if s.kind == "ephemeral" || s.newest == nil || s.same() {
+					return false
+				}
+				c.Status = corev1.ConditionFalse
+				return true
+			})
+		},
+	}, {
+		name: "restart of all by an end that is over", class: judge.DefectOfOurs, item: "24d",
+		sentence: "For the kubelet, an end that asked for a restart of all does so even after the container has ended again; for ours only its last end counts.",
+		apply: func(in *input) bool {
+			return in.each(func(s subject) bool {
+				if !s.is(exitedState) || s.old == nil || s.old.State.Terminated == nil {
+					return false
+				}
+				for i := range s.spec.RestartPolicyRules { // the slice is the pod's
+					s.spec.RestartPolicyRules[i].Action = corev1.ContainerRestartRuleActionRestart
+				}
+				return len(s.spec.RestartPolicyRules) > 0
+			})
+		},
+	}, {
+		name: "missing init container in a restart of all", class: judge.DefectOfOurs, item: "24d", only: "init ",
+		sentence: "While all containers are restarted, an init container that is removed waits with RestartingAllContainers; the kubelet shows it as completed as long as a regular one is left.",
+		apply: func(in *input) bool {
+			restarting := strings.Contains(fmt.Sprint(in.ours), "RestartingAllContainers") && podutil.AllContainersCouldRestart(&in.turn.Pod.Spec)
+			for _, s := range in.subjects() {
+				if s.kind == "container" && s.newest != nil {
+					in.removeOlder(s.newest)
+					in.remove(s.newest)
+				}
+			}
+			in.turn.Before.Conditions = append([]corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}, in.turn.Before.Conditions...)
+			return restarting
+		},
+	}, {
+		name: "ephemeral containers in a restart of all", class: judge.DefectOfOurs, item: "new", only: "ephemeral ",
+		sentence: "A restart of all containers takes down ephemeral ones in the kubelet, and not in ours.",
+		apply: func(in *input) bool {
+			applies := podutil.AllContainersCouldRestart(&in.turn.Pod.Spec)
+			for _, list := range [][]corev1.Container{in.turn.Pod.Spec.InitContainers, in.turn.Pod.Spec.Containers} {
+				for i := range list {
+					list[i].RestartPolicyRules = nil
+				}
+			}
+			if c := status.Condition(in.turn.Before.Conditions, corev1.AllContainersRestarting); c != nil {
+				c.Status = corev1.ConditionFalse
+			}
+			return applies
+		},
+	}}
+}
+
+// conditionChanges are about conditions and addresses.
+func conditionChanges() []change {
+	return []change{{
+		name: "QoS class by empty resources", class: judge.DefectOfOurs, item: "new",
+		sentence: "A pod with resources of its own that are empty is BestEffort in the kubelet; in ours its containers count.",
+		apply: func(in *input) bool {
+			r := in.turn.Pod.Spec.Resources
+			if r == nil || len(r.Requests)+len(r.Limits) > 0 {
+				return false
+			}
+			in.turn.Pod.Spec.Resources = nil
+			return true
+		},
+	}, {
+		name: "Initialized does not last", class: judge.DefectOfOurs, item: "24b",
+		sentence: "The kubelet keeps the condition Initialized once it was True; ours only in pods that may restart all their containers.",
+		apply: func(in *input) bool {
+			c := status.Condition(in.turn.Before.Conditions, corev1.PodInitialized)
+			if c == nil || c.Status != corev1.ConditionTrue || podutil.AllContainersCouldRestart(&in.turn.Pod.Spec) {
+				return false
+			}
+			c.Type = "gone"
+			return true
+		},
+	}, {
+		name: "DisruptionTarget of the API server", class: judge.DefectOfOurs, item: "24c",
+		sentence: "The kubelet keeps a DisruptionTarget condition that only the API server has; ours drops it.",
+		apply: func(in *input) bool {
+			pod := in.turn.Pod
+			if status.Condition(in.turn.Before.Conditions, corev1.DisruptionTarget) != nil || status.Condition(pod.Status.Conditions, corev1.DisruptionTarget) == nil {
+				return false
+			}
+			pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+			return true
+		},
+	}, {
+		name: "addresses with leading zeros", class: judge.DefectOfOurs, item: "26",
+		sentence: "The kubelet accepts addresses with leading zeros; ours ignores them.",
+		apply: func(in *input) bool {
+			valid := slices.DeleteFunc(slices.Clone(in.step.IPs), func(ip string) bool {
+				_, err := netip.ParseAddr(ip)
+				return err != nil
+			})
+			applies := len(valid) != len(in.step.IPs)
+			in.step.IPs = valid
+			return applies
+		},
+	}, {
+		name: "addresses of a pod that has ended", class: judge.DefectOfOurs, item: "26",
+		sentence: "Ours keeps the addresses of a pod that has ended; the kubelet shows none where the runtime reports none.",
+		apply: func(in *input) bool {
+			if len(in.step.IPs) > 0 || in.turn.Pod.Spec.HostNetwork || !in.step.Terminal && !isTerminal(in.turn.Before.Phase) {
+				return false
+			}
+			for _, ip := range in.turn.Before.PodIPs {
+				in.step.IPs = append(in.step.IPs, ip.IP)
+			}
+			return len(in.step.IPs) > 0
+		},
+	}}
+}

@@ -1,0 +1,330 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A place is what a fact is about: a container's field, or the pod's if name is "".
+type place struct {
+	subject
+	list, name, field string
+	in                *input
+}
+
+func look(s generateScene) (p place) {
+	turn := &s.World.Turns[s.Step]
+	if turn.given == nil {
+		turn.given = newInput(s)
+	}
+	p.in, p.field = turn.given, s.Fact
+	path, field, found := strings.Cut(s.Fact, "/")
+	if !found || strings.HasPrefix(s.Fact, "condition ") {
+		return p
+	}
+	p.field = field
+	p.list, p.name, _ = strings.Cut(path, " ")
+	for _, c := range p.in.subjects() {
+		if c.spec.Name == p.name {
+			p.subject = c
+		}
+	}
+	return p
+}
+
+// factRules are the rules about facts on which no others depend.
+func factRules() []generateRule {
+	return slices.Concat(podFactRules(), stateFactRules(), messageFactRules(), mountFactRules())
+}
+
+// podFactRules are about the pod as a whole.
+func podFactRules() []generateRule {
+	return []generateRule{{
+		Name: "resources of the pod as a whole", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "Resources of the pod as a whole are those of its spec, and missing where the spec has none; the kubelet adds up the containers' and shows what the pod's cgroup has.",
+		Explains: func(s generateScene) bool {
+			spec := s.World.Pod.Spec.Resources
+			switch s.Fact {
+			case "resources":
+				return s.Ours == encode(spec)
+			case "allocated resources":
+				return spec == nil && s.Ours == "" || spec != nil && s.Ours == encode(spec.Requests)
+			}
+			return false
+		},
+	}, {
+		Name: "node addresses unknown", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "The node's addresses, where they are not known for a while, stay as they were reported last; the kubelet removes them from the status.",
+		Explains: func(s generateScene) bool {
+			before := s.World.Turns[s.Step].Before
+			return s.Fact == "host IPs" && len(s.World.NodeIPs) == 0 && s.Kubelet == "[]" && s.Ours == fmt.Sprint(before.HostIP, before.HostIPs)
+		},
+	}, {
+		Name: "generation of AllContainersRestarting", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "The condition AllContainersRestarting has the pod's generation like all others; the kubelet leaves it out.",
+		Explains: func(s generateScene) bool {
+			return s.Fact == "condition AllContainersRestarting generation" && s.Kubelet == "0" && s.Ours == fmt.Sprint(s.World.Turns[s.Step].Pod.Generation)
+		},
+	}, {
+		Name: "all refusals at once", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "A status is refused with every container that may not change so; the kubelet names the first.",
+		Explains: func(s generateScene) bool {
+			first, _, more := strings.Cut(s.Ours, "\n")
+			return s.Fact == "refused" && more && first == s.Kubelet
+		},
+	}, {
+		Name: "addresses on the node's network", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "Of a pod on the node's network, the kubelet shows the addresses that the runtime reports in the order of the node's, or else the node's as they are; ours shows those of before, in the runtime's order, and adds any family that is missing.",
+		Explains: func(s generateScene) bool {
+			return s.Fact == "pod IPs" && s.World.Pod.Spec.HostNetwork && s.Ours == hostNetworkIPs(look(s).in)
+		},
+	}, {
+		Name: "reason of a phase that the API server imposes", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "Where the API server shows another end than the node has seen, reason and message are those of that end; the kubelet loses them, or shows those of the other one.",
+		Explains: func(s generateScene) bool {
+			turn, kubelet := &s.World.Turns[s.Step], s.KubeletFacts[s.Step]
+			was := map[string]string{"reason": turn.Before.Reason, "message": turn.Before.Message}
+			told, ok := was[s.Fact]
+			if !ok || !isTerminal(turn.Pod.Status.Phase) {
+				return false
+			}
+			told = cmp.Or(told, map[string]string{"reason": turn.Pod.Status.Reason, "message": turn.Pod.Status.Message}[s.Fact])
+			if turn.Before.Phase != turn.Pod.Status.Phase {
+				return s.Kubelet == told && s.Ours == ""
+			}
+			computed := func(initialized bool) corev1.PodPhase {
+				containers := append(parse(kubelet, "container "), parse(kubelet, "init ")...)
+				return getPhase(klog.Background(), turn.Pod, containers, s.World.Steps[s.Step].Terminal, initialized)
+			}
+			other := func(phase corev1.PodPhase) bool { return isTerminal(phase) && phase != turn.Before.Phase }
+			return s.Kubelet == "" && (other(computed(false)) || other(computed(true))) && s.Ours == told
+		},
+	}}
+}
+
+// stateFactRules are about states of containers.
+func stateFactRules() []generateRule {
+	return []generateRule{{
+		Name: "sidecar that exited with 0", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "A sidecar that exited with 0 and waits for its back-off says so; the kubelet shows it as terminated.",
+		Explains: func(s generateScene) bool {
+			p := look(s)
+			if p.list != "init" || !podutil.IsRestartableInitContainer(&p.spec) || !p.is(exitedState) || p.newest.ExitCode != 0 {
+				return false
+			}
+			waiting, message := stateFacts(corev1.ContainerState{Waiting: new(p.in.step.Waiting[p.name])})
+			kubelet := s.KubeletFacts[s.Step]
+			want, ok := map[string]string{
+				"state": waiting, "state message": message,
+				"last": kubelet["init "+p.name+"/state"], "last message": kubelet["init "+p.name+"/state message"],
+			}[p.field]
+			return ok && (s.Ours == want || cutWithinRune(want, s.Ours))
+		},
+	}, {
+		Name: "last termination that also waits", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "Only an end is ever a last termination; the kubelet shows a predecessor that runs, was only created or is in an unknown state as one.",
+		Explains: func(s generateScene) bool {
+			p := look(s)
+			return p.field == "last" && s.Ours != "" && strings.Replace(s.Kubelet, `"waiting":{},`, "", 1) == s.Ours
+		},
+	}, {
+		Name: "container taken down", Class: judge.DefectOfOurs, Item: "24d",
+		Sentence: "Of a container that has ended and is removed to restart all, the kubelet keeps ID, image and resources; ours shows none.",
+		Explains: func(s generateScene) bool {
+			p := look(s)
+			return p.newest == nil && p.old != nil && p.old.State.Terminated != nil &&
+				strings.Contains(s.OursFacts[s.Step][p.list+" "+p.name+"/state"]+s.OursFacts[s.Step][p.list+" "+p.name+"/last"], "RestartingAllContainers") &&
+				(p.field == "image" && s.Ours == p.spec.Image ||
+					s.Ours == "" && slices.Contains([]string{"id", "image ID", "resources", "allocated", "user"}, p.field))
+		},
+	}, {
+		Name: "unknown in a restart of all", Class: judge.DefectOfOurs, Item: "24d",
+		Sentence: "A container that was running and whose state is unknown while all are restarted has the reason RestartingAllContainers in the kubelet, and ContainerStatusUnknown in ours.",
+		Explains: func(s generateScene) bool {
+			kubelet, ours, p := decodeState(s.Kubelet), decodeState(s.Ours), look(s)
+			if kubelet == nil || ours == nil || !p.is(unknownState) || p.old == nil || p.old.State.Running == nil {
+				return false
+			}
+			end := *kubelet
+			end.Reason = "ContainerStatusUnknown"
+			return kubelet.Reason == "RestartingAllContainers" && end == *ours
+		},
+	}}
+}
+
+// messageFactRules are about messages.
+func messageFactRules() []generateRule {
+	return []generateRule{{
+		Name: "messages cut within a rune", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "Termination messages are cut between runes; the kubelet cuts them at any byte, so that what the API server shows differs from what was sent.",
+		Explains: func(s generateScene) bool { return cutWithinRune(s.Kubelet, s.Ours) },
+	}, {
+		Name: "message of an end without an ID", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "The message of a container that was lost may become that of another end of which no container ID is known.",
+		Explains: func(s generateScene) bool {
+			p := look(s)
+			end := decodeState(s.OursFacts[s.Step][strings.TrimSuffix(s.Fact, " message")])
+			return strings.HasSuffix(s.Fact, " message") && end != nil && end.ContainerID == "" && p.old != nil &&
+				slices.ContainsFunc([]*corev1.ContainerStateTerminated{p.old.State.Terminated, p.old.LastTerminationState.Terminated},
+					func(told *corev1.ContainerStateTerminated) bool {
+						return told != nil && told.ContainerID == "" && told.Message == s.Ours
+					})
+		},
+	}, {
+		Name: "log of a container that can't run", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "Of a container with reason ContainerCannotRun, the kubelet does not show the log as termination message; ours does.",
+		Explains: func(s generateScene) bool {
+			end := decodeState(s.OursFacts[s.Step][strings.TrimSuffix(s.Fact, " message")])
+			return strings.HasSuffix(s.Fact, " message") && end != nil && end.Reason == "ContainerCannotRun" &&
+				s.Ours == strings.TrimPrefix(s.Kubelet+`: one\ntwo\n`, ": ")
+		},
+	}, {
+		Name: "log that can't be read", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "Where the log cannot be read that would be the termination message, the kubelet shows the error as message; ours shows none.",
+		Explains: func(s generateScene) bool {
+			message, _, found := strings.Cut(s.Kubelet, "Error on reading termination message from logs: ")
+			return strings.HasSuffix(s.Fact, " message") && found && s.Ours == strings.TrimSuffix(message, ": ")
+		},
+	}}
+}
+
+// mountFactRules are about resources and mounts.
+func mountFactRules() []generateRule {
+	return []generateRule{{
+		Name: "text of a quantity", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "The kubelet writes a memory limit that the runtime reports as a multiple of a power of two; ours in the form of the spec.",
+		Explains: func(s generateScene) bool {
+			var a, b corev1.ResourceRequirements
+			decode(s.Kubelet, &a)
+			decode(s.Ours, &b)
+			return look(s).field == "resources" && apiequality.Semantic.DeepEqual(a, b)
+		},
+	}, {
+		Name: "resources enforced last", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "Where the runtime does not report a running container's resources, the kubelet shows what it has enforced last; ours shows what it showed before, and memory requests as allocated.",
+		Explains: func(s generateScene) bool {
+			p := look(s)
+			return p.field == "resources" && p.is(runningState) && s.Ours == encode(p.shown())
+		},
+	}, {
+		Name: "recursive read-only mounts", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "Whether a mount is recursively read-only is what the runtime reports of the container; the kubelet reports what the runtime should be able to do.",
+		Explains: func(s generateScene) bool {
+			p := look(s)
+			return p.field == "mounts" && s.Kubelet != "" && s.Ours == encode(mounts(p.spec, p.newest))
+		},
+	}, {
+		Name: "mounts of a container without a status", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "A container's status has its volume mounts from the first time; the kubelet copies them from the status before, and so leaves them out for ever where that had none.",
+		Explains: func(s generateScene) bool {
+			p := look(s)
+			return p.field == "mounts" && s.Kubelet == "" && (p.old == nil || p.old.VolumeMounts == nil) && s.Ours == encode(mounts(p.spec, p.newest))
+		},
+	}}
+}
+
+// cutWithinRune reports whether two messages, as JSON has them, differ only in that
+// one was cut within a rune.
+func cutWithinRune(kubelet, ours string) bool {
+	whole := strings.TrimRight(strings.ReplaceAll(kubelet, `\ufffd`, "\ufffd"), "\ufffd")
+	return strings.HasSuffix(kubelet, `\ufffd`) && whole == strings.TrimRight(ours, "\ufffd")
+}
+
+// decodeState returns the end in a state's text, nil if there is none.
+func decodeState(text string) *corev1.ContainerStateTerminated {
+	var state corev1.ContainerState
+	decode(text, &state)
+	return state.Terminated
+}
+
+// hostNetworkIPs returns the addresses of a pod on the node's network.
+func hostNetworkIPs(in *input) string {
+	ips := in.step.IPs
+	if len(ips) == 0 {
+		for _, ip := range in.turn.Before.PodIPs {
+			ips = append(ips, ip.IP)
+		}
+	}
+	var first []netip.Addr
+	for _, ip := range slices.Concat(ips, in.w.NodeIPs) {
+		addr, err := netip.ParseAddr(ip)
+		addr = addr.Unmap()
+		if err == nil && !slices.ContainsFunc(first, func(a netip.Addr) bool { return a.Is4() == addr.Is4() }) {
+			first = append(first, addr)
+		}
+	}
+	s := corev1.PodStatus{}
+	for _, addr := range first {
+		s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: addr.String()})
+	}
+	if len(first) > 0 {
+		s.PodIP = s.PodIPs[0].IP
+	}
+	return fmt.Sprint(s.PodIP, s.PodIPs)
+}
+
+// shown returns the resources that ours shows of a container.
+func (p place) shown() corev1.ResourceRequirements {
+	allocated := p.spec.Resources
+	if r, ok := p.in.step.Allocated[p.name]; ok {
+		allocated = r
+	}
+	r := *allocated.DeepCopy()
+	if !p.is(runningState) {
+		return r
+	}
+	var before corev1.ResourceRequirements
+	if p.same() && p.old.Resources != nil {
+		before = *p.old.Resources
+	}
+	linux := p.newest.GetResources().GetLinux()
+	enforced := func(list, was corev1.ResourceList, name corev1.ResourceName, value, least int64) {
+		asked, asks := list[name]
+		before, known := was[name]
+		switch {
+		case !asks:
+		case value <= 0 && known:
+			list[name] = before
+		case value > 0 && (value > least || asked.MilliValue() > least):
+			list[name] = *resource.NewMilliQuantity(value, asked.Format)
+		}
+	}
+	var quota int64
+	if linux.GetCpuPeriod() > 0 && linux.GetCpuQuota() > 0 {
+		quota = linux.CpuQuota * 1000 / linux.CpuPeriod
+	}
+	enforced(r.Limits, before.Limits, corev1.ResourceCPU, quota, cm.MinMilliCPULimit)
+	enforced(r.Limits, before.Limits, corev1.ResourceMemory, 1000*max(linux.GetMemoryLimitInBytes(), 0), 0)
+	enforced(r.Requests, before.Requests, corev1.ResourceCPU, (max(linux.GetCpuShares(), 0)*1000+1023)/1024, cm.MinShares)
+	return r
+}
+
+// mounts returns the mounts of a container by what the runtime reports.
+func mounts(c corev1.Container, seen *runtimeapi.ContainerStatus) (all []corev1.VolumeMountStatus) {
+	for _, m := range c.VolumeMounts {
+		st := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			st.RecursiveReadOnly = new(corev1.RecursiveReadOnlyDisabled)
+		}
+		for _, mount := range seen.GetMounts() {
+			if mount.ContainerPath == m.MountPath && mount.RecursiveReadOnly {
+				st.RecursiveReadOnly = new(corev1.RecursiveReadOnlyEnabled)
+			}
+		}
+		all = append(all, st)
+	}
+	return all
+}

@@ -1,0 +1,326 @@
+package status
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/kubelet/container"
+	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
+
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+const statusDoc = "status/doc.go"
+
+type (
+	generateRule  = judge.Rule[*generateWorld]
+	generateScene = judge.Scene[*generateWorld]
+)
+
+// generateRules are of two kinds. Those about one fact compute our value. The
+// others change what the kubelet's side is given: our value must be what the
+// kubelet makes of the changed input. So they also explain what follows from a
+// difference, such as a phase.
+func generateRules(k *kubeRuntime) []generateRule {
+	changes := slices.Concat(containerChanges(), probeChanges(), podChanges())
+	rules := factRules()
+	for i := range rules {
+		rules[i].Explains = besides(k, changes, rules[i].Explains)
+	}
+	for i := range changes {
+		rules = append(rules, changes[i].rule(k, changes))
+	}
+	return append(rules, derivedRule(k))
+}
+
+// An input is what the kubelet generates a status from.
+type input struct {
+	w    *generateWorld
+	ours judge.Facts
+	step generateStep
+	turn generateTurn
+}
+
+// A change makes the kubelet's input one of which it makes our status. It reports
+// whether there was anything to change.
+type change struct {
+	name, sentence, item string
+	class                judge.Class
+	apply                func(*input) bool
+	only                 string // the facts that it is about, by their beginning
+}
+
+func (c change) rule(k *kubeRuntime, all []change) generateRule {
+	r := generateRule{Name: c.name, Class: c.class, Sentence: c.sentence, Item: c.item, Doc: statusDoc}
+	if c.class == judge.DefectOfOurs {
+		r.Doc = ""
+	}
+	r.Explains = func(s generateScene) bool {
+		turn := &s.World.Turns[s.Step]
+		turn.prepare()
+		if !strings.HasPrefix(s.Fact, c.only) {
+			return false
+		}
+		applicable := turn.applicable(s, all)
+		if !slices.Contains(applicable, c.name) {
+			return false
+		}
+		without := slices.DeleteFunc(slices.Clone(applicable), func(name string) bool { return name == c.name })
+		is := func(names []string) bool { return alike(turn.changed(k, s, all, names)[s.Fact], s.Ours) }
+		return is(applicable) && !is(without) || is([]string{c.name})
+	}
+	return r
+}
+
+// besides returns a rule about a fact that also explains it in what the kubelet
+// makes of the changed input: a fact may have two causes.
+func besides(k *kubeRuntime, all []change, explains func(generateScene) bool) func(generateScene) bool {
+	return func(s generateScene) bool {
+		if explains(s) {
+			return true
+		}
+		turn := &s.World.Turns[s.Step]
+		turn.prepare()
+		facts := turn.changed(k, s, all, turn.applicable(s, all))
+		if facts[s.Fact] == s.Kubelet {
+			return false
+		}
+		s.Kubelet, s.KubeletFacts = facts[s.Fact], slices.Clone(s.KubeletFacts)
+		s.KubeletFacts[s.Step] = facts
+		return explains(s)
+	}
+}
+
+func (turn *generateTurn) prepare() {
+	if turn.facts == nil {
+		turn.facts = map[string]judge.Facts{}
+	}
+}
+
+// alike reports whether two values are the same but for what rules of their own
+// explain: where a message is cut, and that ours names all reasons of a refusal.
+func alike(kubelet, ours string) bool {
+	first, _, _ := strings.Cut(ours, "\n")
+	return kubelet == ours || kubelet != "" && kubelet == first || cutWithinRune(kubelet, ours)
+}
+
+// applicable returns the names of the changes that apply to a fact of a step.
+func (turn *generateTurn) applicable(s generateScene, all []change) (names []string) {
+	if turn.names == nil {
+		turn.names = map[string]bool{}
+		for _, c := range all {
+			turn.names[c.name] = c.apply(newInput(s))
+		}
+	}
+	for _, c := range all {
+		if turn.names[c.name] && strings.HasPrefix(s.Fact, c.only) {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+// changed returns what the kubelet makes of a changed input.
+func (turn *generateTurn) changed(k *kubeRuntime, s generateScene, all []change, names []string) judge.Facts {
+	key := strings.Join(names, "+")
+	if f, known := turn.facts[key]; known {
+		return f
+	}
+	in := newInput(s)
+	for _, c := range all {
+		if slices.Contains(names, c.name) {
+			c.apply(in)
+		}
+	}
+	status := in.generate(k)
+	turn.facts[key] = generateFacts(turn, &status)
+	return turn.facts[key]
+}
+
+func newInput(s generateScene) *input {
+	in := &input{w: s.World, ours: s.OursFacts[s.Step], step: s.World.Steps[s.Step], turn: s.World.Turns[s.Step]}
+	in.step.Sandboxes = cloneAll(in.step.Sandboxes)
+	in.step.Containers = nil
+	for _, c := range s.World.Steps[s.Step].Containers {
+		in.step.Containers = append(in.step.Containers, runtimeContainer{c.Sandbox, clone(c.Status)})
+	}
+	in.step.Waiting, in.step.Probes = maps.Clone(in.step.Waiting), maps.Clone(in.step.Probes)
+	in.step.Actuated = maps.Clone(in.step.Actuated)
+	in.turn.Pod = in.turn.Pod.DeepCopy()
+	in.turn.Before = *in.turn.Before.DeepCopy()
+	return in
+}
+
+// generate has the kubelet generate a status from in.
+func (in *input) generate(k *kubeRuntime) corev1.PodStatus {
+	a := newAgent(in.w)
+	set(a.kubelet, "statusManager", remembered{a.statuses, in.turn.Before})
+	set(a.prober, "start", in.turn.Began)
+	return a.turn(k, &in.step, &in.turn)
+}
+
+// remembered is a status manager that has reported a status of a pod.
+type remembered struct {
+	kubeletstatus.Manager
+	status corev1.PodStatus
+}
+
+func (r remembered) GetPodStatus(types.UID) (corev1.PodStatus, bool) {
+	return r.status, true
+}
+
+// A subject is one container of an input.
+type subject struct {
+	spec   corev1.Container
+	kind   string // init, container or ephemeral
+	newest *runtimeapi.ContainerStatus
+	second *runtimeapi.ContainerStatus
+	old    *corev1.ContainerStatus
+}
+
+// id returns the ID of the newest container as a status has it.
+func (s subject) id() string { return runtimeName + "://" + s.newest.GetId() }
+
+// is returns whether the newest container is in a state.
+func (s subject) is(state runtimeapi.ContainerState) bool {
+	return s.newest != nil && s.newest.State == state
+}
+
+// same returns whether the newest container is the one reported before.
+func (s subject) same() bool { return s.newest != nil && s.old != nil && s.old.ContainerID == s.id() }
+
+// end returns how the container has ended, as far as that is known, nil if it has not.
+func (s subject) end() *int32 {
+	switch {
+	case s.newest == nil && s.old != nil && s.old.State.Terminated != nil, s.is(unknownState) && s.same() && s.old.State.Terminated != nil:
+		return &s.old.State.Terminated.ExitCode
+	case s.is(exitedState) && !podcache.BrokenOff(s.newest):
+		return &s.newest.ExitCode
+	case s.is(unknownState) && s.old != nil && s.old.State.Running != nil:
+		return new(int32(137))
+	default:
+		return nil
+	}
+}
+
+// final returns whether the container has ended and must not run again.
+func (s subject) final(pod *corev1.Pod) bool {
+	end := s.end()
+	plainInit := s.kind == "init" && !podutil.IsRestartableInitContainer(&s.spec)
+	return end != nil && (s.kind == "ephemeral" || plainInit && *end == 0 || !podutil.ContainerShouldRestart(s.spec, pod.Spec, *end))
+}
+
+const (
+	runningState = runtimeapi.ContainerState_CONTAINER_RUNNING
+	exitedState  = runtimeapi.ContainerState_CONTAINER_EXITED
+	unknownState = runtimeapi.ContainerState_CONTAINER_UNKNOWN
+)
+
+// subjects returns the containers of a pod.
+func (in *input) subjects() (all []subject) {
+	spec, before := &in.turn.Pod.Spec, &in.turn.Before
+	add := func(kind string, c corev1.Container, old []corev1.ContainerStatus) {
+		s := subject{spec: c, kind: kind}
+		for _, seen := range in.step.Containers {
+			switch {
+			case seen.Status.Metadata.Name != c.Name:
+			case s.newest == nil:
+				s.newest = seen.Status
+			case s.second == nil:
+				s.second = seen.Status
+			}
+		}
+		for i := range old {
+			if old[i].Name == c.Name {
+				s.old = &old[i]
+			}
+		}
+		all = append(all, s)
+	}
+	for _, c := range spec.InitContainers {
+		add("init", c, before.InitContainerStatuses)
+	}
+	for _, c := range spec.Containers {
+		add("container", c, before.ContainerStatuses)
+	}
+	for _, c := range spec.EphemeralContainers {
+		add("ephemeral", corev1.Container(c.EphemeralContainerCommon), before.EphemeralContainerStatuses)
+	}
+	return all
+}
+
+// each applies a change to each container and reports whether one applied.
+func (in *input) each(apply func(subject) bool) (applied bool) {
+	for _, s := range in.subjects() {
+		if apply(s) {
+			applied = true
+		}
+	}
+	return applied
+}
+
+// remove removes a container from the runtime.
+func (in *input) remove(c *runtimeapi.ContainerStatus) {
+	in.step.Containers = slices.DeleteFunc(in.step.Containers, func(r runtimeContainer) bool { return r.Status == c })
+}
+
+// removeOlder removes the predecessors of a container from the runtime.
+func (in *input) removeOlder(c *runtimeapi.ContainerStatus) {
+	in.step.Containers = slices.DeleteFunc(in.step.Containers, func(r runtimeContainer) bool {
+		return r.Status != c && r.Status.Metadata.Name == c.Metadata.Name
+	})
+}
+
+// derivedRule explains what follows from the differences of a restart of all
+// containers that no change of the input makes.
+func derivedRule(k *kubeRuntime) generateRule {
+	return generateRule{
+		Name: "what follows in a restart of all", Class: judge.DefectOfOurs, Item: "24d",
+		Sentence: "Phase and conditions follow from the containers that are shown otherwise while all are restarted.",
+		Explains: func(s generateScene) bool {
+			ours := s.OursFacts[s.Step]
+			value, ok := derive(k, s)[s.Fact]
+			return strings.Contains(fmt.Sprint(ours, s.KubeletFacts[s.Step]), "RestartingAllContainers") && ok && value == s.Ours
+		},
+	}
+}
+
+// derive returns the conditions that the kubelet would make of our container
+// statuses.
+func derive(k *kubeRuntime, s generateScene) judge.Facts {
+	turn, step, ours := &s.World.Turns[s.Step], &s.World.Steps[s.Step], s.OursFacts[s.Step]
+	pod, before := turn.Pod, &turn.Before
+	inits, regulars := parse(ours, "init "), parse(ours, "container ")
+	all := append(slices.Clone(inits), regulars...)
+	phase := getPhase(klog.Background(), pod, all, step.Terminal, container.HasAnyActiveRegularContainerStarted(&pod.Spec, k.look(step)))
+	if !isTerminal(phase) && isTerminal(before.Phase) {
+		phase = before.Phase
+	}
+	if isTerminal(pod.Status.Phase) {
+		phase = pod.Status.Phase
+	}
+	made := &corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{
+		kubeletstatus.GeneratePodInitializedCondition(pod, &corev1.PodStatus{}, all, phase),
+		kubeletstatus.GeneratePodReadyCondition(pod, before, pod.Status.Conditions, all, phase),
+		kubeletstatus.GenerateContainersReadyCondition(pod, before, all, phase),
+	}}
+	// That Initialized lasts in such pods is a rule of both.
+	if was := condition(before, corev1.PodInitialized); was != nil && was.Status == corev1.ConditionTrue && podutil.AllContainersCouldRestart(&pod.Spec) {
+		made.Conditions[0] = corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation}
+	}
+	facts := generateFacts(turn, made)
+	for name := range facts {
+		if name != "phase" && !strings.HasPrefix(name, "condition ") {
+			delete(facts, name)
+		}
+	}
+	return facts
+}

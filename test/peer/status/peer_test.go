@@ -1,0 +1,40 @@
+package status
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	goleak.VerifyTestMain(m)
+}
+
+func TestPeerGenerate(t *testing.T) { judge.Run(t, generatePeer(newKubeRuntime(t), messageFiles(t))) }
+
+func TestPeerPhase(t *testing.T) { judge.Run(t, phasePeer()) }
+
+func TestPeerMerge(t *testing.T) { judge.Run(t, mergePeer()) }
+
+func TestPeerManager(t *testing.T) { judge.Run(t, managerPeer()) }
+
+// messageFiles makes the files that containers leave.
+func messageFiles(t *testing.T) string {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"short": "goodbye", "empty": "", "long": strings.Repeat("x", 5000), "runes": strings.Repeat("é", 3000),
+		"log": "2000-01-01T00:00:00.000000000Z stdout F one\n2000-01-01T00:00:01.000000000Z stderr F two\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return dir
+}

@@ -1,0 +1,225 @@
+package status
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+type (
+	phaseRule  = judge.Rule[*phaseWorld]
+	phaseScene = judge.Scene[*phaseWorld]
+)
+
+func phaseRules() []phaseRule {
+	return slices.Concat(textRules(), endRules(), []phaseRule{{
+		Name: "all refusals at once", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "A status is refused with every container that may not change so; the kubelet names the first.",
+		Explains: func(s phaseScene) bool {
+			first, _, more := strings.Cut(s.Ours, "\n")
+			return s.Fact == "refused" && more && first == s.Kubelet
+		},
+	}, {
+		Name: "init containers by name", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and refuses a status that lacks one of them.",
+		Explains: func(s phaseScene) bool {
+			pod := matched(s.World.Pod)
+			if len(pod.Spec.InitContainers) == len(s.World.Pod.Spec.InitContainers) {
+				return false
+			}
+			f := judge.Facts{}
+			if err := checkContainerStateTransition(&pod.Status, &s.World.Status, &pod.Spec); err != nil {
+				f["refused"] = err.Error()
+			}
+			first, _, _ := strings.Cut(s.Ours, "\n")
+			return s.Fact == "refused" && strings.HasPrefix(s.Kubelet, "found mismatch") && first == f["refused"]
+		},
+	}, {
+		Name: "readiness gates beside sidecars", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "Ready with readiness gates looks at sidecars wherever it is computed; the kubelet leaves them out when it decides whether a pod needs a sync, and so syncs one with a sidecar at every change.",
+		Explains: func(s phaseScene) bool {
+			pod := s.World.Pod
+			all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+			want := kubeletstatus.GeneratePodReadyCondition(pod, &pod.Status, pod.Status.Conditions, all, pod.Status.Phase)
+			shown := condition(&pod.Status, corev1.PodReady)
+			return s.Fact == "reconcile readiness" && shown != nil && len(pod.Spec.InitContainers) > 0 &&
+				s.Ours == strconv.FormatBool(shown.Status != want.Status || shown.Message != want.Message)
+		},
+	}, {
+		Name: "no Ready condition", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "A pod with readiness gates that has no Ready condition yet needs no sync in the kubelet, and one in ours.",
+		Explains: func(s phaseScene) bool {
+			return s.Fact == "reconcile readiness" && condition(&s.World.Pod.Status, corev1.PodReady) == nil &&
+				len(s.World.Pod.Spec.ReadinessGates) > 0 && s.Kubelet == "false" && s.Ours == "true"
+		},
+	}})
+}
+
+func condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == t {
+			return &s.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// matched returns a pod without the init containers that its status lacks.
+func matched(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return !slices.ContainsFunc(pod.Status.InitContainerStatuses, func(st corev1.ContainerStatus) bool { return st.Name == c.Name })
+	})
+	return pod
+}
+
+// textRules are about messages.
+func textRules() []phaseRule {
+	return []phaseRule{{
+		Name: "messages cut within a rune", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "Termination messages are cut between runes; the kubelet cuts them at any byte, so that what the API server shows differs from what was sent.",
+		Explains: func(s phaseScene) bool {
+			return strings.HasSuffix(s.Fact, " message") && cutWithinRune(s.Kubelet, s.Ours)
+		},
+	}, {
+		Name: "invalid text", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "Messages are valid UTF-8: a run of other bytes becomes one replacement character; the kubelet leaves them to JSON, which replaces each byte.",
+		Explains: func(s phaseScene) bool {
+			return strings.HasSuffix(s.Fact, "message") && s.Kubelet != s.Ours && strings.Contains(s.Kubelet, `\ufffd`) && collapsed(s.Kubelet) == s.Ours
+		},
+	}, {
+		Name: "room for messages", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "Each container's share of the room for termination messages is counted by the containers of the spec in the kubelet, and by those that have a status in ours.",
+		Explains: func(s phaseScene) bool {
+			status := &s.World.Status
+			if strings.HasPrefix(s.Fact, "ended ") {
+				status = &s.World.Pod.Status
+			}
+			share := func(n int) int { return 12 * 1024 / max(n, 1) }
+			spec := &s.World.Pod.Spec
+			theirs := share(len(spec.Containers) + len(spec.InitContainers) + len(spec.EphemeralContainers))
+			limit := share(len(status.ContainerStatuses) + len(status.InitContainerStatuses) + len(status.EphemeralContainerStatuses))
+			if !strings.HasSuffix(s.Fact, " message") || limit == theirs {
+				return false
+			}
+			return s.Ours == encodeText(cutAt(terminationMessage(status, s.Fact), limit))
+		},
+	}}
+}
+
+func collapsed(text string) string {
+	for strings.Contains(text, `\ufffd\ufffd`) {
+		text = strings.ReplaceAll(text, `\ufffd\ufffd`, `\ufffd`)
+	}
+	return strings.ReplaceAll(text, `\ufffd`, "\ufffd")
+}
+
+func encodeText(text string) string { return strings.Trim(encode(text), `"`) }
+
+// cutAt cuts a message between runes.
+func cutAt(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if len(text) <= limit {
+		return text
+	}
+	for !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+// terminationMessage returns the message that a fact is about.
+func terminationMessage(status *corev1.PodStatus, fact string) string {
+	for _, st := range slices.Concat(status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses) {
+		if !strings.Contains(fact, " "+st.Name+"/") {
+			continue
+		}
+		state := st.State
+		if strings.HasSuffix(fact, "/last message") {
+			state = st.LastTerminationState
+		}
+		if state.Terminated != nil {
+			return state.Terminated.Message
+		}
+	}
+	return ""
+}
+
+// failedOnce returns a pod in which the last init container has not completed, if
+// it had failed once, else nil.
+func failedOnce(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	if len(pod.Status.InitContainerStatuses) == 0 {
+		return nil
+	}
+	last := &pod.Status.InitContainerStatuses[len(pod.Status.InitContainerStatuses)-1]
+	end, before := last.State.Terminated, last.LastTerminationState.Terminated
+	if end == nil || before == nil || end.ExitCode != 0 || before.ExitCode == 0 {
+		return nil
+	}
+	end.ExitCode = 1
+	return pod
+}
+
+// endRules are about the last status of a pod.
+func endRules() []phaseRule {
+	return []phaseRule{{
+		Name: "end of a pod whose status lacks an init container", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "Init containers are matched to the spec by name; the kubelet matches them by index, and refuses a status that lacks one of them.",
+		Explains: func(s phaseScene) bool {
+			pod := matched(s.World.Pod)
+			if !strings.HasPrefix(s.Fact, "ended ") || len(pod.Spec.InitContainers) == len(s.World.Pod.Spec.InitContainers) {
+				return false
+			}
+			f := judge.Facts{}
+			endOfKubelet(f, pod)
+			again := s
+			if again.Kubelet = f[s.Fact]; again.Kubelet == s.Kubelet {
+				return false
+			}
+			return again.Kubelet == s.Ours ||
+				slices.ContainsFunc(slices.Concat(textRules(), endRules()[1:]), func(r phaseRule) bool { return r.Explains(again) })
+		},
+	}, {
+		Name: "not ready after the end", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "A pod that has ended is not Ready from the moment that it is reported; the kubelet takes that back only in what it sends to the API server.",
+		Explains: func(s phaseScene) bool {
+			ours := s.OursFacts[s.Step]
+			reason := map[string]string{"Failed": "PodFailed", "Succeeded": "PodCompleted"}[ours["ended phase"]]
+			for _, t := range []string{"ended condition Ready", "ended condition ContainersReady"} {
+				switch s.Fact {
+				case t:
+					return reason != "" && strings.HasPrefix(s.Kubelet, "True|") && s.Ours == "False|"+reason+"|"
+				case t + " since":
+					return ours[t] == "False|"+reason+"|" && s.Ours == "00:00:00"
+				}
+			}
+			return false
+		},
+	}, {
+		Name: "init container that failed before", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "Regular containers of a pod that is terminated are shown as ended if its last init container has completed; ours does not see that if an earlier attempt of it had failed.",
+		Explains: func(s phaseScene) bool {
+			pod := failedOnce(s.World.Pod)
+			if pod == nil || !strings.HasPrefix(s.Fact, "ended container ") || !strings.Contains(s.Fact, "/state") {
+				return false
+			}
+			f := judge.Facts{}
+			endOfKubelet(f, pod)
+			return s.Ours == f[s.Fact] || strings.HasSuffix(s.Fact, " message") && cutWithinRune(f[s.Fact], s.Ours)
+		},
+	}, {
+		Name: "generation of an end", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "The last status of a pod has the generation reported before in the kubelet, and that of the pod in ours.",
+		Explains: func(s phaseScene) bool {
+			kubelet, err := strconv.ParseInt(s.Kubelet, 10, 64)
+			return s.Fact == "ended generation" && err == nil && s.Ours == strconv.FormatInt(max(kubelet, s.World.Pod.Generation), 10)
+		},
+	}}
+}
