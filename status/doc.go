@@ -163,10 +163,10 @@
 //     empty one.
 //   - Resize conditions are the Manager's alone and are shown at once; in the kubelet they are
 //     shown with the next report that is not refused.
-//   - A pod that has ended has no resize conditions; the kubelet removes them when it
-//     generates the next status.
-//   - That a pod is deleted is one change; the kubelet forces one at every report of a deleted
-//     pod, to wake its publisher.
+//   - A resize condition keeps its times when the agent starts again; in the kubelet they
+//     begin anew.
+//   - That a pod is deleted is one change; the kubelet forces one at every report of a
+//     deleted or terminated pod, to wake its publisher.
 //
 // Publication:
 //
@@ -176,6 +176,8 @@
 //     with its next tick.
 //   - A deletion that failed is tried again after a back-off; the kubelet tries it again with
 //     its next tick.
+//   - A change by others that the agent has not seen is put right when it is seen; the
+//     kubelet gets the object before each PATCH.
 //   - A patch is sent only if it changes something; the kubelet also sends the order of
 //     conditions alone.
 //   - What is reported of a pod does not change by sending it; in the kubelet the time of a

@@ -194,6 +194,8 @@
 //     does nothing once nothing of it runs.
 //   - When the kubelet stops a pod it does not stop containers in an unknown state,
 //     which go on if their sandbox is gone; ours stops them.
+//   - The kubelet starts a new ephemeral container in the sandbox of a pod that it has
+//     just stopped because the pod has failed; ours does not.
 //   - The kubelet can't stop a pod in which a container runs that the spec names no
 //     more; ours can.
 //   - A cancelled pull is no failure of the image and starts no back-off.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
@@ -30,6 +31,7 @@ type kubelet struct {
 }
 
 func newKubelet(t *testing.T) *kubelet {
+	t.Helper()
 	s, codecs, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
 	require.NoError(t, err)
 	k := &kubelet{scheme: s, codecs: codecs}
@@ -46,6 +48,7 @@ func newKubelet(t *testing.T) *kubelet {
 }
 
 func (k *kubelet) play(t *testing.T, w *world) []judge.Facts {
+	t.Helper()
 	f := judge.Facts{}
 	internal, err := codec.DecodeKubeletConfiguration(t.Context(), k.codecs, []byte(w.text()))
 	if err != nil {
@@ -62,7 +65,7 @@ func (k *kubelet) play(t *testing.T, w *world) []judge.Facts {
 	}
 	if err := validation.ValidateKubeletConfiguration(internal, utilfeature.DefaultFeatureGate); err != nil {
 		all := []error{err}
-		if many, ok := err.(utilerrors.Aggregate); ok {
+		if many, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 			all = many.Errors()
 		}
 		for _, err := range all {
@@ -121,6 +124,7 @@ func (k *kubelet) fieldOf(message string) string {
 // addValues adds the value of each field that ours has, empty for the zero values of
 // all kinds.
 func addValues(t *testing.T, f judge.Facts, settings any) {
+	t.Helper()
 	data, err := json.Marshal(settings)
 	require.NoError(t, err)
 	var values map[string]json.RawMessage

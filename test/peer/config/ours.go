@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
 func ours(t *testing.T, w *world) []judge.Facts {
+	t.Helper()
 	f := judge.Facts{}
 	file, err := config.Parse([]byte(w.text()))
 	if err == nil {
@@ -26,8 +28,7 @@ func ours(t *testing.T, w *world) []judge.Facts {
 		all = many.Unwrap()
 	}
 	for _, err := range all {
-		var p config.Problem
-		if errors.As(err, &p) {
+		if p, ok := errors.AsType[config.Problem](err); ok {
 			addProblem(f, p)
 		}
 	}

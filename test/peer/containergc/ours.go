@@ -2,18 +2,17 @@ package containergc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 	"unsafe"
 
+	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
-	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -44,7 +43,7 @@ func playOurs(root string) func(*testing.T, *World) []judge.Facts {
 type ourRecorder struct{ *node }
 
 func (r ourRecorder) Eventf(_ runtime.Object, _, reason, format string, args ...any) {
-	r.events = append(r.events, reason+" "+faults(errors.New(fmt.Sprintf(format, args...))))
+	r.events = append(r.events, reason+" "+faults(fmt.Errorf(format, args...)))
 }
 
 // wall is a clock whose hands are set while time goes on.

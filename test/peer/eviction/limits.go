@@ -4,9 +4,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kubeparts/kubeparts/eviction"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func (st *step) checksLimits(at time.Duration) bool {

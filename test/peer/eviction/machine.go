@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -351,15 +351,16 @@ func (m *machine) restarted() {
 
 // statusText prints what an eviction makes of a pod's status.
 func (m *machine) statusText(s *corev1.PodStatus) string {
-	text := fmt.Sprintf("%s %s %q", s.Phase, s.Reason, s.Message)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s %q", s.Phase, s.Reason, s.Message)
 	for _, c := range s.Conditions {
 		since := ""
 		if !c.LastTransitionTime.IsZero() {
 			since = c.LastTransitionTime.Sub(m.began).String()
 		}
-		text += fmt.Sprintf(" %s=%s %s %q generation %d since %s", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration, since)
+		fmt.Fprintf(&text, " %s=%s %s %q generation %d since %s", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration, since)
 	}
-	return text
+	return text.String()
 }
 
 // annotationsText prints annotations.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -42,6 +42,7 @@ const (
 	hostPathStays
 	otherFiles
 	containerMemory
+	podChanged
 	nothingMeasured
 	figuresAfter
 	numQuirks
@@ -81,6 +82,7 @@ type step struct {
 	changes []change // of figures, as far as the model has come
 	events  []string // of the node, of our model's last decision
 	told    map[string]time.Duration
+	grown   int  // how often ours has added overhead to requests in specs
 	relaxed bool // the model's look is too soon to check limits
 }
 
@@ -243,6 +245,7 @@ type plan struct {
 func (st *step) plan(fresh []threshold, ended map[string]time.Duration, at time.Duration, limits []string, q quirks, d *decision) (p plan) {
 	slices.SortStableFunc(fresh, st.compare)
 	for _, t := range fresh {
+		st.escalate(t, at, q, d)
 		if next := st.nextCollection(st.actions(t.Signal), ended, at, q); next != "" {
 			if !slices.Contains(p.collections, next) {
 				p.collections, p.picks = append(p.collections, next), append(p.picks, string(t.Signal))
@@ -280,7 +283,7 @@ func (p *plan) collectionsText() string {
 
 // rounds returns the collections of a side: those that ran beside each other together.
 func rounds(f judge.Facts) (all [][]string) {
-	for _, word := range strings.Fields(f["collections"]) {
+	for word := range strings.FieldsSeq(f["collections"]) {
 		all = append(all, strings.Split(word, "+"))
 	}
 	return all
@@ -379,7 +382,7 @@ func (st *step) victims(t threshold, at time.Duration, limits []string, q quirks
 	if q[severalGo] {
 		places = st.w.Parallel
 	}
-	if q[adopts] && !(q[notAdopted] && !st.relaxed && st.checksLimits(at)) {
+	if q[adopts] && (!q[notAdopted] || st.relaxed || !st.checksLimits(at)) {
 		for _, name := range st.note().Adopted {
 			if st.m.deaths[name].ends <= at {
 				continue
@@ -399,15 +402,11 @@ func (st *step) victims(t threshold, at time.Duration, limits []string, q quirks
 		}
 	}
 	if q[endingPassed] {
-		for _, name := range st.endingSlowly() {
-			n, known := st.uses(st.m.pod(name), st.m.deaths[name].began, t.Signal, q)
-			isShort := slices.Contains(strings.Fields(d.escalated), name)
-			if !isShort && (t.Grace > 0 || free >= st.missing(t, at) || known && n <= 0) {
+		for _, name := range strings.Fields(d.escalated) {
+			if slices.Contains(st.note().Adopted, name) {
 				continue
 			}
-			if !isShort {
-				d.escalated = strings.TrimSpace(d.escalated + " " + name)
-			}
+			n, known := st.uses(st.m.pod(name), st.m.deaths[name].began, t.Signal, q)
 			if free += n; !known || free >= st.missing(t, at) {
 				return nil
 			}
@@ -416,9 +415,6 @@ func (st *step) victims(t threshold, at time.Duration, limits []string, q quirks
 	freed, isKnown := st.beingFreed(t.Signal, at, q)
 	if free += freed; q[freedCounts] && (!isKnown || free >= st.missing(t, at)) {
 		return nil
-	}
-	if len(names) > 0 {
-		d.ranking = fmt.Sprint(names)
 	}
 	for _, name := range names {
 		p := st.m.pod(name)
@@ -435,8 +431,34 @@ func (st *step) victims(t threshold, at time.Duration, limits []string, q quirks
 			break
 		}
 	}
+	if len(names) > 0 && (len(all) > 0 || d.ranking == "") {
+		d.ranking = fmt.Sprint(names)
+	}
 	slices.SortFunc(all, func(a, b string) int { return st.w.place(a) - st.w.place(b) })
 	return all
+}
+
+// escalate has pods end at once that were told to end slowly, for a hard threshold.
+func (st *step) escalate(t threshold, at time.Duration, q quirks, d *decision) {
+	if t.Grace > 0 || !q[endingPassed] {
+		return
+	}
+	free, _ := st.beingFreed(t.Signal, at, q)
+	slow := st.endingSlowly()
+	for _, name := range slow {
+		if slices.Contains(strings.Fields(d.escalated), name) {
+			n, _ := st.uses(st.m.pod(name), st.m.deaths[name].began, t.Signal, q)
+			free += n
+		}
+	}
+	for _, name := range slow {
+		n, known := st.uses(st.m.pod(name), st.m.deaths[name].began, t.Signal, q)
+		if free >= st.missing(t, at) || known && n <= 0 || slices.Contains(strings.Fields(d.escalated), name) {
+			continue
+		}
+		d.escalated = strings.TrimSpace(d.escalated + " " + name)
+		free += n
+	}
 }
 
 // beingFreed returns what pods that have ended still hold of a disk, for as long as

@@ -9,13 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	machinery "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubeparts/kubeparts/eviction"
-	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -169,7 +169,7 @@ func (o *oursSide) answer() (evicted []*corev1.Pod, restarts bool) {
 		}
 		wait := time.Duration(0)
 		for i, r := range now {
-			a := o.machine.kill(r.pod.Name, r.eviction.GracePeriodSeconds, r.eviction.Apply)
+			a := o.kill(r.pod.Name, r.eviction.GracePeriodSeconds, r.eviction.Apply)
 			evicted = append(evicted, r.pod)
 			r.begun <- a
 			takes := min(a.takes, killTimeout(r.eviction.GracePeriodSeconds))

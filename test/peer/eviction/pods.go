@@ -79,10 +79,10 @@ func newPod(d *judge.Draw, i int) podSpec {
 		}
 	}
 	drawVolumes(d, pod)
-	if d.Chance(12) {
+	if d.Chance(16) {
 		pod.Spec.Overhead = drawResources(d, 60)
 	}
-	if d.Chance(10) {
+	if d.Chance(14) {
 		r := corev1.ResourceRequirements{Requests: drawResources(d, 60), Limits: drawResources(d, 40)}
 		delete(r.Requests, corev1.ResourceEphemeralStorage)
 		delete(r.Limits, corev1.ResourceEphemeralStorage)
@@ -143,7 +143,7 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 			if r.Requests == nil {
 				r.Requests = corev1.ResourceList{}
 			}
-			r.Requests[name] = q
+			r.Requests[name] = q.DeepCopy()
 		}
 	}
 }
@@ -196,9 +196,13 @@ func drawUsage(d *judge.Draw, pod *corev1.Pod, i int) (u podUsage) {
 		unique = 0
 	}
 	amount := func(unit int64) int64 { return judge.Pick[int64](d, 0, 1, 3, 10, 30)*50*mi + unique*unit }
+	first := true // the first container and the first volume make pods differ
 	part := func(unit int64) *disk {
-		if d.Chance(5) {
+		if d.Chance(5) && !first {
 			return nil
+		}
+		if !first {
+			unit = 0
 		}
 		return &disk{Bytes: amount(64 * unit), Inodes: judge.Pick[int64](d, 0, 1, 7, 100, 5000)*100 + unique*unit}
 	}
@@ -219,6 +223,7 @@ func drawUsage(d *judge.Draw, pod *corev1.Pod, i int) (u podUsage) {
 	}
 	for _, name := range names {
 		c := containerUsage{Name: name, Rootfs: part(1), Logs: part(16)}
+		first = false
 		if !d.Chance(5) {
 			c.Memory = new(amount(64))
 		}

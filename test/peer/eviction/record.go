@@ -4,9 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kubeparts/kubeparts/eviction"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // met records in a list of thresholds that t is one of them.

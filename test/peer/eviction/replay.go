@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -161,7 +161,7 @@ func (m *memory) forget(t threshold) {
 func (st *step) judge(m *memory, t threshold, r measurement, at time.Duration, wasDue bool, c causes, f judge.Facts) bool {
 	quantity := amount(t.Value, r.capacity)
 	isMet := r.available < quantity
-	if !isMet && !(wasDue && st.missing(t, at) > 0) {
+	if !isMet && (!wasDue || st.missing(t, at) <= 0) {
 		since, known := m.since[t]
 		delete(m.due, t)
 		since += 2 * (at - m.evaluated)
@@ -327,6 +327,7 @@ func causeRules() (all []judge.Rule[*world]) {
 		{impossible, "impossible figures", "The kubelet believes impossible figures, such as nothing available of nothing; ours treats them as unknown.", judge.Deliberate, ""},
 		{unknownKeeps, "unknown signals", "The kubelet begins a grace period anew after the signal was unknown; ours keeps it running.", judge.Deliberate, ""},
 		{moreLooks, "looks after reclaiming", "The kubelet evaluates thresholds and node conditions once a turn; ours again after it has reclaimed a disk.", judge.Deliberate, ""},
+		{shortBreaks, "short breaks", "The kubelet begins a grace period anew after one good figure; ours takes back twice the time for which the threshold was not met, and 10 s of that end it.", judge.Deliberate, ""},
 	} {
 		r := judge.Rule[*world]{
 			Name: c.name, Class: c.class, Sentence: c.sentence, Item: c.item,
@@ -336,8 +337,14 @@ func causeRules() (all []judge.Rule[*world]) {
 		if c.item == "" {
 			r.Doc = doc
 		}
+		if c.cause == shortBreaks {
+			r.Ends = true
+			r.Explains = func(s judge.Scene[*world]) bool {
+				return judgementCause(s) == c.cause || consequenceCause(s) == c.cause
+			}
+		}
 		all = append(all, r)
-		if c.cause == blindForgets || c.cause == staleForgets || c.cause == containerFS {
+		if c.cause == shortBreaks || c.cause == blindForgets || c.cause == staleForgets || c.cause == containerFS {
 			continue
 		}
 		r.Name, r.Ends = c.name+": evictions", true

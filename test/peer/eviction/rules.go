@@ -85,6 +85,8 @@ func isDecision(s judge.Scene[*world]) bool {
 	switch s.Fact {
 	case "collections", "ranking", "kills", "escalated":
 		return true
+	case "picks": // ours does not come to a choice of which the kubelet's is a matter of chance
+		return s.Ours == "" && strings.Contains(st.ours["kills"], ":limit")
 	case "event":
 		st.decide(st.fresh(st.ours), oursAll())
 		return s.Kubelet == st.event(st.note().Acts) && s.Ours == strings.Join(st.events, "\n")
@@ -98,7 +100,7 @@ func isDecision(s judge.Scene[*world]) bool {
 
 // killed returns the word for a pod in the list of those that a side has killed.
 func (st *step) killed(f judge.Facts, name string) string {
-	for _, k := range strings.Fields(f["kills"]) {
+	for k := range strings.FieldsSeq(f["kills"]) {
 		if pod, _, _ := strings.Cut(k, ":"); pod == name {
 			return k
 		}
@@ -139,7 +141,15 @@ func findQuirk(st *step) quirk {
 	if len(t) == 0 && st.ours["picks"] == "" {
 		t = st.fresh(st.ours)
 	}
-	if st.decide(st.note().acts(), quirks{}) != kubelet || st.decide(t, oursAll()) != ours {
+	if st.decide(st.note().acts(), quirks{}) != kubelet {
+		return -1
+	}
+	if st.decide(t, oursAll()) != ours {
+		for range 50 {
+			if st.grown++; st.decide(t, oursAll()) == ours {
+				return podChanged
+			}
+		}
 		return -1
 	}
 	for i := range numQuirks {
@@ -158,7 +168,7 @@ func findQuirk(st *step) quirk {
 // fresh returns the thresholds that may be acted on, without twins.
 func (st *step) fresh(f judge.Facts) (all []threshold) {
 	for _, t := range st.w.thresholds() {
-		for _, word := range strings.Fields(f[string(t.Signal)+"/fresh"]) {
+		for word := range strings.FieldsSeq(f[string(t.Signal)+"/fresh"]) {
 			if strings.HasPrefix(word, t.Value+t.Grace.String()+"=") {
 				all = append(all, t)
 			}

@@ -2,14 +2,15 @@ package eviction
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -25,29 +26,9 @@ func textRules() []judge.Rule[*world] {
 			},
 		},
 		{
-			Name: "the first emptyDir of the spec", Class: judge.DefectOfOurs, Item: "7a",
-			Sentence: "Of two emptyDirs over their limits, the kubelet names the first in the spec; ours the first in the figures.",
-			Explains: func(s judge.Scene[*world]) bool {
-				st, name := killOf(s, "event", "status")
-				if st == nil {
-					return false
-				}
-				first, figured := st.fullDirs(st.m.pod(name))
-				return first != figured && strings.Contains(s.Kubelet, quoted(first)) && s.Ours == strings.ReplaceAll(s.Kubelet, quoted(first), quoted(figured))
-			},
-		},
-		{
-			Name: "the first container of the figures", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "Of two containers over their limits, the kubelet names the first in the figures; ours the first in the spec.",
-			Explains: func(s judge.Scene[*world]) bool {
-				st, name := killOf(s, "event", "status")
-				if st == nil {
-					return false
-				}
-				inSpec, inFigures := st.fullContainers(st.m.pod(name))
-				return inSpec != inFigures && strings.Contains(s.Kubelet, quoted(inFigures)) &&
-					s.Ours == strings.ReplaceAll(s.Kubelet, quoted(inFigures), quoted(inSpec))
-			},
+			Name: "the first of several limits", Class: judge.DefectOfOurs, Item: "7a",
+			Sentence: "Of two emptyDirs over their limits, the kubelet names the first in the spec and ours the first in the figures; of two containers it is the other way round.",
+			Explains: explainsFirst,
 		},
 		{
 			Name: "sum of limits in words", Class: judge.DefectOfOurs, Item: "new",
@@ -67,7 +48,9 @@ func textRules() []judge.Rule[*world] {
 		{
 			Name: "the pod is changed", Class: judge.DefectOfOurs, Item: "new", Ends: true,
 			Sentence: "Ours adds a pod's overhead to the request in the pod's own spec each time it ranks pods, where the request is a fraction such as 0.25Gi; the kubelet does not change the pod.",
-			Explains: explainsGrowth,
+			Explains: func(s judge.Scene[*world]) bool {
+				return explainsGrowth(s) || isDecision(s) && causeOf(s) == podChanged
+			},
 		},
 		{
 			Name: "text after reclaiming", Class: judge.DefectOfOurs, Item: "7c",
@@ -75,6 +58,20 @@ func textRules() []judge.Rule[*world] {
 			Explains: explainsText,
 		},
 	}
+}
+
+// explainsFirst explains which of several limits a message names.
+func explainsFirst(s judge.Scene[*world]) bool {
+	st, name := killOf(s, "event", "status")
+	if st == nil {
+		return false
+	}
+	inSpec, inFigures := st.fullDirs(st.m.pod(name))
+	if inSpec == "" {
+		inFigures, inSpec = st.fullContainers(st.m.pod(name))
+	}
+	return inSpec != inFigures && strings.Contains(s.Kubelet, quoted(inSpec)) &&
+		s.Ours == strings.ReplaceAll(s.Kubelet, quoted(inSpec), quoted(inFigures))
 }
 
 // explainsGrowth explains the text about a pod to whose request of memory ours has
@@ -86,9 +83,10 @@ func explainsGrowth(s judge.Scene[*world]) bool {
 	}
 	spec := &st.m.pod(name).Pod.Spec
 	asked, grown := spec.Resources.Requests.Memory(), spec.Resources.Requests.Memory().DeepCopy()
+	blamed := regexp.MustCompile("(Pod " + name + " was using [^ ]+, request is )" + asked.String() + ", ")
 	for range 50 {
 		grown.Add(*spec.Overhead.Memory())
-		if s.Ours == strings.ReplaceAll(s.Kubelet, "request is "+asked.String()+", has", "request is "+grown.String()+", has") {
+		if s.Ours == blamed.ReplaceAllString(s.Kubelet, "${1}"+grown.String()+", ") {
 			return true
 		}
 	}
@@ -219,10 +217,8 @@ func killOf(s judge.Scene[*world], parts ...string) (*step, string) {
 	if !st.kills(st.kubelet, name) || !st.kills(st.ours, name) {
 		return nil, ""
 	}
-	for _, p := range parts {
-		if p == part {
-			return st, name
-		}
+	if slices.Contains(parts, part) {
+		return st, name
 	}
 	return nil, ""
 }

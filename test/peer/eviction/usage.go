@@ -6,12 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	helper "k8s.io/component-helpers/resource"
 	kubeletresource "k8s.io/kubernetes/pkg/api/v1/resource"
-
-	"github.com/kubeparts/kubeparts/eviction"
 )
 
 // measuresPods reports whether anything of a pod counts towards a signal.
@@ -98,8 +97,17 @@ func (st *step) request(pod *corev1.Pod, s eviction.Signal, q quirks) resource.Q
 		pod.Spec.Resources = nil
 	}
 	r := kubeletresource.GetResourceRequestQuantity(pod, name)
-	if over, ok := pod.Spec.Overhead[name]; ok && r.IsZero() && q[overheadAlone] {
+	over, ok := pod.Spec.Overhead[name]
+	if ok && r.IsZero() && q[overheadAlone] {
 		r.Add(over)
+	}
+	for range st.grown {
+		if pod.Spec.Resources == nil || name != corev1.ResourceMemory {
+			break
+		}
+		if _, isWhole := pod.Spec.Resources.Requests.Memory().AsInt64(); !isWhole {
+			r.Add(over)
+		}
 	}
 	return r
 }
@@ -146,9 +154,10 @@ func (st *step) overdue(name string) bool {
 	return since >= 0 && !st.note().Restarted && st.at-since >= grace
 }
 
-// podLimit returns the local storage limit of a pod, if it has one.
+// podLimit returns the local storage limit of a pod, if it has one. The kubelet's
+// function adds overhead to a limit in the pod's own spec if that is a fraction.
 func podLimit(pod *corev1.Pod) (resource.Quantity, bool) {
-	l, ok := helper.PodLimits(pod, helper.PodResourcesOptions{})[corev1.ResourceEphemeralStorage]
+	l, ok := helper.PodLimits(pod.DeepCopy(), helper.PodResourcesOptions{})[corev1.ResourceEphemeralStorage]
 	return l, ok
 }
 

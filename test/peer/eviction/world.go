@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletresource "k8s.io/kubernetes/pkg/api/v1/resource"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -196,8 +196,10 @@ func (w *world) breakTies() {
 		}
 		if p.Pod.Spec.Priority == nil {
 			p.Pod.Spec.Priority = new(int32(500 + i))
-		} else if *p.Pod.Spec.Priority > 1_000_000 {
+		} else if *p.Pod.Spec.Priority >= 2_000_000_000 {
 			*p.Pod.Spec.Priority += int32(i)
+		} else if *p.Pod.Spec.Priority > 1_000_000 {
+			*p.Pod.Spec.Priority -= int32(i)
 		}
 	}
 }
@@ -251,7 +253,7 @@ func (w *world) drawSetting(d *judge.Draw, s eviction.Signal) {
 	}
 	pick := func(all []string) string { return all[d.Int(len(all))] }
 	kind := d.Int(10)
-	if kind < 7 && !(s == eviction.AllocatableMemoryAvailable && w.Allocatable) {
+	if kind < 7 && (s != eviction.AllocatableMemoryAvailable || !w.Allocatable) {
 		set.Hard = pick(hard)
 	}
 	if kind >= 5 && s != eviction.AllocatableMemoryAvailable {
@@ -279,7 +281,11 @@ func (w *world) drawFigure(d *judge.Draw, s eviction.Signal) {
 	points := w.points(s)
 	at, unit := time.Duration(0), judge.Pick(d, 5*time.Second, time.Second)
 	f.Levels = nil
-	for range d.Between(1, 5) {
+	n := d.Between(1, 5)
+	if unit == time.Second {
+		n *= 2
+	}
+	for range n {
 		available := f.Capacity / 10 * 9
 		if d.Chance(80) {
 			available = points[d.Int(len(points))] + judge.Pick(d, -f.Capacity/100, -1, 0, 1, f.Capacity/200, -f.Capacity/30)

@@ -15,16 +15,19 @@ func causes() []cause {
 func causesInReports() []cause {
 	return []cause{
 		{
-			"hook", hooksAll, judge.KubeletDefect, "", []part{reports},
+			"hook", hooksAll, judge.KubeletDefect, "",
+			[]part{reports},
 			"The kubelet calls its hook only after passes for space without a failure, with only those images that the pass considered and kept. " +
 				"AfterGC is called after each pass that tried to delete an image, with all images that the runtime lists then.",
 		},
 		{
-			"quiet events", quiets, judge.Deliberate, "", []part{reports},
+			"quiet events", quiets, judge.Deliberate, "",
+			[]part{reports},
 			"The kubelet repeats its events in every pass; ours are repeated after an hour, or after a pass of Run without an error.",
 		},
 		{
-			"bytes", decimals, judge.DefectOfOurs, "new", []part{reports},
+			"bytes", decimals, judge.DefectOfOurs, "new",
+			[]part{reports},
 			"In FreeDiskSpaceFailed the kubelet writes a capacity below 1 KiB as \"1000 B\"; ours writes \"1000.0 B\".",
 		},
 	}
@@ -72,7 +75,8 @@ func causesInImages() []cause {
 			"The kubelet deletes a pause image that the runtime does not pin; ours never deletes an image whose repository is called pause, because sandboxes may need it.",
 		},
 		{
-			"no event about no id", needsID, judge.DefectOfOurs, "new", []part{invalidID},
+			"no event about no id", needsID, judge.DefectOfOurs, "new",
+			[]part{invalidID},
 			"With RuntimeClassInImageCriAPI the kubelet makes the event InvalidImageID about an image without an id; ours makes none.",
 		},
 		{
@@ -124,15 +128,18 @@ func causesInPasses() []cause {
 			"The kubelet's percentages overflow on filesystems of more than 80 PiB; ours do not.",
 		},
 		{
-			"time goes on", timeGoesOn, judge.DefectOfOurs, "new", []part{all},
+			"time goes on", timeGoesOn, judge.DefectOfOurs, "new",
+			[]part{all},
 			"The kubelet compares ages with the time at which the pass began; ours asks for the time again after it has deleted old images, and an image may have reached MinAge by then.",
 		},
 		{
-			"failed and enough", enoughIsFine, judge.Deliberate, "", []part{reports},
+			"failed and enough", enoughIsFine, judge.Deliberate, "",
+			[]part{reports},
 			"A failed deletion is an error of the kubelet's pass; here it is none if the pass has freed enough without it.",
 		},
 		{
-			"failed and full", tellsFull, judge.DefectOfOurs, "12c", []part{reports},
+			"failed and full", tellsFull, judge.DefectOfOurs, "12c",
+			[]part{reports},
 			"The kubelet does not report a full disk in a pass with a failed deletion; ours does.",
 		},
 	}

@@ -168,7 +168,7 @@ func (m *model) lists() bool {
 		switch {
 		case b.gone && !m.has(inspectsOnce):
 			m.causes["fault:status"] = true
-		case b.mute && !(m.has(inspectsOnce) && (b.ended || m.at.Sub(b.since) >= 10*time.Minute)):
+		case b.mute && (!m.has(inspectsOnce) || !b.ended && m.at.Sub(b.since) < 10*time.Minute):
 			m.causes["fault:status"] = true
 		default:
 			continue

@@ -10,12 +10,12 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/kubeparts/kubeparts/imagegc"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
-	"github.com/kubeparts/kubeparts/imagegc"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -91,7 +91,9 @@ func (a *ours) act(ctx context.Context, what string) (reasons []string, err erro
 		err = a.manager.Detect(ctx)
 	case what == "delete unused":
 		err = a.manager.DeleteUnusedImages(ctx)
-		<-a.passes
+		if passErr := <-a.passes; err == nil {
+			err = passErr
+		}
 	case a.node.w.Loop:
 		if !a.started {
 			a.run()
@@ -102,7 +104,9 @@ func (a *ours) act(ctx context.Context, what string) (reasons []string, err erro
 		synctest.Wait() // for the event
 	default:
 		_, err = a.manager.Collect(ctx)
-		<-a.passes
+		if passErr := <-a.passes; err == nil {
+			err = passErr
+		}
 	}
 	a.started = true
 	for _, try := range a.node.tries {
@@ -169,7 +173,7 @@ func (c wall) Now() time.Time {
 	}{loc: time.UTC}
 	const since1885, since2000 = -2682288000, 946684800 * int64(time.Second)
 	words.wall = 1<<63 | uint64(shown.Unix()-since1885)<<30 | uint64(shown.Nanosecond())
-	words.ext = 1 + int64(now.UnixNano()-since2000)
+	words.ext = 1 + now.UnixNano() - since2000
 	return *(*time.Time)(unsafe.Pointer(&words))
 }
 

@@ -63,7 +63,7 @@ func play(t *testing.T, w *World, side func(*testing.T, *node) agent) (all []jud
 				}
 			}
 			v := b.look()
-			if v.ties() && !(restart && w.Loop) {
+			if v.ties() && (!restart || !w.Loop) {
 				act = "detect"
 			}
 			v.act, v.restart = act, restart

@@ -6,11 +6,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/kubeparts/kubeparts/lifecycle"
-	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -255,7 +255,7 @@ func running(s judge.Scene[*world]) (pods []*corev1.Pod) {
 	if s.Step == 0 {
 		return nil
 	}
-	for _, name := range strings.Fields(s.KubeletFacts[s.Step-1]["pods"]) {
+	for name := range strings.FieldsSeq(s.KubeletFacts[s.Step-1]["pods"]) {
 		pods = append(pods, byName(s.World.Pods, name))
 	}
 	return pods

@@ -25,6 +25,7 @@ func (l list) path() string { return filepath.Join("testdata", l.name+".txt") }
 
 // read returns the verdicts of the file.
 func (l list) read(t *testing.T) map[string]string {
+	t.Helper()
 	verdicts := map[string]string{}
 	data, err := os.ReadFile(l.path())
 	if os.IsNotExist(err) {
@@ -45,6 +46,7 @@ func (l list) read(t *testing.T) map[string]string {
 }
 
 func (l list) write(t *testing.T) {
+	t.Helper()
 	verdicts := l.read(t)
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n# Entry | verdict of ours: yes, no: REASON, or planned: WHAT.\n", l.about)
@@ -65,6 +67,7 @@ func (l list) sorted() []string {
 
 // check compares the file with the kubelet's list and with our code.
 func (l list) check(t *testing.T) {
+	t.Helper()
 	require.NotEmpty(t, l.entries)
 	verdicts := l.read(t)
 	for _, entry := range l.sorted() {

@@ -114,6 +114,7 @@ func describe(descriptions func(chan<- *prometheus.Desc), kind string) (all []st
 
 // reasons returns the reasons of the kubelet's events.
 func reasons(t *testing.T, root string) (all []string) {
+	t.Helper()
 	files := parse(t, filepath.Join(root, "pkg", "kubelet"))
 	known := constants(files)
 	for name, value := range known {
@@ -153,6 +154,7 @@ func reasons(t *testing.T, root string) (all []string) {
 
 // flags returns the kubelet's own flags, without those of its libraries.
 func flags(t *testing.T) (all []string) {
+	t.Helper()
 	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
 	options.NewKubeletFlags().AddFlags(set)
 	config, err := options.NewKubeletConfiguration()
@@ -174,6 +176,7 @@ func configFields() (all []string) {
 
 // gates returns the feature gates that the kubelet reads, with stage and default.
 func gates(t *testing.T, root string) (all []string) {
+	t.Helper()
 	known := constants(parse(t, filepath.Join(root, "pkg", "features")))
 	specs := utilfeature.DefaultMutableFeatureGate.GetAll()
 	for _, dir := range []string{filepath.Join("pkg", "kubelet"), filepath.Join("cmd", "kubelet")} {

@@ -15,14 +15,13 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
-
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 )
 
 func TestMain(m *testing.M) {
@@ -54,6 +53,7 @@ func TestLists(t *testing.T) {
 
 // hasPath returns whether the server of minimal-agent answers a path.
 func hasPath(t *testing.T) func(string) bool {
+	t.Helper()
 	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	s, err := server.New(server.Config{
 		Pods:        func() []*corev1.Pod { return nil },
@@ -78,6 +78,7 @@ func hasPath(t *testing.T) func(string) bool {
 
 // hasMetric returns whether the exporter of minimal-agent has a metric.
 func hasMetric(t *testing.T, root string) func(string) bool {
+	t.Helper()
 	known := literals(parse(t, filepath.Join(root, "examples", "minimal-agent", "metrics")))
 	return func(entry string) bool {
 		name, _, _ := strings.Cut(entry, " ")
@@ -92,6 +93,7 @@ func hasMetric(t *testing.T, root string) func(string) bool {
 
 // hasReason returns whether one of our packages has an event's reason.
 func hasReason(t *testing.T, root string) func(string) bool {
+	t.Helper()
 	known := map[string]bool{}
 	for _, dir := range []string{"containergc", "eviction", "imagegc", "lifecycle", "oomwatch", "pleg", "podmanager", "prober", "status"} {
 		maps.Copy(known, literals(parse(t, filepath.Join(root, dir))))
@@ -101,6 +103,7 @@ func hasReason(t *testing.T, root string) func(string) bool {
 
 // hasFlag returns whether minimal-agent has a flag.
 func hasFlag(t *testing.T, root string) func(string) bool {
+	t.Helper()
 	known := map[string]bool{}
 	for _, f := range parse(t, filepath.Join(root, "examples", "minimal-agent")) {
 		if f.dir == "minimal-agent" {

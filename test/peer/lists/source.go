@@ -16,6 +16,7 @@ import (
 
 // moduleDir returns the folder of a module's source.
 func moduleDir(t *testing.T, module string) string {
+	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	require.NoError(t, err)
 	return strings.TrimSpace(string(dir))
@@ -29,6 +30,7 @@ type sourceFile struct {
 
 // parse returns the Go files below a folder, without tests.
 func parse(t *testing.T, root string) (all []sourceFile) {
+	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -137,7 +137,7 @@ func (m *model) play(s Step) {
 		m.facts["error"] = "fault:list"
 	}
 	for i, p := range m.pots {
-		if !s.List && p.Running && !p.ended && !(m.has(backsOff) && m.now.Before(p.retryAt)) {
+		if !s.List && p.Running && !p.ended && (!m.has(backsOff) || !m.now.Before(p.retryAt)) {
 			p.later(m.now, m.visit(i, p, s.Logs[i]))
 		}
 		for name, e := range p.names {
@@ -173,7 +173,7 @@ func (p *pot) later(now time.Time, failed bool) {
 
 // visit looks at one log and reports whether that failed.
 func (m *model) visit(i int, p *pot, h Happening) (failed bool) {
-	if h.Mute && !(p.path && m.has(statusOnce)) {
+	if h.Mute && (!p.path || !m.has(statusOnce)) {
 		return true
 	}
 	if p.path = true; p.Kind == "outside" && m.has(insideOnly) {

@@ -155,6 +155,7 @@ func (r *recorder) AnnotatedEventf(object runtime.Object, _ map[string]string, k
 }
 
 func playKubelet(t *testing.T, w *World) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		r := &kubeletRun{records: make(chan string, 1000), facts: judge.Facts{}}

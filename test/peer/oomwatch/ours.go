@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubeparts/kubeparts/oomwatch"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubeparts/kubeparts/oomwatch"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -100,6 +100,7 @@ func (k *kmsg) Close() error {
 }
 
 func playOurs(t *testing.T, w *World) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		began, facts := time.Now(), judge.Facts{}
 		log := &kmsg{changed: make(chan struct{}, 1)}

@@ -113,6 +113,7 @@ type waiting struct {
 
 // play plays a world with the kubelet's packages.
 func (k *kubelet) play(t *testing.T, w *World) (all []judge.Facts) {
+	t.Helper()
 	w.model = newModel(w)
 	synctest.Test(t, func(t *testing.T) {
 		r := &kubeletRun{w: w, began: time.Now(), node: newNode(w.Unfiltered), cache: kubecontainer.NewCache()}
@@ -132,6 +133,7 @@ func (k *kubelet) play(t *testing.T, w *World) (all []judge.Facts) {
 }
 
 func (r *kubeletRun) step(t *testing.T, i int) judge.Facts {
+	t.Helper()
 	s, f := r.w.Steps[i], judge.Facts{}
 	time.Sleep(time.Until(r.began.Add(s.At)))
 	if _, err := r.pleg.Healthy(); err != nil {
@@ -273,11 +275,11 @@ func kubeletState(s kubecontainer.State) int32 {
 }
 
 func sandboxText(b *runtimeapi.PodSandboxStatus) string {
-	more := ""
+	var more strings.Builder
 	for _, ip := range b.GetNetwork().GetAdditionalIps() {
-		more += " " + ip.Ip
+		more.WriteString(" " + ip.Ip)
 	}
-	return fmt.Sprintf("%v attempt %d created %d addresses %s%s", b.State, b.GetMetadata().GetAttempt(), b.CreatedAt, b.GetNetwork().GetIp(), more)
+	return fmt.Sprintf("%v attempt %d created %d addresses %s%s", b.State, b.GetMetadata().GetAttempt(), b.CreatedAt, b.GetNetwork().GetIp(), more.String())
 }
 
 // gauges adds what the kubelet's metrics show.

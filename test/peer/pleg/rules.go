@@ -64,7 +64,7 @@ func (f finding) isStatus() bool {
 // should be.
 func (f finding) eventsAs() bool {
 	id, ok := f.object()
-	return ok && f.Ours == f.expectation.ours[id] && f.Kubelet == f.kubelet[id]
+	return ok && f.Ours == f.ours[id] && f.Kubelet == f.kubelet[id]
 }
 
 // origin returns the finding of the first of the steps since when neither side's
@@ -133,7 +133,7 @@ func eventRules() []rule {
 			Explains: about(func(f finding) bool {
 				id, ok := f.object()
 				return ok && f.World.Capacity < 1000 && delivered(f.scene) == f.World.Capacity &&
-					f.Ours == f.expectation.ours[id] && f.Kubelet != f.kubelet[id] && strings.HasPrefix(f.kubelet[id], f.Kubelet)
+					f.Ours == f.ours[id] && f.Kubelet != f.kubelet[id] && strings.HasPrefix(f.kubelet[id], f.Kubelet)
 			}),
 		},
 		{

@@ -10,10 +10,10 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/kubeparts/kubeparts/podcache"
 	"k8s.io/apimachinery/pkg/types"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
-	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -122,6 +122,7 @@ func freshness(last int, fresh func(int) bool) string {
 }
 
 func playKubelet(t *testing.T, w *World) (all []judge.Facts) {
+	t.Helper()
 	w.model = modelOf(w)
 	synctest.Test(t, func(*testing.T) {
 		c := kubecontainer.NewCache()
@@ -174,6 +175,7 @@ func (o Operation) err() error {
 }
 
 func playOurs(t *testing.T, w *World) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		c := podcache.New()
 		ended, cancel := context.WithCancel(context.Background())

@@ -10,6 +10,7 @@ import (
 	"time"
 	_ "unsafe" // linkname
 
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,6 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
-	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -176,6 +176,7 @@ func opText(op string, pod *corev1.Pod) (fact, value string) {
 }
 
 func kubeletMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		updates := make(chan kubetypes.PodUpdate, 20)
 		storage := newPodStorage(updates, record.NewFakeRecorder(1000), ignore{})
@@ -202,6 +203,7 @@ func kubeletMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 }
 
 func ourMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
+	t.Helper()
 	var f judge.Facts
 	m, err := podsource.NewMerge(podsource.MergeConfig{Sources: sources(), Handler: func(_ context.Context, c podsource.Change) {
 		f["told"] = "true"

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubeparts/kubeparts/podmanager"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +18,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	kubeletpod "k8s.io/kubernetes/pkg/kubelet/pod"
 
-	"github.com/kubeparts/kubeparts/podmanager"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -170,6 +170,7 @@ type nodeGetter struct{ *api }
 func (g nodeGetter) Get(string) (*corev1.Node, error) { return g.node() }
 
 func kubeletMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
+	t.Helper()
 	for _, s := range w.Steps {
 		a := &api{call: s, facts: judge.Facts{}}
 		client := kubeletpod.NewBasicMirrorClient(a, "node", nodeGetter{a})
@@ -188,6 +189,7 @@ func kubeletMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
 }
 
 func ourMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
+	t.Helper()
 	for _, s := range w.Steps {
 		a := &api{call: s, facts: judge.Facts{}}
 		client, err := podmanager.NewMirrorClient(podmanager.MirrorConfig{

@@ -20,7 +20,6 @@ const (
 // memory is what a side needs to know of the steps before, for facts about changes.
 type memory struct {
 	uids, hashes map[string]string // by pod
-	first        map[string]bool
 }
 
 func newMemory() *memory { return &memory{uids: map[string]string{}, hashes: map[string]string{}} }

@@ -40,13 +40,13 @@ type (
 	sourceUpdate struct{ Pods []*corev1.Pod }
 	podStorage   struct{}
 	sourceURL    struct {
-		url         string
-		header      http.Header
-		nodeName    types.NodeName
-		updates     chan<- sourceUpdate
-		data        []byte
-		failureLogs int
-		client      *http.Client
+		url      string
+		_        http.Header // header
+		nodeName types.NodeName
+		updates  chan<- sourceUpdate
+		_        []byte // data
+		_        int    // failureLogs
+		client   *http.Client
 	}
 	startup interface {
 		ObservedPodOnWatch(pod *corev1.Pod, when time.Time)
@@ -82,6 +82,7 @@ var _ = config.NewPodConfig
 
 // kubeletSide plays a world with the kubelet's source and merge.
 func kubeletSide(t *testing.T, w *world) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		dir := folder(t)
 		k := &kubelet{w: w, url: "http://host/pods", updates: make(chan sourceUpdate, 20), ops: make(chan kubetypes.PodUpdate, 20), pods: map[types.UID]*corev1.Pod{}}
@@ -140,6 +141,7 @@ func answer(s step) (*http.Response, error) {
 
 // read is one pass of the source and what it leads to.
 func (k *kubelet) read(t *testing.T) {
+	t.Helper()
 	source := kubetypes.FileSource
 	if k.w.HTTP {
 		source = kubetypes.HTTPSource
@@ -164,6 +166,7 @@ func (k *kubelet) read(t *testing.T) {
 
 // problems adds what is wrong with each document.
 func (k *kubelet) problems(t *testing.T, f judge.Facts, dir string) {
+	t.Helper()
 	for _, file := range k.step.Files {
 		if !readsStep(k.w, k.step) || strings.HasPrefix(file.Name, ".") {
 			continue
@@ -211,6 +214,7 @@ func (k *kubelet) decode(text, source string) (parsed bool, pod *corev1.Pod, err
 
 // document adds what is wrong with one document.
 func (k *kubelet) document(t *testing.T, f judge.Facts, prefix, text, source string) {
+	t.Helper()
 	parsed, _, err := k.decode(text, source)
 	if !parsed {
 		f[prefix+"decode"] = "refused"
@@ -240,6 +244,7 @@ func (k *kubelet) document(t *testing.T, f judge.Facts, prefix, text, source str
 
 // remember adds the pod to what the kubelet would have.
 func (k *kubelet) remember(t *testing.T, prefix string, pod *core.Pod) {
+	t.Helper()
 	v1pod := &corev1.Pod{}
 	require.NoError(t, corev1conversion.Convert_core_Pod_To_v1_Pod(pod, v1pod, nil))
 	v1pod = v1pod.DeepCopy()
@@ -266,6 +271,7 @@ func readsStep(w *world, s step) bool {
 
 // folder returns a folder for the manifests of one side.
 func folder(t *testing.T) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "podsource")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
@@ -274,6 +280,7 @@ func folder(t *testing.T) string {
 
 // write makes the folder's files those of a step.
 func write(t *testing.T, dir string, s step) {
+	t.Helper()
 	dir = filepath.Join(dir, "manifests")
 	require.NoError(t, os.RemoveAll(dir))
 	if s.Missing {

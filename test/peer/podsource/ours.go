@@ -10,16 +10,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
-	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
 // oursSide plays a world with a Directory or an HTTP.
 func oursSide(t *testing.T, w *world) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		dir := folder(t)
 		var now step
@@ -75,8 +76,7 @@ func ourProblem(f judge.Facts, w *world, s step, p podsource.Problem) {
 	var errs field.ErrorList
 	if list, ok := p.Err.(interface{ Unwrap() []error }); ok {
 		for _, err := range list.Unwrap() {
-			var e *field.Error
-			if errors.As(err, &e) {
+			if e, ok := errors.AsType[*field.Error](err); ok {
 				errs = append(errs, e)
 			}
 		}

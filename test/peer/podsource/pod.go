@@ -61,8 +61,10 @@ func drawPod(d *judge.Draw, name string) *corev1.Pod {
 	p.Spec.ActiveDeadlineSeconds = judge.Maybe(d, 10, func() int64 { return judge.Pick(d, int64(10), 0, 1, -1) })
 	p.Spec.Tolerations = drawTolerations(d)
 	p.Spec.SecurityContext = judge.Maybe(d, 15, func() corev1.PodSecurityContext {
-		return corev1.PodSecurityContext{RunAsUser: judge.Maybe(d, 40, func() int64 { return drawID(d) }), FSGroup: judge.Maybe(d, 40, func() int64 { return drawID(d) }),
-			RunAsGroup: judge.Maybe(d, 30, func() int64 { return drawID(d) }), SupplementalGroups: []int64{drawID(d)}}
+		return corev1.PodSecurityContext{
+			RunAsUser: judge.Maybe(d, 40, func() int64 { return drawID(d) }), FSGroup: judge.Maybe(d, 40, func() int64 { return drawID(d) }),
+			RunAsGroup: judge.Maybe(d, 30, func() int64 { return drawID(d) }), SupplementalGroups: []int64{drawID(d)},
+		}
 	})
 	p.Spec.Resources = judge.Maybe(d, 8, func() corev1.ResourceRequirements { return drawResources(d) })
 	p.Spec.Volumes = drawVolumes(d)

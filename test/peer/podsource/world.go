@@ -325,14 +325,11 @@ func simple(file string, i int) any {
 	name := "simple-" + strings.ToLower(strings.ReplaceAll(strings.Trim(file, "."), ".", "-")) + strconv.Itoa(i)
 	container := &object{members: []member{{"name", "c"}, {"image", "nginx"}}}
 	return &object{members: []member{
-		{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", &object{members: []member{{"name", name}}}},
+		{"apiVersion", "v1"},
+		{"kind", "Pod"},
+		{"metadata", &object{members: []member{{"name", name}}}},
 		{"spec", &object{members: []member{{"containers", &list{items: []any{container}}}}}},
 	}}
-}
-
-// isSimple reports whether all documents are simple.
-func (f file) isSimple() bool {
-	return !slices.ContainsFunc(f.Docs, func(doc any) bool { return !strings.HasPrefix(text(doc, "metadata", "name"), "simple") })
 }
 
 func newAnswer(d *judge.Draw, pods *int) file {

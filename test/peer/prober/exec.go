@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubeparts/kubeparts/prober"
 	corev1 "k8s.io/api/core/v1"
 	remote "k8s.io/cri-client/pkg"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	utilexec "k8s.io/utils/exec"
 
-	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -141,6 +141,7 @@ func (r *shellRunner) Exec(ctx context.Context, e prober.ExecRequest) (int32, er
 // playShell plays a world with either side.
 func playShell(side func(*testing.T, shell, *shellRunner) (run func() (result, text string), end func())) func(*testing.T, shell) []judge.Facts {
 	return func(t *testing.T, w shell) (all []judge.Facts) {
+		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			r := &shellRunner{}
 			run, end := side(t, w, r)
@@ -164,6 +165,7 @@ func shellKubelet(_ *testing.T, w shell, r *shellRunner) (run func() (result, te
 }
 
 func shellOurs(t *testing.T, w shell, r *shellRunner) (run func() (result, text string), end func()) {
+	t.Helper()
 	p := newOurProber(t, prober.Config{Runner: r, HistoryBytes: 20000}, w.pod(), podIP)
 	return p.run, p.close
 }

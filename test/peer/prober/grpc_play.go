@@ -7,18 +7,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubeparts/kubeparts/prober"
+	"github.com/kubeparts/kubeparts/prober/grpcprobe"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	kubeletgrpc "k8s.io/kubernetes/pkg/probe/grpc"
 
-	"github.com/kubeparts/kubeparts/prober"
-	"github.com/kubeparts/kubeparts/prober/grpcprobe"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
 // playHealth plays a world with either side.
 func playHealth(side func(*testing.T, *healthServer) (run func() (result, text string), end func())) func(*testing.T, health) []judge.Facts {
 	return func(t *testing.T, w health) (all []judge.Facts) {
+		t.Helper()
 		s := newHealthServer(t, w)
 		defer s.close()
 		run, end := side(t, s)
@@ -44,6 +45,7 @@ func healthKubelet(_ *testing.T, s *healthServer) (run func() (result, text stri
 }
 
 func healthOurs(t *testing.T, s *healthServer) (run func() (result, text string), end func()) {
+	t.Helper()
 	c, err := grpcprobe.New(grpcprobe.Config{UserAgent: agent()})
 	require.NoError(t, err)
 	return func() (string, string) {

@@ -154,13 +154,13 @@ type healthServer struct {
 	serving  sync.WaitGroup
 
 	mu       sync.Mutex
-	asked    int
 	run      int
 	requests []string
 	conns    []net.Conn
 }
 
 func newHealthServer(t *testing.T, w health) *healthServer {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &healthServer{w: w, listener: l}

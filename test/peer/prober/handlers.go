@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/kubeparts/kubeparts/prober"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,6 @@ import (
 	kubeletprobe "k8s.io/kubernetes/pkg/probe"
 	kubelethttp "k8s.io/kubernetes/pkg/probe/http"
 
-	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -94,6 +94,7 @@ type ourProber struct {
 }
 
 func newOurProber(t *testing.T, cfg prober.Config, pod *corev1.Pod, ip string) ourProber {
+	t.Helper()
 	began := time.Now()
 	if cfg.Clock != nil {
 		began = cfg.Clock.Now()

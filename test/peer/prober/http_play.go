@@ -7,14 +7,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubeparts/kubeparts/prober"
 	"k8s.io/component-base/version"
 
-	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
 // playWebKubelet plays a world against the kubelet's handler of HTTP probes.
 func playWebKubelet(t *testing.T, w web) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, w)
 		p := newKubeletProber(nil)
@@ -42,6 +43,7 @@ func playWebKubelet(t *testing.T, w web) (all []judge.Facts) {
 
 // playWebOurs plays a world against ours.
 func playWebOurs(t *testing.T, w web) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, w)
 		pod, _ := w.pod()

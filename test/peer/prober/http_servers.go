@@ -36,6 +36,7 @@ type network struct {
 }
 
 func newNetwork(t *testing.T, w web) *network {
+	t.Helper()
 	n := &network{w: w}
 	if slices.ContainsFunc(w.Servers, func(s server) bool { return s.TLS != noTLS }) {
 		n.cert = certificate(t)
@@ -45,6 +46,7 @@ func newNetwork(t *testing.T, w web) *network {
 
 // certificate makes one that nobody trusts, for another host, and that is over.
 func certificate(t *testing.T) tls.Certificate {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"elsewhere"}, NotAfter: time.Unix(1, 0)}

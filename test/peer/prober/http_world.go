@@ -86,8 +86,11 @@ func drawWeb(d *judge.Draw) web {
 		Servers: []server{
 			{Address: httpPort},
 			{Address: tlsPort, TLS: judge.Pick(d, http11, plainly, both, onlyH2, other, oldTLS, broken, noTLS)},
-			{Address: "10.0.0.1:8080"}, {Address: "10.0.0.2:80"}, {Address: "other.example:80"},
-			{Address: "[fd00::1]:80"}, {Address: "other.example:443", TLS: http11},
+			{Address: "10.0.0.1:8080"},
+			{Address: "10.0.0.2:80"},
+			{Address: "other.example:80"},
+			{Address: "[fd00::1]:80"},
+			{Address: "other.example:443", TLS: http11},
 		},
 		Fresh: d.Chance(10),
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/kubeparts/kubeparts/prober"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,7 +27,6 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	utilexec "k8s.io/utils/exec"
 
-	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -54,6 +54,7 @@ type kubelet struct {
 
 // playKubelet plays a world against the kubelet's prober.
 func playKubelet(t *testing.T, w world) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		k := &kubelet{node: newNode(w), w: w, pod: w.pod(never)}
 		k.start()

@@ -11,14 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubeparts/kubeparts/prober"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -44,6 +43,7 @@ type ours struct {
 
 // playOurs plays a world against our prober.
 func playOurs(t *testing.T, w world) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o := &ours{node: newNode(w), t: t, w: w, pod: w.pod(10), announce: map[string]string{}}
 		o.start()

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kubeparts/kubeparts/prober"
+
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -471,13 +472,13 @@ func killByRuns(s scene, container string) string {
 	if !strings.HasPrefix(s.Fact, "kill ") {
 		return "not about this"
 	}
-	all := ""
+	var all strings.Builder
 	for _, k := range []prober.Kind{prober.Liveness, prober.Startup} {
 		if s.World.probe(container, k) != nil {
-			all += byRuns(s, container, k)
+			all.WriteString(byRuns(s, container, k))
 		}
 	}
-	return all
+	return all.String()
 }
 
 // replaced reports whether a container replaced one whose end nobody saw.

@@ -5,10 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/prober"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // lostWorkers returns the probes that the pod asks for and that the kubelet has no
@@ -37,9 +36,7 @@ func lostWorkers(s scene) map[string]bool {
 				}
 			}
 		}
-		for key, id := range holds(s, i) {
-			held[key] = id
-		}
+		maps.Copy(held, holds(s, i))
 		if st.removes() {
 			clear(workers)
 			clear(held)

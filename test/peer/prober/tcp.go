@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubeparts/kubeparts/prober"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -62,6 +62,7 @@ func (w dial) pod(port int) *corev1.Pod {
 
 // listen starts the server of a world and returns its port.
 func (w dial) listen(t *testing.T) (port int, end func()) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	port = l.Addr().(*net.TCPAddr).Port
@@ -92,6 +93,7 @@ func (w dial) listen(t *testing.T) (port int, end func()) {
 // playDial plays a world with either side.
 func playDial(side func(*testing.T, *corev1.Pod, string) (run func() (result, text string), end func())) func(*testing.T, dial) []judge.Facts {
 	return func(t *testing.T, w dial) (all []judge.Facts) {
+		t.Helper()
 		port, end := w.listen(t)
 		defer end()
 		run, closes := side(t, w.pod(port), w.IP)
@@ -110,6 +112,7 @@ func dialKubelet(_ *testing.T, pod *corev1.Pod, ip string) (run func() (result, 
 }
 
 func dialOurs(t *testing.T, pod *corev1.Pod, ip string) (run func() (result, text string), end func()) {
+	t.Helper()
 	p := newOurProber(t, prober.Config{HistoryBytes: 20000, Clock: ahead()}, pod, ip)
 	return p.run, p.close
 }

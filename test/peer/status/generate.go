@@ -6,15 +6,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	kubelettypes "k8s.io/kubernetes/pkg/kubelet/types"
 
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/podcache"
-	"github.com/kubeparts/kubeparts/status"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -25,9 +25,11 @@ func generatePeer(k *kubeRuntime, files string) judge.Peer[*generateWorld] {
 		Name:  "status/generate",
 		World: drawGenerateWorld(files),
 		Kubelet: func(t *testing.T, w *generateWorld) []judge.Facts {
+			t.Helper()
 			return playGenerate(t, k, w, false)
 		},
 		Ours: func(t *testing.T, w *generateWorld) []judge.Facts {
+			t.Helper()
 			return playGenerate(t, k, w, true)
 		},
 		Rules:     generateRules(k),
@@ -38,6 +40,7 @@ func generatePeer(k *kubeRuntime, files string) judge.Peer[*generateWorld] {
 // playGenerate plays the history with the kubelet and returns what it generated or,
 // if ours, what our package generates from the same.
 func playGenerate(t *testing.T, k *kubeRuntime, w *generateWorld, ours bool) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		a, pod := newAgent(w), w.Pod
 		for i := range w.Steps {

@@ -102,6 +102,7 @@ type kubeRuntime struct {
 // newKubeRuntime returns a kubelet's runtime manager, made once: its constructor
 // writes to a folder.
 func newKubeRuntime(t *testing.T) *kubeRuntime {
+	t.Helper()
 	service := &runtimeService{}
 	k, _, err := kuberuntime.NewKubeGenericRuntimeManager(t.Context(), &record.FakeRecorder{}, nil, nil, nil, t.TempDir(), "", nil, nil, 10,
 		nil, nil, nil, nil, false, nil, 0, 0, "NeverVerify", nil, "", "", nil, false, metav1.Duration{}, service, nil,
@@ -182,6 +183,7 @@ func (*pods) GetMirrorPodByPod(*corev1.Pod) (*corev1.Pod, bool) { return nil, fa
 func (*pods) TranslatePodUID(uid types.UID) kubelettypes.ResolvedPodUID {
 	return kubelettypes.ResolvedPodUID(uid)
 }
+
 func (*pods) GetUIDTranslations() (map[kubelettypes.ResolvedPodUID]kubelettypes.MirrorPodUID, map[kubelettypes.MirrorPodUID]kubelettypes.ResolvedPodUID) {
 	return nil, nil
 }

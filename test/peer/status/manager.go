@@ -22,8 +22,14 @@ import (
 func managerPeer() judge.Peer[*managerWorld] {
 	return judge.Peer[*managerWorld]{
 		Name: "status/manager", World: drawManagerWorld, Rules: managerRules(), Scenarios: 600,
-		Kubelet: func(t *testing.T, w *managerWorld) []judge.Facts { return playManager(t, w, newManagerOfKubelet) },
-		Ours:    func(t *testing.T, w *managerWorld) []judge.Facts { return playManager(t, w, newManagerOfOurs) },
+		Kubelet: func(t *testing.T, w *managerWorld) []judge.Facts {
+			t.Helper()
+			return playManager(t, w, newManagerOfKubelet)
+		},
+		Ours: func(t *testing.T, w *managerWorld) []judge.Facts {
+			t.Helper()
+			return playManager(t, w, newManagerOfOurs)
+		},
 	}
 }
 
@@ -51,6 +57,7 @@ type managerPlay struct {
 }
 
 func playManager(t *testing.T, w *managerWorld, newManager func(*managerPlay) statusManager) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := &managerPlay{api: newAPIServer(), pods: map[types.UID]*corev1.Pod{}, mirror: map[types.UID]*corev1.Pod{}, mayRun: map[types.UID]bool{}, make: newManager}
 		for _, pod := range w.Pods {

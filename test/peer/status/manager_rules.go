@@ -80,7 +80,7 @@ func reportManagerRules() []managerRule {
 		},
 	}, {
 		Name: "deleted pods", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "That a pod is deleted is one change; the kubelet forces one at every report of a deleted pod, to wake its publisher.",
+		Sentence: "That a pod is deleted is one change; the kubelet forces one at every report of a deleted or terminated pod, to wake its publisher.",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]
 			reports := step.Op == opSet || step.Op == opResize || step.Op == opTerminate
@@ -97,7 +97,7 @@ func reportManagerRules() []managerRule {
 		Sentence: "A pod that has ended keeps its phase, reason and message in the Manager, whoever reports; in the kubelet only in status generation.",
 		Explains: func(s managerScene) bool {
 			step, ours := &s.World.Steps[s.Step], s.OursFacts[s.Step]
-			if step.Op != opSet && step.Op != opResize || !isTerminal(corev1.PodPhase(ours["said phase"])) || ours["said phase"] == string(step.Status.Phase) {
+			if step.Op != opSet && step.Op != opResize && step.Op != opTerminate || !isTerminal(corev1.PodPhase(ours["said phase"])) || ours["said phase"] == string(step.Status.Phase) {
 				return false
 			}
 			end := endBefore(s)
@@ -105,9 +105,9 @@ func reportManagerRules() []managerRule {
 			case "said phase":
 				return s.Ours == end.phase
 			case "said reason":
-				return s.Ours == end.reason
+				return s.Ours == end.reason || s.Ours == shown(s, step.Pod).reason
 			case "said message":
-				return s.Ours == end.message
+				return s.Ours == end.message || s.Ours == shown(s, step.Pod).message
 			case "said condition Ready", "said condition ContainersReady":
 				return s.Ours == "False|"+map[string]string{"Failed": "PodFailed", "Succeeded": "PodCompleted"}[end.phase]+"|"
 			case "said condition Ready since", "said condition ContainersReady since":
@@ -128,6 +128,9 @@ func reportManagerRules() []managerRule {
 				if step.Op == opDelete && step.Pod == pod {
 					deletes++
 				}
+			}
+			if s.Fact == "calls patch pod-"+strconv.Itoa(pod) { // of the generation alone, before the deletion
+				return before(s, opTerminate, pod) && s.Kubelet == "" && s.Ours == "1" && s.OursFacts[s.Step]["calls delete pod-"+strconv.Itoa(pod)] == "1"
 			}
 			ours, err := strconv.ParseInt(s.Ours, 10, 64)
 			return fact == "generation" && before(s, opTerminate, pod) && err == nil && ours >= generation && ours <= generation+int64(deletes)
@@ -214,13 +217,6 @@ func endManagerRules() []managerRule {
 			return ok && s.Kubelet == "1" && s.Ours == "" && before(s, opTerminate, pod) && ready
 		},
 	}, {
-		Name: "resize of an ended pod", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "A pod that has ended has no resize conditions; the kubelet removes them when it generates the next status.",
-		Explains: func(s managerScene) bool {
-			pod, fact := about(s)
-			return strings.HasPrefix(fact, "condition PodResize") && s.Ours == "" && isTerminal(corev1.PodPhase(said(s, pod, "phase")))
-		},
-	}, {
 		Name: "end of a static pod", Class: judge.DefectOfOurs, Item: "new",
 		Sentence: "A static pod that is reported again after its end is not finished any more in the kubelet; in ours it stays so.",
 		Explains: func(s managerScene) bool {
@@ -234,6 +230,21 @@ func endManagerRules() []managerRule {
 // resizeManagerRules are about resizes.
 func resizeManagerRules() []managerRule {
 	return []managerRule{{
+		Name: "times of a resize", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "A resize condition keeps its times when the agent starts again; in the kubelet they begin anew.",
+		Explains: func(s managerScene) bool {
+			_, fact := about(s)
+			if !strings.HasPrefix(fact, "condition PodResize") || !strings.HasSuffix(fact, " since") && !strings.HasSuffix(fact, " probed") {
+				return false
+			}
+			for earlier := s; earlier.Step >= 0; earlier.Step-- {
+				if s.World.Steps[earlier.Step].Op == opRestart && now(earlier) == s.Kubelet {
+					return s.Ours < s.Kubelet
+				}
+			}
+			return false
+		},
+	}, {
 		Name: "resize that ends before the first report", Class: judge.DefectOfOurs, Item: "new", Ends: true,
 		Sentence: "A resize that the API server shows and that ends after a restart, before the pod is reported, is over in the kubelet; ours shows it again.",
 		Explains: func(s managerScene) bool {
@@ -292,7 +303,7 @@ func sendManagerRules() []managerRule {
 			was := judge.Facts{"phase": end.phase, "reason": end.reason, "message": end.message}
 			if t, since := strings.CutSuffix(fact, " since"); t == "condition Ready" || t == "condition ContainersReady" {
 				reason := map[string]string{"Failed": "PodFailed", "Succeeded": "PodCompleted"}[was["phase"]]
-				return strings.HasPrefix(s.Fact, "pod-") && reason != "" && (since && s.Ours == now(s) || s.Ours == "False|"+reason+"|")
+				return strings.HasPrefix(s.Fact, "pod-") && reason != "" && (since && (s.Ours == now(s) || s.Ours == lastShown(s)) || s.Ours == "False|"+reason+"|")
 			}
 			if s.Fact == "calls patch pod-"+strconv.Itoa(pod) {
 				return s.Kubelet == "1" && s.Ours == "" && isTerminal(corev1.PodPhase(was["phase"])) && said(s, pod, "phase") != was["phase"]
@@ -326,17 +337,40 @@ func sendManagerRules() []managerRule {
 				strings.HasPrefix(s.Fact, "pod-") && s.Ours == said(s, pod, fact))
 		},
 	}, {
+		Name: "a change that was not seen", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Sentence: "A change by others that the agent has not seen is put right when it is seen; the kubelet gets the object before each PATCH.",
+		Explains: func(s managerScene) bool {
+			pod, fact := about(s)
+			end := shown(s, pod)
+			want, ok := map[string]string{"phase": end.phase, "reason": end.reason, "message": end.message, "calls": ""}[fact]
+			return unseen(s, pod) && !strings.HasPrefix(s.Fact, "said ") && ok && s.Ours == want
+		},
+	}, {
+		Name: "a forced change", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Sentence: "That a pod is deleted is one change; the kubelet forces one at every report of a deleted or terminated pod, to wake its publisher.",
+		Explains: func(s managerScene) bool {
+			pod, _ := about(s)
+			call := "calls delete pod-" + strconv.Itoa(pod)
+			deletes := s.KubeletFacts[s.Step][call] == "1" && s.OursFacts[s.Step][call] == ""
+			return s.World.Steps[s.Step].Op == opSync && before(s, opTerminate, pod) && deletes && s.Kubelet == "" || s.Fact == call && deletes
+		},
+	}, {
 		Name: "a deletion that failed", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "A deletion that failed is tried again after a back-off; the kubelet tries it again with its next tick.",
 		Explains: func(s managerScene) bool {
 			failed := slices.ContainsFunc(s.World.Steps[:s.Step], func(step managerStep) bool { return step.Fail == "delete" })
 			return failed && s.World.Steps[s.Step].Op == opSync &&
-				(strings.HasPrefix(s.Fact, "calls delete pod-") && s.Kubelet == "" && s.Ours == "1" || strings.HasPrefix(s.Fact, "pod-") && s.Ours == "")
+				(strings.HasPrefix(s.Fact, "calls delete pod-") && s.Kubelet == "" && s.Ours == "1" || !strings.HasPrefix(s.Fact, "calls ") && s.Ours == "")
 		},
 	}, {
 		Name: "time of a DisruptionTarget", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "What is reported of a pod does not change by sending it; in the kubelet the time of a DisruptionTarget condition becomes that of the call.",
 		Explains: func(s managerScene) bool {
+			pod, fact := about(s)
+			name := "pod-" + strconv.Itoa(pod) + " " + fact
+			if s.Fact == "said condition DisruptionTarget since" && slices.ContainsFunc(s.KubeletFacts, func(f judge.Facts) bool { return f[name] == s.Kubelet }) {
+				return true
+			}
 			writes := []string{opSync, opTick, opOthers} // the API server's condition, or the time of the call
 			for earlier := s; earlier.Step >= 0; earlier.Step-- {
 				if slices.Contains(writes, s.World.Steps[earlier.Step].Op) && now(earlier) == s.Kubelet {
@@ -401,6 +435,27 @@ func generation(s managerScene, pod int) string {
 		}
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+// lastShown returns what the fact about the API server was before the scene's step.
+func lastShown(s managerScene) string {
+	for i := s.Step - 1; i >= 0; i-- {
+		if value, ok := s.OursFacts[i][s.Fact]; ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// unseen reports whether the agent has not seen the last change of a pod yet.
+func unseen(s managerScene, pod int) bool {
+	for i := s.Step - 1; i >= 0; i-- {
+		step := s.World.Steps[i]
+		if step.Op != opRestart && step.Op != opOrphans {
+			return step.Op == opOthers && step.Pod == pod && step.Lag
+		}
+	}
+	return false
 }
 
 // persists reports whether the same difference was explained before.

@@ -8,14 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubeparts/kubeparts/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/container"
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
 	kubelettypes "k8s.io/kubernetes/pkg/kubelet/types"
-
-	"github.com/kubeparts/kubeparts/status"
 )
 
 // managerOfKubelet drives the kubelet's manager.
@@ -40,6 +39,7 @@ func newManagerOfKubelet(p *managerPlay) statusManager {
 func (k *managerOfKubelet) OnPodUpdated(pod *corev1.Pod, _ corev1.PodStatus, _ bool) {
 	k.calls = append(k.calls, pod.Name)
 }
+
 func (k *managerOfKubelet) OnPodRemoved(pod *corev1.Pod) {
 	k.calls = append(k.calls, pod.Name+" finished")
 }

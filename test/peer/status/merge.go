@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubeparts/kubeparts/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,7 +16,6 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	statusutil "k8s.io/kubernetes/pkg/util/pod"
 
-	"github.com/kubeparts/kubeparts/status"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -67,6 +67,7 @@ func mergePeer() judge.Peer[*mergeWorld] {
 }
 
 func mergeOfKubelet(t *testing.T, w *mergeWorld) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := w.Pod.DeepCopy()
@@ -81,6 +82,7 @@ func mergeOfKubelet(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 }
 
 func mergeOfOurs(t *testing.T, w *mergeWorld) (all []judge.Facts) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Minute)
 		merged, _ := status.Merge(&w.Pod.Status, &w.Status, w.MayRun, time.Now())

@@ -29,6 +29,7 @@ func TestPeerManager(t *testing.T) { judge.Run(t, managerPeer()) }
 
 // messageFiles makes the files that containers leave.
 func messageFiles(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"short": "goodbye", "empty": "", "long": strings.Repeat("x", 5000), "runes": strings.Repeat("é", 3000),

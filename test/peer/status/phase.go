@@ -8,12 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubeparts/kubeparts/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
 
-	"github.com/kubeparts/kubeparts/status"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -180,6 +180,7 @@ func phasePeer() judge.Peer[*phaseWorld] {
 }
 
 func phaseOfKubelet(t *testing.T, w *phaseWorld) []judge.Facts {
+	t.Helper()
 	f := judge.Facts{}
 	s := &w.Status
 	all := append(append([]corev1.ContainerStatus{}, s.InitContainerStatuses...), s.ContainerStatuses...)
@@ -231,6 +232,7 @@ func conditionFact(f judge.Facts, c *corev1.PodCondition) {
 }
 
 func phaseOfOurs(t *testing.T, w *phaseWorld) []judge.Facts {
+	t.Helper()
 	f := judge.Facts{}
 	s := &w.Status
 	f["phase"] = string(status.Phase(w.Pod, s, status.PhaseFacts{Terminal: w.Terminal, Initialized: w.Initialized}))

@@ -6,17 +6,17 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // direct makes the configurations of one turn without a Runner: the containers that
 // the kubelet would start, in its order.
 func (o *ours) direct(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
 	node := o.node(t)
 	if _, err := o.userIDs.Acquire(pod.UID); pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers && err == nil {
 		node.UserNamespace = o.userIDs.Lookup
@@ -57,6 +57,7 @@ func (o *ours) made(name string) bool {
 
 // directContainer makes the configuration of a container.
 func (o *ours) directContainer(t *testing.T, pod *corev1.Pod, c *corev1.Container, node podrunner.Node, config *runtimeapi.PodSandboxConfig) {
+	t.Helper()
 	in := podrunner.Instance{
 		SubPath: func(m podrunner.SubPathMount) (string, error) {
 			return preparedSubPath(o.root, m.Container, m.Volume, m.Index, m.SubPath)

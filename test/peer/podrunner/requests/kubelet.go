@@ -54,6 +54,7 @@ type theKubelet struct {
 }
 
 func playKubelet(t *testing.T, w *world) []judge.Facts {
+	t.Helper()
 	p := newPlayer(t, w)
 	defer p.close(t)
 	setMachine(t, w.Node)
@@ -66,6 +67,7 @@ func playKubelet(t *testing.T, w *world) []judge.Facts {
 
 // setMachine has the kubelet's packages find the world's machine.
 func setMachine(t *testing.T, n node) {
+	t.Helper()
 	isCgroup2UnifiedMode = func() bool { return n.CgroupV2 }
 	cgroups.HugePageSizes() // which reads those of this machine once
 	hugePageSizes = n.HugePages
@@ -81,6 +83,7 @@ func setMachine(t *testing.T, n node) {
 
 // fill sets the fields of the Kubelet.
 func (k *theKubelet) fill(t *testing.T) {
+	t.Helper()
 	w, kl := k.world, k.kubelet
 	var ips, clusterDNS []net.IP
 	for _, ip := range w.Node.IPs {
@@ -150,6 +153,7 @@ func (n node) can(handler string) bool {
 
 // manager makes the runtime manager.
 func (k *theKubelet) manager(t *testing.T) {
+	t.Helper()
 	n := k.world.Node
 	reservation := kubeletconfig.NoneMemoryReservationPolicy
 	if n.TieredReservation {
@@ -178,6 +182,7 @@ func (k *theKubelet) manager(t *testing.T) {
 
 // turn is what the kubelet does for a pod in each turn once its volumes are there.
 func (k *theKubelet) turn(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
 	ctx := klog.NewContext(k.ctx(t), logr.Discard())
 	running := &kubecontainer.Pod{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
 	pods, err := k.runtime.GetPods(ctx, true)

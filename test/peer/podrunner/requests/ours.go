@@ -8,6 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -17,12 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeparts/kubeparts/lifecycle"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
-	"github.com/kubeparts/kubeparts/lifecycle/podworker"
-	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -34,6 +34,7 @@ type ours struct {
 }
 
 func playOurs(t *testing.T, w *world) []judge.Facts {
+	t.Helper()
 	p := newPlayer(t, w)
 	defer p.close(t)
 	o := &ours{player: p}
@@ -48,6 +49,7 @@ func playOurs(t *testing.T, w *world) []judge.Facts {
 }
 
 func (o *ours) newRunner(t *testing.T) *podrunner.Runner {
+	t.Helper()
 	verify := images.NeverVerifyPreloadedImages
 	switch n := o.world.Node; {
 	case n.VerifyEveryPull:
@@ -74,6 +76,7 @@ func (o *ours) newRunner(t *testing.T) *podrunner.Runner {
 
 // turn plays one turn of the pod. A pod that the Runner refuses is not started.
 func (o *ours) turn(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
 	if err := o.runner.Unsupported(pod); err != nil {
 		o.facts.set("refused", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
@@ -103,6 +106,7 @@ func (o *ours) status() *podcache.Status {
 
 // node is the world's node in our terms, with the machine's hosts file.
 func (o *ours) node(t *testing.T) podrunner.Node {
+	t.Helper()
 	n := o.world.ourNode(o.root)
 	var err error
 	n.HostsFile, err = os.ReadFile("/etc/hosts")

@@ -29,6 +29,7 @@ type player struct {
 }
 
 func newPlayer(t *testing.T, w *world) *player {
+	t.Helper()
 	root, err := os.MkdirTemp("/dev/shm", "requests") // both sides have files written to disk
 	if err != nil {
 		root, err = os.MkdirTemp("", "requests")
@@ -41,9 +42,15 @@ func newPlayer(t *testing.T, w *world) *player {
 	return p
 }
 
-func (p *player) close(t *testing.T) { require.NoError(t, os.RemoveAll(p.root)) }
+func (p *player) close(t *testing.T) {
+	t.Helper()
+	require.NoError(t, os.RemoveAll(p.root))
+}
 
-func (p *player) ctx(t *testing.T) context.Context { return t.Context() }
+func (p *player) ctx(t *testing.T) context.Context {
+	t.Helper()
+	return t.Context()
+}
 
 func (p *player) logs() string { return filepath.Join(p.root, "logs") }
 
@@ -59,6 +66,7 @@ func (p *player) imageService() imageService { return imageService{machine: p.ma
 
 // files makes what is on disk before the first turn.
 func (p *player) files(t *testing.T) {
+	t.Helper()
 	write := func(dir, name, text string) {
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
@@ -83,6 +91,7 @@ func (p *player) files(t *testing.T) {
 
 // play plays the steps.
 func (p *player) play(t *testing.T, turn func(*testing.T, *corev1.Pod)) (all []judge.Facts) {
+	t.Helper()
 	for i := range p.world.Steps {
 		p.facts.begin()
 		p.happen(&p.world.Steps[i], i)
@@ -146,6 +155,7 @@ func (p *player) endInits() {
 
 // look makes facts of the files that containers have mounted.
 func (p *player) look(t *testing.T) {
+	t.Helper()
 	p.mu.Lock()
 	made := slices.Clone(p.containers)
 	p.mu.Unlock()
@@ -168,6 +178,7 @@ func (p *player) look(t *testing.T) {
 }
 
 func (p *player) mode(t *testing.T, name, path string) {
+	t.Helper()
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	p.facts.set(name, fs.FileMode.String(info.Mode()))

@@ -136,7 +136,7 @@ func emptyHost(s scene) bool {
 
 // hostLines are the words of each line of the node's file.
 func hostLines(s scene) (all [][]string) {
-	for _, line := range strings.Split(*s.World.Node.ResolvConf, "\n") {
+	for line := range strings.SplitSeq(*s.World.Node.ResolvConf, "\n") {
 		if words := strings.Fields(line); len(words) > 0 {
 			all = append(all, words)
 		}
@@ -201,7 +201,7 @@ func list(all []string) string {
 }
 
 func elements(text string) (all []string) {
-	for _, s := range strings.Split(strings.Trim(text, "[]"), ",") {
+	for s := range strings.SplitSeq(strings.Trim(text, "[]"), ",") {
 		if s = strings.Trim(s, `"`); s != "" {
 			all = append(all, s)
 		}

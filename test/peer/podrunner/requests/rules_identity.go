@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -99,7 +100,7 @@ func isHash(text string) bool {
 // a container that it started.
 func logLink(s scene) string {
 	var names []string
-	for _, call := range strings.Split(kubeletFact(s, "calls"), ", ") {
+	for call := range strings.SplitSeq(kubeletFact(s, "calls"), ", ") {
 		name, ok := strings.CutPrefix(call, "StartContainer ")
 		if !ok {
 			continue

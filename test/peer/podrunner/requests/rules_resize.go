@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"k8s.io/kubernetes/pkg/kubelet/qos"
 
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -67,7 +67,7 @@ func resizeRules() []rule {
 // each container that is updated one.
 func justContainers(s scene) string {
 	var all []string
-	for _, call := range strings.Split(kubeletFact(s, "calls"), ", ") {
+	for call := range strings.SplitSeq(kubeletFact(s, "calls"), ", ") {
 		if call == "update the sandbox" || strings.HasPrefix(call, "update ") && (slices.Contains(all, call) || !updated(s, strings.TrimPrefix(call, "update "))) {
 			continue
 		}
