@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
-
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

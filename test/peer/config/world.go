@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

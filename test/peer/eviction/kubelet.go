@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/eviction"
 )
 
 func (st *step) checksLimits(at time.Duration) bool {

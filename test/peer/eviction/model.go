@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -402,7 +402,7 @@ func (st *step) victims(t threshold, at time.Duration, limits []string, q quirks
 		}
 	}
 	if q[endingPassed] {
-		for _, name := range strings.Fields(d.escalated) {
+		for name := range strings.FieldsSeq(d.escalated) {
 			if slices.Contains(st.note().Adopted, name) {
 				continue
 			}

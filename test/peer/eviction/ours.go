@@ -9,13 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubeparts/kubeparts/eviction"
-	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	machinery "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

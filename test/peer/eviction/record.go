@@ -4,8 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/eviction"
 )
 
 // met records in a list of thresholds that t is one of them.

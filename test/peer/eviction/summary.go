@@ -4,10 +4,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeparts/kubeparts/eviction"
 )
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

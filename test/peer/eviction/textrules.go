@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	helper "k8s.io/component-helpers/resource"
 	kubeletresource "k8s.io/kubernetes/pkg/api/v1/resource"
+
+	"github.com/kubeparts/kubeparts/eviction"
 )
 
 // measuresPods reports whether anything of a pod counts towards a signal.

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletresource "k8s.io/kubernetes/pkg/api/v1/resource"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -10,12 +10,12 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/kubeparts/kubeparts/imagegc"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/imagegc"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubeparts/kubeparts/lifecycle"
 	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/preemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -6,11 +6,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubeparts/kubeparts/lifecycle"
-	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

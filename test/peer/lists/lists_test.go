@@ -15,13 +15,14 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 )
 
 func TestMain(m *testing.M) {

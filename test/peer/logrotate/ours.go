@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"github.com/kubeparts/kubeparts/containergc/logrotate"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kubeparts/kubeparts/containergc/logrotate"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

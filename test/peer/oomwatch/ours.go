@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubeparts/kubeparts/oomwatch"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/oomwatch"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

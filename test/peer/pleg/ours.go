@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubeparts/kubeparts/pleg"
-	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/pleg"
+	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

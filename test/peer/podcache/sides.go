@@ -10,10 +10,10 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/kubeparts/kubeparts/podcache"
 	"k8s.io/apimachinery/pkg/types"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
+	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

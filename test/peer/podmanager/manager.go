@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubeparts/kubeparts/podmanager"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubeletpod "k8s.io/kubernetes/pkg/kubelet/pod"
 
+	"github.com/kubeparts/kubeparts/podmanager"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -10,7 +10,6 @@ import (
 	"time"
 	_ "unsafe" // linkname
 
-	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubeparts/kubeparts/podmanager"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	kubeletpod "k8s.io/kubernetes/pkg/kubelet/pod"
 
+	"github.com/kubeparts/kubeparts/podmanager"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

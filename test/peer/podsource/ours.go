@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

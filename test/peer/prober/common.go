@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kubeparts/kubeparts/prober"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

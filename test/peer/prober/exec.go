@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubeparts/kubeparts/prober"
 	corev1 "k8s.io/api/core/v1"
 	remote "k8s.io/cri-client/pkg"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	utilexec "k8s.io/utils/exec"
 
+	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

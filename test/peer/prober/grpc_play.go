@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubeparts/kubeparts/prober"
-	"github.com/kubeparts/kubeparts/prober/grpcprobe"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	kubeletgrpc "k8s.io/kubernetes/pkg/probe/grpc"
 
+	"github.com/kubeparts/kubeparts/prober"
+	"github.com/kubeparts/kubeparts/prober/grpcprobe"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

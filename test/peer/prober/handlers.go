@@ -12,7 +12,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/kubeparts/kubeparts/prober"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ import (
 	kubeletprobe "k8s.io/kubernetes/pkg/probe"
 	kubelethttp "k8s.io/kubernetes/pkg/probe/http"
 
+	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

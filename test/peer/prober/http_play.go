@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubeparts/kubeparts/prober"
 	"k8s.io/component-base/version"
 
+	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

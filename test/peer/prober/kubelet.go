@@ -12,7 +12,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/kubeparts/kubeparts/prober"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	utilexec "k8s.io/utils/exec"
 
+	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/kubeparts/kubeparts/prober"
-
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

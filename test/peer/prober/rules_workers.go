@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/prober"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // lostWorkers returns the probes that the pod asks for and that the kubelet has no

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubeparts/kubeparts/prober"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

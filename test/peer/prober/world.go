@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubeparts/kubeparts/prober"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubeparts/kubeparts/podcache"
-	"github.com/kubeparts/kubeparts/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/status"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

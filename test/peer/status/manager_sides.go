@@ -8,13 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubeparts/kubeparts/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/container"
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
 	kubelettypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/kubeparts/kubeparts/status"
 )
 
 // managerOfKubelet drives the kubelet's manager.

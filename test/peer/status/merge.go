@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubeparts/kubeparts/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +15,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	statusutil "k8s.io/kubernetes/pkg/util/pod"
 
+	"github.com/kubeparts/kubeparts/status"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

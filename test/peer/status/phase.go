@@ -8,12 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubeparts/kubeparts/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
 
+	"github.com/kubeparts/kubeparts/status"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

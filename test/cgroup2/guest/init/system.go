@@ -123,7 +123,7 @@ func linkDescriptors() error {
 // delegateControllers enables every controller for the root's children.
 func delegateControllers() error {
 	controllers, err := os.ReadFile(cgroupRoot + "/cgroup.controllers")
-	for _, name := range strings.Fields(string(controllers)) {
+	for name := range strings.FieldsSeq(string(controllers)) {
 		err = errors.Join(err, os.WriteFile(cgroupRoot+"/cgroup.subtree_control", []byte("+"+name), 0))
 	}
 	return err
@@ -155,7 +155,7 @@ func loadModules() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	for _, name := range strings.Fields(string(list)) {
+	for name := range strings.FieldsSeq(string(list)) {
 		err = errors.Join(err, loadModule(name))
 	}
 	return err

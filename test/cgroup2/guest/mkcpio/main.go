@@ -172,7 +172,7 @@ func needs(file string) []string {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, field := range strings.Split(string(info), "\x00") {
+	for field := range strings.SplitSeq(string(info), "\x00") {
 		if list, ok := strings.CutPrefix(field, "depends="); ok && list != "" {
 			modules := strings.Split(list, ",")
 			slices.Sort(modules)

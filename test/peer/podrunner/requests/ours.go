@@ -8,12 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubeparts/kubeparts/lifecycle"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
-	"github.com/kubeparts/kubeparts/lifecycle/podworker"
-	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -23,6 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
-
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"k8s.io/kubernetes/pkg/kubelet/qos"
 
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 

@@ -63,19 +63,20 @@ func run(args []string, signals <-chan os.Signal) (int, error) {
 		fmt.Println(strings.Join(args, " "))
 		return 0, nil
 	case "hog":
-		hog()
-		return 0, errors.New("memory without end")
+		return 0, fmt.Errorf("the kernel gave %d MiB and killed nobody", hog())
 	default:
 		return 0, fmt.Errorf("unknown command %q", name)
 	}
 }
 
-// hog takes memory, and uses it, until the kernel has had enough.
-func hog() {
+// hog takes memory, and uses it, until the kernel has had enough. It returns
+// how many MiB it has if that is a TiB.
+func hog() int {
 	var all [][]byte
-	for {
+	for len(all) < 1<<20 {
 		all = append(all, bytes.Repeat([]byte{1}, 1<<20))
 	}
+	return len(all)
 }
 
 func exit(args []string, signals <-chan os.Signal) (int, error) {
