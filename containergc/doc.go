@@ -101,6 +101,8 @@
 //     to do.
 //   - If the folder of pod logs cannot be read, the kubelet leaves dead links alone; ours
 //     removes them.
+//   - If the folder of links cannot be read, the pass fails; the kubelet takes it for empty,
+//     and removes no container.
 //   - The snapshot tells whether the container of a dead link may write again; the kubelet
 //     asks for its status, and removes the link of a running container if that fails.
 //   - Requests are a set, not a queue of 50 that drops what does not fit.

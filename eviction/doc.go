@@ -64,7 +64,9 @@
 //
 // Settings that can only be mistakes are refused, all at once; [ThresholdSettings.Lenient]
 // accepts them as the kubelet does. An amount with an endless exponent is refused, not
-// calculated with.
+// calculated with. Where a number or a duration can't be read, the kubelet has the words of
+// Go's packages; ours says what one looks like. Of a flag, the kubelet takes the last of two
+// values for a signal; ours refuses both, and names each malformed pair.
 //
 // Thresholds. Of several thresholds that are due, the kubelet acts on one of memory, else
 // on any; ours acts on hard ones first, and the rest has a fixed order. Messages name the

@@ -77,19 +77,36 @@
 //     kubelet they wrap around: a pod that asks for too much asks for nothing.
 //   - The kubelet relies on the API server to fill in missing requests; here a pod without
 //     these defaults is admitted with its limits as requests.
+//   - A pod that has a start time, and that Allocated says this node has admitted before,
+//     is not sent away because labels or taints have changed; the kubelet sends it away
+//     after a restart.
 //   - ActiveDeadline sends no event; the kubelet sends one with each answer.
 //   - Hooks must have a deadline; postStart has none in the kubelet and blocks its
 //     pod (kubernetes#30042). A preStop hook that is cut off by the deadline has
 //     failed and says so; one whose container ended while it ran has not, because
 //     that is what it is for. A hook whose time is over, or whose container has
 //     ended, does not begin.
-//   - An answer's broken body fails no HTTP hook, and connections are not kept. A
-//     path like mailto:x is a path. [HookConfig.FailOnStatus] makes the status
+//   - HTTP hooks keep no connections, and [HookConfig.FailOnStatus] makes the status
 //     count (kubernetes#56963).
-//   - Sidecars wait for running init containers too, which need them, and for
-//     every later sidecar, not only for the next. A container that can't be stopped
-//     burns nobody else's grace period (kubernetes#125880).
-//   - Part of a second counts for the container: what is left is rounded up.
+//   - The kubelet takes a path such as mailto:x for an address without a host, and asks
+//     nobody; ours takes it for a path.
+//   - When a pod has no address for a hook, the kubelet logs the status in which it
+//     found none; ours says so.
+//   - When an HTTPS hook works neither with HTTPS nor with plain HTTP, the kubelet tells
+//     the first error; ours both.
+//   - The kubelet runs a preStop hook again after it was restarted; here it runs once,
+//     if the caller says that it ran.
+//   - The kubelet waits for a preStop hook, such as a sleep, whose container has ended;
+//     here that ends the hook.
+//   - In the kubelet a sidecar waits for the one after it alone, and for none if that
+//     does not run; here for all that come after it.
+//   - The kubelet stops sidecars beside an init container that still runs and may need
+//     them; here they wait for it.
+//   - In the kubelet sidecars wait to the end of the grace period for a container that
+//     can't be stopped; here until that is known. See kubernetes#125880.
+//   - The kubelet cuts the time of a hook, and that of waiting, to whole seconds, so
+//     that a container may have up to two seconds more than its pod; here what is left
+//     to the deadline is rounded up.
 //   - The kubelet compares a container's end with the wall clock on every sync: a
 //     clock that steps back by an hour makes it wait an hour longer. Here the
 //     comparison is made once.

@@ -61,6 +61,8 @@
 //   - The kubelet's expression does not match what kernels since 5.0 write of a kill for
 //     want of the machine's memory, so the victim's cgroup and the constraint are lost;
 //     here both are known.
+//   - For the same reason the kubelet takes the time of such a kill from the line of the
+//     death, which may come late; here it is that of the choice.
 //   - In the kubelet, a victim whose cgroup the log does not name is in the cgroup /; here
 //     its cgroup is empty.
 //   - The kubelet has no constraint for kernels before 5.0; here it is CONSTRAINT_MEMCG
@@ -73,6 +75,9 @@
 //     of the next one; here it is none.
 //   - The kubelet mixes up dumps that the kernel writes at the same time; here they are
 //     told apart.
+//   - The kubelet does not see the death of a process without a name; here it is one.
+//   - The kubelet takes the clock of the log for right, though it drifts; here a kill that
+//     is read as it is logged has the right time.
 //   - If a child dies in the place of the process that was chosen, the kubelet tells of
 //     that process; here of the child.
 //   - The kubelet believes what a program writes into the kernel's log; here only lines of

@@ -121,6 +121,10 @@
 //   - For the kubelet, containers without the label of their pod's UID are of a pod
 //     without a UID, and its relist of one pod misses sandboxes without that label; here
 //     both belong to the pod of the sandbox.
+//   - For the kubelet, sandboxes and containers that name no pod at all are those of one
+//     pod without a UID; here they are left alone.
+//   - A pod whose newest sandbox has no name has none in the kubelet's status; here it has
+//     the name that another sandbox or a container tells.
 //
 // # Testing your code with it
 //

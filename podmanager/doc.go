@@ -71,6 +71,8 @@
 //   - The kubelet deletes the entry of a removed pod's name although it belongs to a
 //     successor by now, and keeps the entry of a name that a pod had before; ours
 //     compares UIDs, for pods and for mirrors.
+//   - The kubelet finds a pod without a name or a namespace by its full name; ours finds
+//     none by a name of that form.
 //   - The kubelet's mirror client creates a mirror of any pod, also while the node is
 //     being deleted; ours refuses a pod that is not static or has no hash, and a node
 //     that is being deleted.
@@ -83,10 +85,19 @@
 //     pod that is no mirror or has no UID.
 //   - The kubelet logs that a mirror could not be deleted, and reports success; ours
 //     returns the error.
-//   - The kubelet's lists are copies of maps in random order, 17 µs and 4 KB with 500 pods;
-//     ours are slices that exist, in the order of adding.
+//   - The kubelet's lists are copies of maps in random order; ours are slices that
+//     exist, in the order of adding. With 500 pods that saves 17 µs and 4 KB a call.
 //   - The kubelet deletes orphaned mirrors by their names; ours returns them as pods, so
 //     that a deletion has a UID.
+//   - Where two static pods have one name, as while one takes the other's place, the
+//     kubelet replaces the mirror for each of them in turn; in ours it belongs to the
+//     last.
+//   - A static pod without a hash has no versions: ours leaves the mirror that it has
+//     alone and makes none; the kubelet deletes that, and makes one with an empty hash.
+//   - Where the mirror that is to be replaced is gone already, or has a successor, the
+//     kubelet waits for the next sync of the pod; ours creates the new one at once.
+//   - A mirror beside a pod of its name that is not static is an orphan; the kubelet
+//     leaves it alone.
 //   - The kubelet does not sync a pod that has finished, so that its mirror never comes
 //     back when it is deleted; ours plans mirrors apart from syncs.
 //

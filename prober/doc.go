@@ -77,6 +77,8 @@
 //     failure.
 //   - The kubelet repeats a run that ends in an error twice at once; here the next run
 //     comes a period later.
+//   - The kubelet can always run commands; here an exec probe without a Runner is an
+//     error.
 //   - The kubelet forgets a run that ends in an error; here such a run counts as a
 //     failure if the ErrorPolicy of its kind says so.
 //   - The kubelet goes on counting when a container is replaced, so the first failure of

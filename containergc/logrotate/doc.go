@@ -68,6 +68,8 @@
 //   - If a rotation ended before the runtime knew of it, ours tells the runtime in a later
 //     pass; in the kubelet the container writes to the rotated file until that is
 //     compressed.
+//   - A rotated log that is the log itself by another name, which a crash may leave, loses
+//     that name; the kubelet compresses it, and its lines are there twice.
 //   - Compressed files are synced before they replace others.
 //   - One container whose runtime hangs costs CallTimeout, less and less often.
 //   - A maximum size of 0, with which the kubelet rotates in every pass, is refused.

@@ -151,6 +151,8 @@
 //     starts the one that there is at once, with its restart count.
 //   - The kubelet forgets a container's back-off ten minutes after its last start,
 //     also when the container has ended since and still waits; ours waits to the end.
+//   - The kubelet resizes no container while an init container of the pod backs off;
+//     ours does, because one that can't be started holds up no other.
 //   - The kubelet resizes a pod's cgroup only together with a container that runs, so
 //     that a pod whose limits were raised while its containers were down keeps the
 //     old ones; ours resizes it whenever it differs.

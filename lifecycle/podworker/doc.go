@@ -96,9 +96,18 @@
 //   - SyncKnownPods asks for the list of what is desired itself, and so needs no
 //     loop that it shares with the updates.
 //   - The status of a pod that ended in a shutdown is written before the machine goes
-//     down, if Flush sees to that, and a shutdown that is called off stops at once.
+//     down, if Flush sees to that.
+//   - A shutdown that is called off stops at once; the kubelet notices that after it
+//     has ended all pods.
 //   - If the machine allows less time than a shutdown needs, the first stages give up
 //     theirs. The kubelet does without the graceful shutdown then.
+//   - The kubelet cuts ShutdownGracePeriod and ShutdownGracePeriodCriticalPods to
+//     whole seconds; here a stage has all of its time.
+//   - The kubelet accepts negative periods in shutdownGracePeriodByPodPriority, and two
+//     of one priority, of which it uses any; ours refuses them.
+//   - The kubelet asks for the volumes of all pods of a stage, also when its time is
+//     over; ours for those of the pods that have ended in time, because the others
+//     still use theirs.
 //
 // # Testing your code with it
 //

@@ -109,6 +109,10 @@ func causesInLogs() []cause {
 			"If the folder of pod logs cannot be read, the kubelet leaves dead links alone; ours removes them.",
 		},
 		{
+			"unreadable links", readsLinks, judge.Deliberate, "",
+			"If the folder of links cannot be read, the pass fails; the kubelet takes it for empty, and removes no container.",
+		},
+		{
 			"cut links", wholeIDs, judge.DefectOfOurs, "12a",
 			"The kubelet finds the container of a link whose name was cut by the first part of its id; ours does not, and " +
 				"removes the link of a running container while its log is rotated.",

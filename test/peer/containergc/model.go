@@ -37,6 +37,7 @@ const (
 	namedFolders             // those with the name of a pod's
 	missingFolder            // of logs is no failure
 	linksDespite             // failures to read the folder of logs
+	readsLinks               // or fails
 	linksApart               // those that are dead before the pass
 	wholeIDs                 // in names of links
 	namedLinks               // those with the name of a container's
@@ -111,7 +112,13 @@ func (m *model) prepare() {
 			_ = m.write("pods/" + name + "/app/0.log") // in memory
 		}
 	}
+	if m.w.LinkFolder == "missing" {
+		delete(m.files, "containers")
+	}
 	for _, l := range m.w.Links {
+		if m.w.LinkFolder != "" {
+			break
+		}
 		m.links[l.Name] = map[string]string{".": "."}[l.Target]
 	}
 }
@@ -125,7 +132,7 @@ func (m *model) write(file string) error {
 }
 
 func (m *model) link(name, file string) error {
-	if _, ok := m.links[name]; !ok {
+	if _, ok := m.links[name]; !ok && m.w.LinkFolder == "" {
 		m.links[name] = file
 	}
 	return nil
@@ -153,7 +160,9 @@ func (m *model) pass() {
 		m.causes["fault:containers"] = true
 		m.report()
 	default:
-		m.clean()
+		if m.clean(); m.w.LinkFolder == "a file" && m.has(readsLinks) {
+			m.causes["read container logs"] = true
+		}
 		m.report()
 	}
 	m.facts["error"] = m.text()

@@ -142,7 +142,7 @@ func (m *model) findEnds() map[*container]time.Time {
 		}
 		e, ok := m.ends[c.ID]
 		if !ok && exited {
-			if c.Mute && !c.fixed {
+			if c.Mute && !c.fixed && !m.w.Snapshot {
 				m.causes["fault:status"] = true
 				continue
 			}
@@ -199,6 +199,9 @@ func (m *model) removeContainer(c *container) (fault string) {
 				delete(m.files, file)
 			}
 		}
+	}
+	if m.w.LinkFolder == "a file" && !m.has(readsLinks) {
+		return "fault:link" // the kubelet cannot remove the link
 	}
 	if !m.has(linksApart) && !c.Unlabelled {
 		delete(m.links, m.w.link(c.Container))

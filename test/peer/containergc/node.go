@@ -29,6 +29,10 @@ type node struct {
 	mu     sync.Mutex
 	calls  map[string]string // in this step, by object
 	events []string
+
+	// What ours tells is checked against what was removed.
+	removed []string // ids
+	told    string   // what is wrong
 }
 
 func newNode(w *World, root string) (*node, error) {
@@ -60,6 +64,9 @@ func newNode(w *World, root string) (*node, error) {
 			return nil, err
 		}
 	}
+	if err := n.spoilLinks(); err != nil || w.LinkFolder != "" {
+		return n, err
+	}
 	for _, l := range w.Links {
 		if err := os.Symlink(l.Target, filepath.Join(root, "containers", l.Name)); err != nil {
 			return nil, err
@@ -68,10 +75,26 @@ func newNode(w *World, root string) (*node, error) {
 	return n, nil
 }
 
+// spoilLinks does what is wrong with the folder of links.
+func (n *node) spoilLinks() error {
+	folder := filepath.Join(n.root, "containers")
+	switch n.w.LinkFolder {
+	case "missing":
+		return os.Remove(folder)
+	case "a file":
+		return errors.Join(os.Remove(folder), os.WriteFile(folder, nil, 0o600))
+	default:
+		return nil
+	}
+}
+
 func (n *node) pods() string { return filepath.Join(n.root, "pods") }
 
 // link makes a link to a file, if its name is free.
 func (n *node) link(name, file string) error {
+	if n.w.LinkFolder != "" {
+		return nil
+	}
 	err := os.Symlink(filepath.Join(n.root, file), filepath.Join(n.root, "containers", name))
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -127,7 +150,7 @@ func (n *node) nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-func (n *node) ListContainers(context.Context, *runtimeapi.ContainerFilter) (list []*runtimeapi.Container, err error) {
+func (n *node) ListContainers(_ context.Context, f *runtimeapi.ContainerFilter) (list []*runtimeapi.Container, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.step.ListContainers {
@@ -135,6 +158,9 @@ func (n *node) ListContainers(context.Context, *runtimeapi.ContainerFilter) (lis
 	}
 	for _, c := range n.containers {
 		labels, annotations := n.labels(c.Container)
+		if !matches(labels, f.GetLabelSelector()) {
+			continue
+		}
 		list = append(list, &runtimeapi.Container{
 			Id: c.ID, PodSandboxId: n.boxOf(c.Container), State: c.state, CreatedAt: n.nanos(c.made), Image: &runtimeapi.ImageSpec{},
 			Metadata: &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: c.Attempt}, Labels: labels, Annotations: annotations,
@@ -143,13 +169,26 @@ func (n *node) ListContainers(context.Context, *runtimeapi.ContainerFilter) (lis
 	return list, nil
 }
 
-func (n *node) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) (list []*runtimeapi.PodSandbox, err error) {
+// matches reports whether labels are as a filter wants them.
+func matches(labels, selector map[string]string) bool {
+	for k, v := range selector {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *node) ListPodSandbox(_ context.Context, f *runtimeapi.PodSandboxFilter) (list []*runtimeapi.PodSandbox, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.step.ListBoxes {
 		return nil, errors.New("fault:sandboxes")
 	}
 	for _, b := range n.boxes {
+		if !matches(nil, f.GetLabelSelector()) {
+			continue
+		}
 		list = append(list, &runtimeapi.PodSandbox{
 			Id: b.ID, State: b.state(), CreatedAt: n.nanos(b.made),
 			Metadata: &runtimeapi.PodSandboxMetadata{Uid: b.UID, Name: n.w.Pods[b.Pod].Name, Namespace: "default", Attempt: b.Attempt},
@@ -168,11 +207,15 @@ func (n *node) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeap
 	case c.Mute && !c.fixed:
 		return nil, grpcstatus.Error(codes.Unknown, "fault:status")
 	}
+	return &runtimeapi.ContainerStatusResponse{Status: n.status(c)}, nil
+}
+
+func (n *node) status(c *container) *runtimeapi.ContainerStatus {
 	labels, annotations := n.labels(c.Container)
-	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{
+	return &runtimeapi.ContainerStatus{
 		Id: c.ID, State: c.state, CreatedAt: n.nanos(c.made), FinishedAt: n.nanos(c.ended), LogPath: filepath.Join(n.root, n.w.log(c.Container)),
 		Metadata: &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: c.Attempt}, Image: &runtimeapi.ImageSpec{}, Labels: labels, Annotations: annotations,
-	}}, nil
+	}
 }
 
 func (n *node) ExecSync(_ context.Context, id string, command []string, _ time.Duration) (stdout, stderr []byte, err error) {
@@ -206,6 +249,7 @@ func (n *node) RemoveContainer(_ context.Context, id string) error {
 		return grpcstatus.Error(codes.Unknown, "fault:remove")
 	}
 	n.containers = slices.DeleteFunc(n.containers, func(other *container) bool { return other == c })
+	n.removed = append(n.removed, id)
 	return nil
 }
 
@@ -219,6 +263,7 @@ func (n *node) RemovePodSandbox(_ context.Context, id string) error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.boxes = slices.DeleteFunc(n.boxes, func(b *box) bool { return b.ID == id })
+		n.removed = append(n.removed, id)
 	}
 	return err
 }

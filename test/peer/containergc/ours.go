@@ -21,19 +21,30 @@ func playOurs(root string) func(*testing.T, *World) []judge.Facts {
 		t.Helper()
 		return play(t, w, root, func(t *testing.T, n *node) agent {
 			t.Helper()
-			m, err := containergc.New(containergc.Config{
+			told := &told{node: n}
+			cfg := containergc.Config{
 				Runtime: n, Remover: n, Pods: n, SourcesReady: func() bool { return !n.step.NotReady },
 				Policy:  containergc.Policy{MinAge: w.MinAge, MaxPerPodContainer: &w.MaxPerPodContainer, MaxContainers: &w.MaxContainers},
 				PodLogs: n.pods(), ContainerLogs: root + "/containers",
 				RemovalsPerSecond: -1,
-				Recorder:          ourRecorder{n}, Node: &corev1.Node{}, Clock: wall{node: n},
-			})
+				Recorder:          ourRecorder{n}, Node: &corev1.Node{}, Clock: wall{node: n}, Observer: told.observer(),
+			}
+			if w.Snapshot {
+				cfg.Snapshot = n.snapshot
+			}
+			m, err := containergc.New(cfg)
 			require.NoError(t, err)
-			return func(ctx context.Context, all bool) error {
+			return func(ctx context.Context, all bool) (err error) {
+				told.begin()
 				if all {
-					return m.DeleteAllUnusedContainers(ctx)
+					err = m.DeleteAllUnusedContainers(ctx)
+				} else {
+					if w.Plans {
+						told.planned(m.Plan(ctx))
+					}
+					told.result, err = m.Collect(ctx)
 				}
-				_, err := m.Collect(ctx)
+				n.told = told.problems(err)
 				return err
 			}
 		})

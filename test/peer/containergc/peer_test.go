@@ -1,6 +1,7 @@
 package containergc
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -17,6 +18,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestPeer(t *testing.T) {
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // making files takes its time on a disk
+	}
 	root := t.TempDir()
 	judge.Run(t, judge.Peer[*World]{
 		Name: "containergc", World: newWorld, Kubelet: newKubelet(t, root).play, Ours: playOurs(root), Rules: rules(), Scenarios: 800,

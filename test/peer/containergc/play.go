@@ -28,7 +28,7 @@ func play(t *testing.T, w *World, root string, side func(*testing.T, *node) agen
 		pass := side(t, n)
 		for i, s := range w.Steps {
 			time.Sleep(s.After)
-			n.calls, n.events = map[string]string{}, nil
+			n.calls, n.events, n.removed, n.told = map[string]string{}, nil, nil, ""
 			require.NoError(t, n.begin(i, s, time.Now()))
 			all = append(all, n.facts(t, pass(ctx, s.All)))
 		}
@@ -41,7 +41,7 @@ func (n *node) facts(t *testing.T, err error) judge.Facts {
 	t.Helper()
 	files, walked := n.files()
 	require.NoError(t, walked)
-	f := judge.Facts{"error": faults(err), "events": strings.Join(n.events, ";")}
+	f := judge.Facts{"error": faults(err), "events": strings.Join(n.events, ";"), "told": n.told}
 	for object, calls := range n.calls {
 		f[object+" calls"] = calls
 	}
@@ -86,6 +86,6 @@ func faults(err error) string {
 func faultNames() []string {
 	return []string{
 		"fault:containers", "fault:sandboxes", "fault:status", "fault:stop", "fault:remove", "fault:box stop", "fault:box remove",
-		"read pod logs", notReady,
+		"read pod logs", "read container logs", notReady,
 	}
 }

@@ -20,6 +20,9 @@ type World struct {
 	Strays                            []string // names in the folder of pods' logs, without a pod
 	Links                             []Link   // odd ones in the folder of links
 	Folder                            string   // "" or what is wrong with that of pods' logs
+	LinkFolder                        string   // the same for that of links
+	Snapshot                          bool     // ours is given statuses instead of asking for lists
+	Plans                             bool     // ours is asked for its plan before each periodic pass
 	Steps                             []Step
 
 	cache map[traits][]judge.Facts // of models
@@ -85,7 +88,8 @@ func newWorld(d *judge.Draw) *World {
 		w.drawPod(d, i, steps)
 	}
 	if d.Chance(8) {
-		w.Strays = append(w.Strays, judge.Pick(d, "note", "default_old_gone-uid", "a_b_c_uid-0", "default_x_uid-0", "lost+found"))
+		w.Strays = append(w.Strays, judge.Pick(d, "note", "default_old_gone-uid", "a_b_c_uid-0", "default_x_uid-0", "lost+found",
+			"default__gone-uid", "_old_gone-uid", "default_old_", "_gone-uid", "default_gone-uid"))
 	}
 	if d.Chance(10) {
 		w.Links = append(w.Links, judge.Pick(d,
@@ -98,6 +102,10 @@ func newWorld(d *judge.Draw) *World {
 	}
 	for range steps {
 		w.Steps = append(w.Steps, w.drawStep(d))
+	}
+	w.Snapshot, w.Plans = d.Chance(20), d.Chance(20)
+	if d.Chance(4) {
+		w.LinkFolder = judge.Pick(d, "missing", "a file")
 	}
 	return w
 }
@@ -207,7 +215,8 @@ func (w *World) drawStep(d *judge.Draw) Step {
 
 func (w *World) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "MinAge %v, MaxPerPodContainer %d, MaxContainers %d, strays %q, links %q, folder %q\n", w.MinAge, w.MaxPerPodContainer, w.MaxContainers, w.Strays, w.Links, w.Folder)
+	fmt.Fprintf(&b, "MinAge %v, MaxPerPodContainer %d, MaxContainers %d, strays %q, links %q, folders %q %q, snapshot %t, plans %t\n", w.MinAge, w.MaxPerPodContainer, w.MaxContainers, w.Strays, w.Links, w.Folder, w.LinkFolder,
+		w.Snapshot, w.Plans)
 	for _, p := range w.Pods {
 		fmt.Fprintf(&b, "pod %+v\n", *p)
 	}

@@ -6,7 +6,9 @@
 // testing/synctest bubble. Ours evaluates at the same moments: 10 s after the turn
 // before, or when the pods that a turn has evicted are cleaned up, which is waited
 // for as the kubelet does. After it has reclaimed a disk, ours looks again at once, as
-// Manager.Run does. A step is one turn. Its facts are
+// Manager.Run does. In half of the worlds, it looks at other times too while the kubelet
+// waits. A step is one turn; the looks until the next turn are a step of their own. Facts
+// of a turn are
 //
 //   - for each signal, the thresholds that are met, not yet resolved, due, and due
 //     with a fresh figure. The kubelet says them in its log;
@@ -18,6 +20,14 @@
 //     with annotations, and the status that the kill writes;
 //   - the events of the node, and when the turn began.
 //
+// A look between turns has one fact: all thresholds with their states, the conditions,
+// whether figures of pods were asked for, pods that are late, and the whole decision.
+// The kubelet has none, and rules compute ours. Where something is done in such a look,
+// the scenario ends.
+//
+// A second comparison is of settings: ParseThresholds and the flags against the kubelet's
+// parser and defaults, the texts of conditions, and [eviction.Policy.Validate].
+//
 // # The worlds
 //
 // A world draws thresholds of all signals, hard and soft, as amounts and percentages,
@@ -27,7 +37,8 @@
 // a time, missing, impossible, or all unknown for a while; up to six pods with
 // containers, init containers and sidecars, requests and limits, overhead, resources of
 // the whole pod, and all kinds of volumes, that arrive later, change what they use, or
-// have no figures; kills that take any time, hang, and fail once or always; space that
+// have no figures; turns every 3, 10, 25 or 50 s; kills that take any time, hang, and fail
+// once or always; pods that grow while they end; space that
 // becomes free when a pod has ended, when it is cleaned up, and by the collections;
 // restarts of the agent before a turn and while a pod ends.
 //
@@ -36,11 +47,12 @@
 //
 // # What is left out
 //
-//   - Looks between the kubelet's turns, and Manager.Run, which decides when to look.
+//   - Manager.Run, which decides when to look, and looks while a disk is reclaimed.
 //   - Volumes without a figure: the kubelet panics.
 //   - The memory cgroup notifier, which calls the same turn at other times.
 //   - The kubelet's metrics.
-//   - Settings that ParseThresholds refuses and the kubelet accepts.
+//   - What only ours has: modes, orders of pods that a caller supplies, and
+//     admission that waits.
 //
 // # How rules work
 //

@@ -51,7 +51,7 @@ func playKubelet(t *testing.T, w *world) (all []judge.Facts) {
 			k.restarted()
 			k.anew = true
 		}
-		all = k.all
+		all = w.apart(k.all)
 	})
 	return all
 }
@@ -69,7 +69,7 @@ func (k *kubeletSide) start() {
 		PressureTransitionPeriod: k.w.Transition, MaxPodGracePeriodSeconds: int64(k.w.MaxGrace), Thresholds: thresholds,
 	}, k.kill, k, k, k, &corev1.ObjectReference{Kind: "Node", Name: "n"}, clock.RealClock{}, !k.w.NoLimits)
 	ctx := klog.NewContext(k.t.Context(), logr.New(k))
-	k.manager.Start(ctx, k, k.active, func(pod *corev1.Pod) bool { return k.isClean(pod.UID) }, 10*time.Second)
+	k.manager.Start(ctx, k, k.active, func(pod *corev1.Pod) bool { return k.isClean(pod.UID) }, k.w.Interval)
 }
 
 func settingMaps(w *world) (hard, soft, grace, reclaim map[string]string) {

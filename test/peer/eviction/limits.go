@@ -38,12 +38,20 @@ func (st *step) limits(q quirks, at time.Duration) (all []string) {
 		if !ok || isCritical(p.Pod) || !st.breaks(p, u, q) {
 			continue
 		}
-		if q[endingPassed] && slices.Contains(st.note().Ending, name) {
+		if q[endingPassed] && st.isEnding(name, at) {
 			continue
 		}
 		all = append(all, name)
 	}
 	return all
+}
+
+// isEnding reports whether a pod was told to end before, or can't be for a moment.
+func (st *step) isEnding(name string, at time.Duration) bool {
+	if !st.isBetween {
+		return slices.Contains(st.note().Ending, name)
+	}
+	return st.hasFailed(name, at) || slices.ContainsFunc(st.flights(at), func(f flight) bool { return f.p.Pod.Name == name })
 }
 
 // breaks reports whether a pod breaks a limit.

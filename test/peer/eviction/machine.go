@@ -27,9 +27,10 @@ type machine struct {
 	deaths   map[string]*death        // by pod
 	attempts map[string]int           // to kill a pod
 	failed   map[string]time.Duration // when such an attempt failed
-	kills    int                      // begun
-	runs     [2]int                   // of the collectors
-	restarts map[int]bool             // turns before which the agent has restarted
+	failures []failure
+	kills    int          // begun
+	runs     [2]int       // of the collectors
+	restarts map[int]bool // turns before which the agent has restarted
 	step     judge.Facts
 	all      []judge.Facts
 }
@@ -39,6 +40,12 @@ type change struct {
 	at     time.Duration
 	figure figure
 	amount int64
+}
+
+// A failure is that of an attempt to kill a pod.
+type failure struct {
+	pod       string
+	began, at time.Duration
 }
 
 // A death is the end of a pod.
@@ -254,6 +261,7 @@ func (m *machine) kill(name string, grace int64, apply func(*corev1.PodStatus)) 
 	m.set("kill "+name+"/status", m.statusText(status))
 	if fails {
 		m.failed[name] = now + p.Kill.FailsAt
+		m.failures = append(m.failures, failure{name, now, now + p.Kill.FailsAt})
 		return attempt{pod: p, takes: p.Kill.FailsAt, err: errWorld}
 	}
 	if d == nil {

@@ -84,15 +84,22 @@ type step struct {
 	told    map[string]time.Duration
 	grown   int  // how often ours has added overhead to requests in specs
 	relaxed bool // the model's look is too soon to check limits
+
+	isBetween bool // the model's look is between turns
 }
 
 func stepOf(s judge.Scene[*world]) *step {
-	if s.Step >= len(s.World.Notes) || len(s.KubeletFacts) <= s.Step || len(s.OursFacts) <= s.Step {
+	if len(s.KubeletFacts) <= s.Step || len(s.OursFacts) <= s.Step {
+		return nil
+	}
+	ours, kubelet := s.World.turns(s.OursFacts), s.World.turns(s.KubeletFacts)
+	i := len(ours) - 1
+	if i >= len(s.World.Notes) {
 		return nil
 	}
 	return &step{
-		w: s.World, m: s.World.played, at: s.World.Notes[s.Step].At, index: s.Step,
-		kubelet: s.KubeletFacts[s.Step], ours: s.OursFacts[s.Step], before: s.OursFacts[:s.Step],
+		w: s.World, m: s.World.played, at: s.World.Notes[i].At, index: i,
+		kubelet: kubelet[i], ours: ours[i], before: ours[:i],
 	}
 }
 
@@ -241,12 +248,20 @@ type plan struct {
 	victims     []string
 }
 
+// A chance is a look at which ours may do something.
+type chance struct {
+	at     time.Duration
+	limits []string // pods that go for a limit
+	q      quirks
+	d      *decision // to be filled in
+}
+
 // plan returns what ours does about thresholds in one look.
-func (st *step) plan(fresh []threshold, ended map[string]time.Duration, at time.Duration, limits []string, q quirks, d *decision) (p plan) {
+func (st *step) plan(fresh []threshold, ended map[string]time.Duration, c chance) (p plan) {
 	slices.SortStableFunc(fresh, st.compare)
 	for _, t := range fresh {
-		st.escalate(t, at, q, d)
-		if next := st.nextCollection(st.actions(t.Signal), ended, at, q); next != "" {
+		st.escalate(t, c.at, c.q, c.d)
+		if next := st.nextCollection(st.actions(t.Signal), ended, c.at, c.q); next != "" {
 			if !slices.Contains(p.collections, next) {
 				p.collections, p.picks = append(p.collections, next), append(p.picks, string(t.Signal))
 			}
@@ -255,7 +270,7 @@ func (st *step) plan(fresh []threshold, ended map[string]time.Duration, at time.
 		if len(p.victims) > 0 {
 			continue
 		}
-		if p.victims = st.victims(t, at, limits, q, d); len(p.victims) > 0 {
+		if p.victims = st.victims(t, c.at, c.limits, c.q, c.d); len(p.victims) > 0 {
 			p.picks, p.threshold = append(p.picks, string(t.Signal)), t
 		}
 	}
@@ -265,9 +280,9 @@ func (st *step) plan(fresh []threshold, ended map[string]time.Duration, at time.
 	}
 	for _, s := range told {
 		e := st.event(threshold{Signal: eviction.Signal(s)})
-		if last, ok := st.told[e]; !ok || at-last >= 10*time.Second {
+		if last, ok := st.told[e]; !ok || c.at-last >= 10*time.Second {
 			st.events = append(st.events, e)
-			st.told[e] = at
+			st.told[e] = c.at
 		}
 	}
 	slices.Sort(p.picks)
@@ -281,31 +296,15 @@ func (p *plan) collectionsText() string {
 	return strings.Join(p.collections, "+")
 }
 
-// rounds returns the collections of a side: those that ran beside each other together.
-func rounds(f judge.Facts) (all [][]string) {
-	for word := range strings.FieldsSeq(f["collections"]) {
-		all = append(all, strings.Split(word, "+"))
-	}
-	return all
-}
-
-// took returns how long collections take beside each other.
-func (w *world) took(round []string) (d time.Duration) {
-	for _, a := range round {
-		d = max(d, w.collector(a).Took)
-	}
-	return d
-}
-
 // lookByLook does what ours does in one turn: something, then another look, and then
 // what is still needed.
 func (st *step) lookByLook(fresh []threshold, limits []string, q quirks, d *decision) (limited, victims []string, cause threshold) {
-	ended := st.collectionsEnded()
+	ended := st.collectionsEnded(false)
 	m := st.remember(oursCauses())
 	st.changes = st.changesBefore(st.index)
 	st.look(m, st.at, false, oursCauses(), judge.Facts{})
 	for at := st.at; ; {
-		p := st.plan(fresh, ended, at, limits, q, d)
+		p := st.plan(fresh, ended, chance{at, limits, q, d})
 		d.collections = strings.TrimSpace(d.collections + " " + p.collectionsText())
 		if len(p.collections) == 0 || len(limits)+len(p.victims) > 0 {
 			return limits, p.victims, p.threshold
@@ -325,51 +324,6 @@ func (st *step) lookByLook(fresh []threshold, limits []string, q quirks, d *deci
 		st.look(m, at, false, oursCauses(), lists)
 		fresh = st.fresh(lists)
 	}
-}
-
-func (st *step) nextCollection(actions []string, ended map[string]time.Duration, now time.Duration, q quirks) string {
-	if len(actions) == 0 {
-		return ""
-	}
-	latest, any := time.Duration(0), false
-	for _, a := range actions {
-		if e, ok := ended[a]; ok {
-			latest, any = max(latest, e), true
-		}
-	}
-	if len(actions) == 2 {
-		containers, wasContainers := ended[actions[0]]
-		images, wasImages := ended[actions[1]]
-		unfinished := wasContainers && (!wasImages || images < containers)
-		if unfinished && (!q[roundRestarts] || now-latest < 10*time.Second) {
-			return actions[1]
-		}
-	}
-	if !any || now-latest >= 10*time.Second {
-		return actions[0]
-	}
-	return ""
-}
-
-// collectionsEnded returns when ours last ended collections, before this step.
-func (st *step) collectionsEnded() map[string]time.Duration {
-	ended := map[string]time.Duration{}
-	for i, f := range st.before {
-		if st.w.Notes[i].Restarted {
-			clear(ended)
-		}
-		at := st.w.Notes[i].At
-		for _, round := range rounds(f) {
-			for _, a := range round {
-				ended[a] = at + st.w.collector(a).Took
-			}
-			at += st.w.took(round)
-		}
-	}
-	if st.note().Restarted {
-		clear(ended)
-	}
-	return ended
 }
 
 // victims returns the pods that go for a threshold, and fills in d.
@@ -419,7 +373,7 @@ func (st *step) victims(t threshold, at time.Duration, limits []string, q quirks
 	for _, name := range names {
 		p := st.m.pod(name)
 		n, known := st.uses(p, at, t.Signal, q)
-		if isCritical(p.Pod) || slices.Contains(limits, name) || st.passes(name, n, known, at, t, q) {
+		if isCritical(p.Pod) || slices.Contains(limits, name) || st.passes(name, n, known, t, q) {
 			continue
 		}
 		if places <= 0 || (q[freedCounts] || len(all) > 0) && free >= st.missing(t, at) {
@@ -507,7 +461,7 @@ func (st *step) endingSlowly() (all []string) {
 }
 
 // passes reports whether a pod is passed over.
-func (st *step) passes(name string, n int64, known bool, at time.Duration, t threshold, q quirks) bool {
+func (st *step) passes(name string, n int64, known bool, t threshold, q quirks) bool {
 	isEnding := slices.Contains(st.note().Ending, name)
 	switch {
 	case q[endingPassed] && isEnding:
@@ -521,6 +475,9 @@ func (st *step) passes(name string, n int64, known bool, at time.Duration, t thr
 
 // activeAt returns the pods that are active at a time of this step, before it kills.
 func (st *step) activeAt(at time.Duration) (all []string) {
+	if st.isBetween {
+		return st.m.activeAt(at)
+	}
 	for i := range st.w.Pods {
 		p := &st.w.Pods[i]
 		name := p.Pod.Name

@@ -36,6 +36,10 @@ type oursSide struct {
 	begun       int                    // collections
 	collectedIn int                    // the look of the last
 	asked       []*killRequest
+	turnAt      time.Duration // when this turn began
+	found       *eviction.Decision
+	measured    bool        // a look has asked for the figures of pods
+	late        []string    // pods that have not ended in time
 	shorter     []types.UID // pods that get no more time
 }
 
@@ -59,7 +63,7 @@ func playOurs(t *testing.T, w *world) (all []judge.Facts) {
 			o.turn()
 		}
 		o.stop()
-		all = o.all
+		all = w.apart(o.all)
 	})
 	return all
 }
@@ -77,14 +81,14 @@ func (o *oursSide) start() {
 	require.NoError(o.t, err)
 	o.ctx, o.cancel = context.WithCancel(o.t.Context())
 	o.manager, err = eviction.New(eviction.Config{
-		Stats: o, Pods: o.machine.pods, Killer: o, ContainerGC: o, ImageGC: o, CleanedUp: o.isClean,
+		Stats: o, Pods: o.active, Killer: o, ContainerGC: o, ImageGC: o, CleanedUp: o.isClean,
 		Policy: eviction.Policy{
 			Thresholds: thresholds, PressureTransitionPeriod: o.w.Transition, MaxPodGracePeriodSeconds: o.w.MaxGrace,
 			MaxParallelEvictions: o.w.Parallel, IgnoreLocalStorageLimits: o.w.NoLimits,
 		},
-		LimitsPeriod: time.Second,
+		LimitsPeriod: 400 * time.Millisecond,
 		Node:         &corev1.ObjectReference{Kind: "Node", Name: "n"}, Events: o, AnnotatedEvents: o,
-		Observer: eviction.Observer{Evaluated: o.evaluated},
+		Observer: eviction.Observer{Evaluated: o.evaluated, Overdue: o.overdue},
 	})
 	require.NoError(o.t, err)
 }
@@ -104,23 +108,26 @@ func (o *oursSide) restart() {
 // turn does what the kubelet's loop does in one turn and until the next.
 func (o *oursSide) turn() {
 	o.begin()
-	o.looks = 0
+	o.looks, o.turnAt = 0, o.now()
 	for o.look() && len(o.asked) == 0 && !o.over {
 		o.finishCollections()
 	}
+	o.observe()
+	defer o.end()
 	evicted, restarts := o.answer()
-	o.close()
 	if restarts {
+		o.end()
 		o.restart()
 		return
 	}
 	if len(evicted) == 0 {
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		o.pass(o.w.Interval)
 		return
 	}
 	for range 30 {
-		o.pass(time.Second)
+		if o.pass(time.Second); o.over {
+			return
+		}
 		if !slices.ContainsFunc(evicted, func(p *corev1.Pod) bool { return !o.isClean(p.UID) }) {
 			break
 		}
@@ -180,7 +187,14 @@ func (o *oursSide) answer() (evicted []*corev1.Pod, restarts bool) {
 			}
 			wait = max(wait, takes)
 		}
-		o.pass(wait)
+		if len(limits)+len(victims) > 0 {
+			time.Sleep(wait)
+			synctest.Wait()
+			continue
+		}
+		if o.pass(wait); o.over {
+			break
+		}
 	}
 	return evicted, false
 }
@@ -213,31 +227,46 @@ func (o *oursSide) requests() (limits, victims []*killRequest) {
 	return limits, victims
 }
 
-// pass lets time pass while pods end.
+// pass lets time pass while pods end, with the looks that are drawn for it.
 func (o *oursSide) pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
+	until := o.now() + d
+	for _, l := range o.w.Looks {
+		at := o.turnAt + l.After
+		if l.Turn != len(o.all)+1 || at <= o.now() || at >= until || o.over {
+			continue
+		}
+		time.Sleep(at - o.now())
+		synctest.Wait()
+		o.lookBetween()
+	}
+	if !o.over {
+		time.Sleep(until - o.now())
+		synctest.Wait()
+	}
 }
 
-// close ends the step with what can be seen after it.
-func (o *oursSide) close() {
+// observe notes what can be seen after a turn.
+func (o *oursSide) observe() {
 	o.conditions(o.manager)
 	for name, pod := range o.pods {
 		r := o.manager.Admit(o.ctx, lifecycle.PodAdmitAttributes{Pod: pod, Operation: lifecycle.AddOperation})
 		o.set("admit "+name, admissionText(r.Admit, r.Reason, r.Message))
 	}
-	o.end()
 }
 
 // evaluated records what a look has found. The kubelet looks once a turn.
 func (o *oursSide) evaluated(d eviction.Decision, _ error) {
+	o.found = &d
+	if o.between {
+		return
+	}
 	o.mu.Lock()
 	o.shorter = append(o.shorter, d.Escalate...)
 	o.mu.Unlock()
-	if o.looks == 1 && !o.between {
+	if o.looks == 1 {
 		o.thresholds(&d)
 	}
-	if len(d.Candidates) > 0 && !o.between && !o.over {
+	if len(d.Candidates) > 0 && !o.over {
 		var names []string
 		for i := range d.Candidates {
 			names = append(names, d.Candidates[i].Pod.Name)
@@ -287,6 +316,15 @@ func (o *oursSide) thresholds(d *eviction.Decision) {
 	}
 }
 
+// active returns the active pods.
+func (o *oursSide) active() []*corev1.Pod {
+	all := o.machine.pods()
+	if o.w.Gaps {
+		all = append([]*corev1.Pod{nil}, all...)
+	}
+	return all
+}
+
 // Node is part of eviction.Stats.
 func (o *oursSide) Node(context.Context) (eviction.NodeStats, error) {
 	layout, _ := o.layout()
@@ -298,6 +336,7 @@ func (o *oursSide) Node(context.Context) (eviction.NodeStats, error) {
 
 // Pods is part of eviction.Stats.
 func (o *oursSide) Pods(context.Context) ([]eviction.PodStats, error) {
+	o.measured = true
 	if in(o.w.Blind, o.now()) {
 		return nil, errWorld
 	}
@@ -307,6 +346,9 @@ func (o *oursSide) Pods(context.Context) ([]eviction.PodStats, error) {
 // Kill is part of eviction.Killer.
 func (o *oursSide) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) error {
 	if takes, ok := o.shortened(pod); ok {
+		if !o.over {
+			o.set("escalation of "+pod.Name, escalationText(&e))
+		}
 		return sleep(ctx, takes)
 	}
 	r := &killRequest{pod: pod, eviction: e, begun: make(chan attempt, 1)}

@@ -15,3 +15,9 @@ func TestPeer(t *testing.T) {
 		Name: "eviction", World: newWorld, Kubelet: playKubelet, Ours: playOurs, Rules: rules(), Scenarios: 1200,
 	})
 }
+
+func TestPeerParse(t *testing.T) {
+	judge.Run(t, judge.Peer[*settingsWorld]{
+		Name: "eviction/parse", World: newSettings, Kubelet: parseKubelet, Ours: parseOurs, Rules: parseRules(), Scenarios: 4000,
+	})
+}

@@ -69,8 +69,8 @@ func newPod(d *judge.Draw, i int) podSpec {
 	for n := range d.Between(1, 3) {
 		pod.Spec.Containers = append(pod.Spec.Containers, drawContainer(d, fmt.Sprintf("c%d", n)))
 	}
-	if d.Chance(25) {
-		for n := range d.Between(1, 2) {
+	if d.Chance(30) {
+		for n := range d.Between(1, 3) {
 			c := drawContainer(d, fmt.Sprintf("i%d", n))
 			if d.Chance(50) {
 				c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)

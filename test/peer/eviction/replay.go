@@ -68,7 +68,7 @@ func newMemory() *memory {
 // conditions in this step.
 func (st *step) replay(s judge.Scene[*world], c causes) judge.Facts {
 	m := st.remember(c)
-	f := st.looks(m, st.index, s.OursFacts[st.index], c)
+	f := st.looks(m, st.index, st.ours, c)
 	for cond, holds := range m.holding {
 		if holds {
 			f["condition "+string(cond)] = "true"
@@ -82,6 +82,12 @@ func (st *step) remember(c causes) *memory {
 	m := newMemory()
 	for i := st.lastStart(); i < st.index; i++ {
 		st.looks(m, i, st.before[i], c)
+		for _, l := range looksBetween(i, st.before[i]) {
+			if c[moreLooks] {
+				st.changes = st.m.changes
+				st.look(m, l.at, false, c, judge.Facts{})
+			}
+		}
 	}
 	return m
 }
@@ -138,7 +144,7 @@ func (st *step) look(m *memory, at time.Duration, isFirst bool, c causes, f judg
 			}
 			continue
 		}
-		if st.judge(m, t, r, at, was[t], c, f) {
+		if st.judge(m, t, r, was[t], view{at, c, f}) {
 			pressed[conditionOf(t.Signal)] = true
 		}
 	}
@@ -157,15 +163,22 @@ func (m *memory) forget(t threshold) {
 	delete(m.due, t)
 }
 
+// A view is a look of a side: when it is, how it judges, and the lists that it makes.
+type view struct {
+	at    time.Duration
+	c     causes
+	lists judge.Facts
+}
+
 // judge judges one threshold whose figure is known, and reports whether it is met.
-func (st *step) judge(m *memory, t threshold, r measurement, at time.Duration, wasDue bool, c causes, f judge.Facts) bool {
+func (st *step) judge(m *memory, t threshold, r measurement, wasDue bool, v view) bool {
 	quantity := amount(t.Value, r.capacity)
 	isMet := r.available < quantity
-	if !isMet && (!wasDue || st.missing(t, at) <= 0) {
+	if !isMet && (!wasDue || st.missing(t, v.at) <= 0) {
 		since, known := m.since[t]
 		delete(m.due, t)
-		since += 2 * (at - m.evaluated)
-		if !c[shortBreaks] || !known || wasDue || t.Grace == 0 || at-m.lastMet[t] >= 10*time.Second || since >= at {
+		since += 2 * (v.at - m.evaluated)
+		if !v.c[shortBreaks] || !known || wasDue || t.Grace == 0 || v.at-m.lastMet[t] >= 10*time.Second || since >= v.at {
 			delete(m.since, t)
 		} else {
 			m.since[t] = since
@@ -174,19 +187,19 @@ func (st *step) judge(m *memory, t threshold, r measurement, at time.Duration, w
 	}
 	record := func(list string) {
 		fact := string(t.Signal) + "/" + list
-		words := append(strings.Fields(f[fact]), t.Value+t.Grace.String()+"="+itoa(r.available)+"<"+itoa(quantity))
+		words := append(strings.Fields(v.lists[fact]), t.Value+t.Grace.String()+"="+itoa(r.available)+"<"+itoa(quantity))
 		slices.Sort(words)
-		f[fact] = strings.Join(words, " ")
+		v.lists[fact] = strings.Join(words, " ")
 	}
 	record("unresolved")
 	if isMet {
 		record("met")
 	}
-	m.lastMet[t] = at
+	m.lastMet[t] = v.at
 	if _, ok := m.since[t]; !ok {
-		m.since[t] = at
+		m.since[t] = v.at
 	}
-	m.due[t] = at-m.since[t] >= t.Grace
+	m.due[t] = v.at-m.since[t] >= t.Grace
 	if !m.due[t] {
 		delete(m.due, t)
 		return true

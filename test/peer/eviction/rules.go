@@ -5,13 +5,15 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
 const doc = "eviction/doc.go"
 
 func rules() []judge.Rule[*world] {
-	return slices.Concat(quirkRules(), causeRules(), thresholdRules(), textRules())
+	return slices.Concat(betweenRules(), quirkRules(), causeRules(), thresholdRules(), textRules())
 }
 
 // quirkRules are about what is done in a step: the collections, the order of pods,
@@ -91,11 +93,30 @@ func isDecision(s judge.Scene[*world]) bool {
 		st.decide(st.fresh(st.ours), oursAll())
 		return s.Kubelet == st.event(st.note().Acts) && s.Ours == strings.Join(st.events, "\n")
 	}
+	if name, ok := strings.CutPrefix(s.Fact, "escalation of "); ok {
+		return s.Kubelet == "" && s.Ours == st.escalation(name)
+	}
 	if rest, ok := strings.CutPrefix(s.Fact, "kill "); ok {
 		name, _, _ := strings.Cut(rest, "/")
 		return st.killed(st.kubelet, name) != st.killed(st.ours, name)
 	}
 	return false
+}
+
+// escalation returns how a pod is to end sooner that ours or an agent before it has
+// told to end.
+func (st *step) escalation(name string) string {
+	d := st.m.deaths[name]
+	if d == nil {
+		return ""
+	}
+	isDisruption := strings.HasPrefix(d.message, "The node was low")
+	if slices.Contains(st.note().Adopted, name) {
+		isDisruption = slices.ContainsFunc(st.m.pod(name).Pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+		})
+	}
+	return fmt.Sprintf("1 s, disruption %t, %q", isDisruption, d.message)
 }
 
 // killed returns the word for a pod in the list of those that a side has killed.

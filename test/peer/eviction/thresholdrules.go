@@ -135,7 +135,7 @@ func explainsPick(s judge.Scene[*world], byChance bool) bool {
 	}
 	fresh := st.fresh(st.kubelet)
 	st.changes, st.told = st.changesBefore(st.index), map[string]time.Duration{}
-	p := st.plan(fresh, st.collectionsEnded(), st.at, nil, oursAll(), &decision{})
+	p := st.plan(fresh, st.collectionsEnded(false), chance{at: st.at, q: oursAll(), d: &decision{}})
 	if p.picks == nil {
 		p.picks = []string{"nothing"}
 	}
@@ -148,7 +148,11 @@ func explainsPick(s judge.Scene[*world], byChance bool) bool {
 
 // compare orders thresholds as ours acts on them.
 func (st *step) compare(a, b threshold) int {
-	return cmp.Or(cmp.Compare(isSoft(a), isSoft(b)), cmp.Compare(urgency(a.Signal), urgency(b.Signal)), cmp.Compare(st.ratio(a), st.ratio(b)))
+	return st.compareAt(a, b, st.at)
+}
+
+func (st *step) compareAt(a, b threshold, at time.Duration) int {
+	return cmp.Or(cmp.Compare(isSoft(a), isSoft(b)), cmp.Compare(urgency(a.Signal), urgency(b.Signal)), cmp.Compare(st.ratio(a, at), st.ratio(b, at)))
 }
 
 func isSoft(t threshold) int {
@@ -169,8 +173,8 @@ func urgency(s eviction.Signal) int {
 	}, s)
 }
 
-func (st *step) ratio(t threshold) float64 {
-	r, _ := st.measureAt(t.Signal, st.at)
+func (st *step) ratio(t threshold, at time.Duration) float64 {
+	r, _ := st.measureAt(t.Signal, at)
 	return float64(r.available) / float64(max(amount(t.Value, r.capacity), 1))
 }
 

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -32,7 +33,10 @@ type world struct {
 	Pods         []podSpec
 	Gain         bool // pods that end give back what they used
 	Turns        int
+	Interval     time.Duration // between turns
+	Gaps         bool          // there are nil pods in ours' list
 	Restarts     []restart
+	Looks        []extraLook // of ours, between the kubelet's turns
 
 	Notes  []note         `json:"-"` // of the kubelet's side, for rules
 	played *machine       // the same
@@ -123,6 +127,13 @@ type collector struct {
 	Fails bool
 }
 
+// An extraLook is one of ours, so long after the beginning of a turn, if that lasts so
+// long.
+type extraLook struct {
+	Turn  int
+	After time.Duration
+}
+
 // A restart of the agent: before a turn, or some time after a kill has begun.
 type restart struct {
 	Turn, Kill int // one of them, counted from 1
@@ -178,7 +189,50 @@ func newWorld(d *judge.Draw) *world {
 	if d.Chance(25) {
 		w.Restarts = append(w.Restarts, restart{Kill: d.Between(1, 3), After: judge.Pick(d, time.Second, 3*time.Second)})
 	}
+	w.Gaps = d.Chance(10)
+	w.Interval = 10 * time.Second
+	if d.Chance(20) {
+		w.Interval = judge.Pick(d, 50*time.Second, 3*time.Second, 25*time.Second)
+	}
+	if len(w.Restarts) == 0 && d.Chance(50) {
+		w.drawLooks(d)
+	}
+	if len(w.Restarts) == 0 && len(w.Pods) > 1 && d.Chance(4) {
+		w.drawGrowth(d)
+	}
 	return w
+}
+
+// drawGrowth has pods grow while they are ending, and memory shrink by as much, so that
+// what they free is enough only if that was seen.
+func (w *world) drawGrowth(d *judge.Draw) {
+	const gi = 1024 * mi
+	w.Settings, w.Allocatable, w.Parallel = []setting{{Signal: eviction.MemoryAvailable, Hard: "1Gi"}}, false, d.Between(2, 3)
+	w.Figures[memoryFigure] = nodeStat{Capacity: 8 * gi, Levels: []level{{0, gi - 10*mi}, {2 * time.Second, gi - 300*mi}}}
+	for i := range w.Pods {
+		p := &w.Pods[i]
+		later := p.Usage
+		p.Usage.Memory, later.Memory = new(100*mi+int64(i+1)*64), new(400*mi+int64(i+1)*64)
+		p.Later, p.LaterAt, p.Arrives, p.Missing = &later, time.Second, 0, nil
+		p.Kill = killing{Takes: 9 * time.Second}
+	}
+	w.Looks = []extraLook{{1, 3500 * time.Millisecond}, {1, 6500 * time.Millisecond}}
+}
+
+// drawLooks draws looks at times at which nothing else happens.
+func (w *world) drawLooks(d *judge.Draw) {
+	for range d.Between(1, 6) {
+		after := time.Duration(d.Between(0, 8))*time.Second + 500*time.Millisecond
+		if d.Chance(25) {
+			after *= time.Duration(d.Between(2, 10))
+		}
+		if after%time.Second == 0 {
+			after += 500 * time.Millisecond
+		}
+		w.Looks = append(w.Looks, extraLook{d.Between(1, w.Turns), after})
+	}
+	slices.SortFunc(w.Looks, func(a, b extraLook) int { return cmp.Or(cmp.Compare(a.Turn, b.Turn), cmp.Compare(a.After, b.After)) })
+	w.Looks = slices.Compact(w.Looks)
 }
 
 // breakTies gives pods different priorities where figures may not order them: the

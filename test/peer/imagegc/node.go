@@ -33,6 +33,9 @@ type node struct {
 	listed     int       // how often containers were, in it
 	hooks      []string
 	events     []string
+	answers    map[string]int // statuses of containers that were told
+	nils       bool           // lists have entries that are nil
+	told       string         // what is wrong with what ours tells
 }
 
 type box struct {
@@ -153,6 +156,9 @@ func (n *node) ListImages(context.Context, *runtimeapi.ImageFilter) (list []*run
 			Pinned: im.Pinned, Spec: &runtimeapi.ImageSpec{Image: im.ID, RuntimeHandler: im.Handler},
 		})
 	}
+	if n.nils {
+		list = append([]*runtimeapi.Image{nil}, list...)
+	}
 	return list, nil
 }
 
@@ -176,6 +182,9 @@ func (n *node) ListContainers(context.Context, *runtimeapi.ContainerFilter) (lis
 		}
 		item.ImageId, item.ImageRef, item.Image = c.imageID, c.ref, c.spec
 		list = append(list, item)
+	}
+	if n.nils {
+		list = append([]*runtimeapi.Container{nil}, list...)
 	}
 	return list, nil
 }
@@ -204,12 +213,21 @@ func (n *node) named(c Container) (id, ref string, spec *runtimeapi.ImageSpec) {
 		spec.Image = id
 	case "short":
 		spec.Image = short(firstOr(other.Tags, im.ID))
+	case "only the name":
+		id, ref, spec.UserSpecifiedImage = "", "", ""
+		spec.Image = short(firstOr(other.Tags, im.ID))
 	}
 	return id, ref, spec
 }
 
 // short returns a tag as people write it.
 func short(tag string) string {
+	if at, ok := strings.CutPrefix(tag, "docker.io/old/"); ok {
+		return "index.docker.io/old/" + at
+	}
+	if at, ok := strings.CutPrefix(tag, "docker.io/library/old"); ok {
+		return "docker.io/old" + at
+	}
 	tag = strings.TrimSuffix(strings.TrimPrefix(tag, "docker.io/"), ":latest")
 	return strings.TrimPrefix(tag, "library/")
 }
@@ -240,6 +258,10 @@ func (n *node) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeap
 	if c.volume != nil {
 		status.Mounts = []*runtimeapi.Mount{{ContainerPath: "/etc"}, {Image: c.volume}}
 	}
+	if n.answers == nil {
+		n.answers = map[string]int{}
+	}
+	n.answers[c.id]++
 	return &runtimeapi.ContainerStatusResponse{Status: status}, nil
 }
 

@@ -37,6 +37,8 @@ type ours struct {
 	started bool
 	passes  chan error
 	end     func()
+	result  imagegc.Result  // of the last pass
+	usages  []imagegc.Usage // measured in it
 }
 
 // start makes a manager. In a loop's world it also begins the loop.
@@ -67,10 +69,14 @@ func (a *ours) start() error {
 		name := w.name(image.ID, image.RuntimeHandler)
 		a.reasons[name] = append(a.reasons[name], string(reason))
 	}
-	cfg.Observer.Collected = func(_ imagegc.Result, err error) { passes <- err }
+	cfg.Observer.Collected = func(res imagegc.Result, err error) {
+		a.result = res
+		passes <- err
+	}
 	var err error
 	a.manager, err = imagegc.New(cfg)
 	a.passes, a.started, a.end = passes, false, func() {}
+	a.node.nils, a.node.answers = true, nil
 	return err
 }
 
@@ -85,7 +91,7 @@ func (a *ours) run() {
 }
 
 func (a *ours) act(ctx context.Context, what string) (reasons []string, err error) {
-	a.reasons = map[string][]string{}
+	a.reasons, a.usages = map[string][]string{}, nil
 	switch {
 	case what == "detect":
 		err = a.manager.Detect(ctx)
@@ -109,6 +115,7 @@ func (a *ours) act(ctx context.Context, what string) (reasons []string, err erro
 		}
 	}
 	a.started = true
+	a.node.told = a.problems(what, err)
 	for _, try := range a.node.tries {
 		if all := a.reasons[try.name]; len(all) > 0 {
 			reasons = append(reasons, all[0])
@@ -127,7 +134,11 @@ func (a *ours) stop() { a.end() }
 // Usage measures the disk.
 func (a *ours) Usage(context.Context) (imagegc.Usage, error) {
 	capacity, available, err := a.node.usage()
-	return imagegc.Usage{CapacityBytes: capacity, AvailableBytes: available}, err
+	u := imagegc.Usage{CapacityBytes: capacity, AvailableBytes: available}
+	if err == nil && capacity > 0 {
+		a.usages = append(a.usages, imagegc.Usage{CapacityBytes: capacity, AvailableBytes: min(available, capacity)})
+	}
+	return u, err
 }
 
 func (a *ours) Eventf(_ runtime.Object, _, reason, format string, args ...any) {

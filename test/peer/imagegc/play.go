@@ -126,7 +126,7 @@ func (n *node) facts(act string, err error, reasons []string) judge.Facts {
 		reason, message, _ := strings.Cut(e, " ")
 		f["event "+reason] += message + ";"
 	}
-	f["error"] = faults(err)
+	f["error"], f["told"] = faults(err), n.told
 	if act == "collect" && err != nil {
 		f["amounts"] = regexp.MustCompile(`wanted to free -?\d+ bytes, but freed \d+`).FindString(err.Error())
 	}

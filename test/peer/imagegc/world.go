@@ -103,8 +103,11 @@ func newWorld(d *judge.Draw) *World {
 		w.Images = append(w.Images, w.drawImage(d, i, unit))
 	}
 	w.drawSteps(d)
-	if d.Chance(2) {
+	switch d.Int(50) {
+	case 0:
 		w.drawLate(d)
+	case 1, 2:
+		w.drawVisit(d)
 	}
 	w.Loop = d.Chance(30) && (w.MinAge == nil || *w.MinAge > 0) && (w.MaxAge > 0 || w.High == nil || *w.High < 100)
 	return w
@@ -131,7 +134,8 @@ func (w *World) drawPolicy(d *judge.Draw) {
 }
 
 func (w *World) drawImage(d *judge.Draw, i int, unit uint64) *Image {
-	name := fmt.Sprintf(judge.Pick(d, "docker.io/library/app-%d", "docker.io/team/app-%d", "example.com/app-%d"), i)
+	name := fmt.Sprintf(judge.Pick(d, "docker.io/library/app-%d", "docker.io/team/app-%d", "example.com/app-%d", "docker.io/team/app-%d",
+		"localhost/app-%d", "registry:5000/app-%d", "docker.io/old/app-%d", "docker.io/library/old-%d"), i)
 	if d.Chance(6) {
 		name = judge.Pick(d, "example.com/build-pause", "example.com/pause", "example.com/pause-menu", "example.com/pauses")
 	}
@@ -185,6 +189,32 @@ func (w *World) drawLate(d *judge.Draw) {
 	}
 }
 
+// drawVisit makes a world in which a deletion takes so long that containers are listed
+// again before the next one, which may have come into use or may fail to be listed.
+func (w *World) drawVisit(d *judge.Draw) {
+	w.MaxAge, w.MinAge, w.High, w.Low, w.Workers = 0, new(time.Second), new(0), new(0), 1
+	w.Images = nil
+	for i := range 3 {
+		im := &Image{ID: "sha256:" + strings.Repeat(fmt.Sprint(i+1), 64), Tags: []string{fmt.Sprintf("example.com/slow-%d:1", i)}, Size: 9, Takes: 9}
+		if i < 2 && d.Chance(70) {
+			im.Slow = judge.Pick(d, 6*time.Second, 5*time.Second, 5100*time.Millisecond, 3*time.Second)
+			im.Visitor = d.Int(4)
+		}
+		w.Images = append(w.Images, im)
+	}
+	w.Steps = nil
+	for i := range w.Images {
+		w.Steps = append(w.Steps, Step{After: time.Minute, Act: "detect", Changes: []Change{{Do: "pull", Image: i}}})
+	}
+	for range d.Between(1, 3) {
+		s := Step{After: time.Minute, Act: judge.Pick(d, "collect", "delete unused"), Faults: Faults{Later: d.Chance(30)}}
+		if d.Chance(50) {
+			s.Changes = append(s.Changes, w.drawChange(d))
+		}
+		w.Steps = append(w.Steps, s)
+	}
+}
+
 func (w *World) drawSteps(d *judge.Draw) {
 	pulled := 0
 	for range d.Between(2, 9) {
@@ -198,7 +228,10 @@ func (w *World) drawSteps(d *judge.Draw) {
 			s.Changes = append(s.Changes, w.drawChange(d))
 		}
 		s.Act = judge.Pick(d, "detect", "collect", "collect", "delete unused")
-		if d.Chance(8) {
+		if d.Chance(8) || w.Store && d.Chance(20) {
+			if w.Store && d.Chance(40) {
+				s.Changes = append(s.Changes, Change{Do: "set clock", By: judge.Pick(d, time.Hour, -time.Hour, -time.Minute)})
+			}
 			s.Changes = append(s.Changes, Change{Do: "restart"})
 		}
 		if d.Chance(15) {
@@ -230,14 +263,14 @@ func (w *World) drawChange(d *judge.Draw) Change {
 
 func (w *World) drawContainer(d *judge.Draw, image int) *Container {
 	c := &Container{Image: image, Form: "id", Other: image, By: "id"}
-	if d.Chance(15) {
-		c.Form = judge.Pick(d, "old runtime", "tag", "digest", "bare id", "short")
+	if d.Chance(20) {
+		c.Form = judge.Pick(d, "old runtime", "tag", "digest", "bare id", "short", "only the name", "only the name")
 	}
 	if d.Chance(6) {
 		c.Other = d.Int(len(w.Images))
 	}
-	if w.Handlers && d.Chance(70) {
-		c.Handler = w.Images[image].Handler
+	if w.Handlers {
+		c.Handler = judge.Pick(d, w.Images[image].Handler, w.Images[image].Handler, w.Images[image].Handler, "", "kata")
 	}
 	if d.Chance(12) {
 		c.Volume = d.Int(len(w.Images) + 1)

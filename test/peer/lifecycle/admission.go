@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	kubelet "k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"k8s.io/kubernetes/pkg/kubelet/preemption"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
@@ -24,6 +25,9 @@ var (
 	errKill = errors.New("cannot be ended")
 )
 
+// noNode is what our handler says of a config that lacks its only required field.
+const noNode = "lifecycle: invalid node handler config: field Node is required"
+
 // A side is what one side has of a world: the pods that it admitted, and what it did
 // in the current step.
 type side struct {
@@ -32,12 +36,14 @@ type side struct {
 	fetched int
 	victims []string
 	events  []string
+	told    []string // what came of each victim
+	pod     *corev1.Pod
 }
 
 // play admits all pods in turn.
 func (s *side) play(admit func(pod *corev1.Pod) (bool, string, string)) (all []judge.Facts) {
 	for _, pod := range s.w.Pods {
-		s.fetched, s.victims, s.events = 0, nil, nil
+		s.fetched, s.victims, s.events, s.told, s.pod = 0, nil, nil, nil, pod
 		ok, reason, message := admit(pod)
 		if ok {
 			s.pods = append(s.pods, pod)
@@ -45,6 +51,7 @@ func (s *side) play(admit func(pod *corev1.Pod) (bool, string, string)) (all []j
 		all = append(all, judge.Facts{
 			"admitted": fmt.Sprint(ok), "reason": reason, "message": message, "fetched": fmt.Sprint(s.fetched),
 			"victims": strings.Join(s.victims, " "), "events": strings.Join(s.events, "\n"), "pods": names(s.pods),
+			"told": strings.Join(s.told, "\n"),
 		})
 	}
 	return all
@@ -66,11 +73,22 @@ func (s *side) node() (*corev1.Node, error) {
 }
 
 func (s *side) fresh() (*corev1.Node, error) {
+	if s.w.NoFresh {
+		return s.node()
+	}
 	s.fetched++
 	if s.w.Fresh == nil {
 		return nil, errNode
 	}
 	return s.w.Fresh, nil
+}
+
+// silent leaves out the error of a lookup where the world says so.
+func (s *side) silent(n *corev1.Node, err error) (*corev1.Node, error) {
+	if s.w.Silent {
+		return n, nil
+	}
+	return n, err
 }
 
 // kill ends a victim, which then leaves the node.
@@ -81,6 +99,10 @@ func (s *side) kill(victim string) error {
 	}
 	s.pods = slices.DeleteFunc(slices.Clone(s.pods), func(p *corev1.Pod) bool { return p.Name == victim })
 	return nil
+}
+
+func (s *side) tell(preemptor, victim *corev1.Pod, err error) {
+	s.told = append(s.told, fmt.Sprint(preemptor.Name, " ends ", victim.Name, ": ", err))
 }
 
 // Eventf records an event.
@@ -104,7 +126,39 @@ func (r recorder) Eventf(object apiruntime.Object, eventtype, reason, messageFmt
 	r.side.Eventf(object, eventtype, reason, messageFmt, args...)
 }
 
-func admitKubelet(_ *testing.T, w *world) []judge.Facts { return admitVariant(&side{w: w}, variant{}) }
+func admitKubelet(_ *testing.T, w *world) []judge.Facts {
+	all := admitVariant(&side{w: w}, variant{})
+	for i, pod := range w.Pods {
+		all[i]["fits the node"] = kubeletFits(pod, w.Node)
+	}
+	return all
+}
+
+// kubeletFits says why a pod cannot be on a node by its labels and name.
+func kubeletFits(pod *corev1.Pod, n *corev1.Node) string {
+	if n == nil {
+		return ""
+	}
+	info := framework.NewNodeInfo()
+	info.SetNode(n)
+	for _, r := range scheduler.AdmissionCheck(pod, info, true) {
+		if r.Name == lifecycle.NodeAffinity || r.Name == lifecycle.NodeName {
+			return fmt.Sprintf("%s: Predicate %s failed: %s", r.Name, r.Name, r.Reason)
+		}
+	}
+	return ""
+}
+
+// ourFits is the same in ours.
+func ourFits(pod *corev1.Pod, n *corev1.Node) string {
+	if n == nil {
+		return ""
+	}
+	if m := lifecycle.FitsNode(pod, n); m != nil {
+		return m.Reason + ": " + m.Message
+	}
+	return ""
+}
 
 // admitVariant lets the kubelet's package admit a side's pods.
 func admitVariant(s *side, v variant) []judge.Facts {
@@ -115,7 +169,12 @@ func admitVariant(s *side, v variant) []judge.Facts {
 		return slices.Clone(s.pods)
 	}
 	kill := func(victim *corev1.Pod, _ bool, _ *int64, _ func(*corev1.PodStatus)) error {
-		return s.kill(victim.Name)
+		if v.spares(victim.Name) {
+			return nil
+		}
+		err := s.kill(victim.Name)
+		s.tell(s.pod, victim, err)
+		return err
 	}
 	handler := kubelet.NewPredicateAdmitHandler(
 		func(_ context.Context, cached bool) (*corev1.Node, error) {
@@ -136,17 +195,34 @@ func admitVariant(s *side, v variant) []judge.Facts {
 func admitOurs(t *testing.T, w *world) []judge.Facts {
 	t.Helper()
 	s := &side{w: w}
+	fresh := func(context.Context) (*corev1.Node, error) { return s.silent(s.fresh()) }
+	if w.NoFresh {
+		fresh = nil
+	}
 	handler, err := lifecycle.NewNodeHandler(lifecycle.NodeConfig{
-		Node:      func(context.Context) (*corev1.Node, error) { return s.node() },
-		FreshNode: func(context.Context) (*corev1.Node, error) { return s.fresh() },
+		Node:      func(context.Context) (*corev1.Node, error) { return s.silent(s.node()) },
+		FreshNode: fresh,
+		Allocated: func(pod *corev1.Pod) bool { return w.Settled[pod.Name] },
 		Preempt:   func(_ context.Context, victim *corev1.Pod) error { return s.kill(victim.Name) },
 		Events:    s,
+		Observer:  lifecycle.NodeObserver{Preempted: s.tell},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.play(func(pod *corev1.Pod) (bool, string, string) {
-		r := handler.Admit(t.Context(), lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: slices.Clone(s.pods)})
+	if _, err := lifecycle.NewNodeHandler(lifecycle.NodeConfig{}); err == nil || err.Error() != noNode {
+		t.Fatalf("a config without a node: %v", err)
+	}
+	all := s.play(func(pod *corev1.Pod) (bool, string, string) {
+		others := slices.Clone(s.pods)
+		if w.Gaps {
+			others = slices.Concat([]*corev1.Pod{nil}, others, []*corev1.Pod{nil})
+		}
+		r := handler.Admit(t.Context(), lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: others})
 		return r.Admit, r.Reason, r.Message
 	})
+	for i, pod := range w.Pods {
+		all[i]["fits the node"] = ourFits(pod, w.Node)
+	}
+	return all
 }

@@ -10,6 +10,9 @@
 // victim of preemption, may fail. After each pod the verdict, the victims in their
 // order, the events and the pods on the node are compared.
 //
+// Some worlds are none of a kubelet: with nil pods, amounts that are too large to count,
+// pods that were admitted before, and a node that cannot be fetched anew.
+//
 // Worlds have no ties between victims, which the kubelet breaks by the order of a
 // map: no two pods request the same memory, and at most one is BestEffort. What a
 // victim's status becomes is left out, because our caller writes it. Hooks, active

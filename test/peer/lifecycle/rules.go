@@ -42,6 +42,12 @@ func admissionRules() []judge.Rule[*world] {
 		cause("numeric tolerations", judge.DefectOfOurs, "new",
 			"Tolerations with the operators Lt and Gt need a feature gate that is off in the kubelet; ours always honours them.",
 			variant{numeric: true}),
+		cause("pods admitted before", judge.Deliberate, "",
+			"A pod that has a start time, and that Allocated says this node has admitted before, is not sent away because labels or taints have changed; the kubelet sends it away after a restart.",
+			variant{settled: true}),
+		cause("amounts that are too large", judge.KubeletDefect, "",
+			"Amounts that an int64 cannot hold count as the largest that it can. In the kubelet they wrap around: a pod that asks for too much asks for nothing.",
+			variant{capped: true}),
 	}
 }
 
@@ -53,11 +59,13 @@ type variant struct {
 	spared    []string
 	numeric   bool // tolerations compare numbers
 	known     bool // the node has all extended resources that the fetched one has
+	settled   bool // pods that were admitted before go anywhere
+	capped    bool // no amount wraps around
 }
 
 // all returns the variant with everything that ours does differently.
 func (v variant) all() variant {
-	return variant{defaulted: true, held: true, pruned: v.pruned, numeric: true, known: true}
+	return variant{defaulted: true, held: true, pruned: v.pruned, numeric: true, known: true, settled: true, capped: true}
 }
 
 // explains reports whether the kubelet does what ours did in the changed world. The
@@ -78,17 +86,25 @@ func (v variant) explains(s judge.Scene[*world]) bool {
 		without.numeric = false
 	case v.known:
 		without.known = false
+	case v.settled:
+		without.settled = false
+	case v.capped:
+		without.capped = false
 	}
 	return v.all().decides(s) && !without.decides(s)
 }
 
 func (v variant) decides(s judge.Scene[*world]) bool {
-	return v.replay(s)[s.Fact] == s.Ours
+	value := v.replay(s)[s.Fact]
+	if v.capped && s.Fact == "message" {
+		return sameAmounts(value, s.Ours)
+	}
+	return value == s.Ours
 }
 
 // replay lets the kubelet admit the step's pod in the changed world.
 func (v variant) replay(s judge.Scene[*world]) judge.Facts {
-	w := &world{Node: s.World.Node.DeepCopy(), Fresh: s.World.Fresh.DeepCopy(), CannotEnd: s.World.CannotEnd}
+	w := &world{Node: s.World.Node.DeepCopy(), Fresh: s.World.Fresh.DeepCopy(), CannotEnd: s.World.CannotEnd, NoFresh: s.World.NoFresh}
 	if v.known && s.KubeletFacts[s.Step]["fetched"] == "1" && w.Fresh != nil {
 		w.Node.Status.Allocatable = sameNames(w.Node.Status.Allocatable, w.Fresh.Status.Allocatable)
 	}
@@ -100,7 +116,20 @@ func (v variant) replay(s judge.Scene[*world]) judge.Facts {
 		if v.numeric && w.Node != nil {
 			spellOut(pod, w.Node)
 		}
+		if v.settled && s.World.Settled[pod.Name] && pod.Status.StartTime != nil {
+			goAnywhere(pod)
+		}
+		if v.capped {
+			capPod(pod)
+		}
 		return pod
+	}
+	if v.capped {
+		for _, n := range []*corev1.Node{w.Node, w.Fresh} {
+			if n != nil {
+				capList(n.Status.Allocatable)
+			}
+		}
 	}
 	side := &side{w: w}
 	for _, pod := range running(s) {

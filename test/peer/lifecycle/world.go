@@ -15,8 +15,16 @@ import (
 // A world is a node and the pods that ask to be admitted, in this order.
 type world struct {
 	Node, Fresh *corev1.Node // nil where the lookup fails
-	Pods        []*corev1.Pod
-	CannotEnd   map[string]bool // names of victims whose kill fails
+	// NoFresh says that nobody can be asked for a newer node: the one that is known counts.
+	NoFresh bool
+	// Silent says that a lookup that fails has no error. The kubelet's always has one.
+	Silent    bool
+	Pods      []*corev1.Pod
+	CannotEnd map[string]bool // names of victims whose kill fails
+	// Settled are the names of pods that our node has admitted before.
+	Settled map[string]bool
+	// Gaps says that there are nil pods among the others. The kubelet's have none.
+	Gaps bool
 }
 
 const (
@@ -27,7 +35,7 @@ const (
 )
 
 func drawWorld(d *judge.Draw) *world {
-	w := &world{CannotEnd: map[string]bool{}}
+	w := &world{CannotEnd: map[string]bool{}, Settled: map[string]bool{}}
 	if !d.Chance(3) {
 		w.Node = drawNode(d)
 	}
@@ -47,12 +55,38 @@ func drawWorld(d *judge.Draw) *world {
 		bestEffort = bestEffort || len(pod.Spec.Containers[0].Resources.Requests) == 0
 		w.Pods = append(w.Pods, pod)
 		w.CannotEnd[pod.Name] = d.Chance(5)
+		w.Settled[pod.Name] = d.Chance(10)
 	}
 	if crowded {
 		w.crowd(d)
 	}
+	w.Gaps, w.Silent, w.NoFresh = d.Chance(20), d.Chance(50), d.Chance(15)
+	if d.Chance(4) {
+		w.exceed(d)
+	}
 	return w
 }
+
+// exceed makes one amount larger than what the scheduler can count: a request of one
+// pod, or what the node has.
+func (w *world) exceed(d *judge.Draw) {
+	name := judge.Pick(d, corev1.ResourceMemory, corev1.ResourceCPU, corev1.ResourceEphemeralStorage)
+	pod := w.Pods[d.Int(len(w.Pods))]
+	all := judge.Pick(d, pod.Spec.Containers, pod.Spec.InitContainers)
+	switch {
+	case w.Node != nil && d.Chance(20):
+		w.Node.Status.Allocatable[name] = resource.MustParse(tooMuch)
+		if w.Fresh != nil {
+			w.Fresh.Status.Allocatable[name] = resource.MustParse(tooMuch)
+		}
+	case len(all) > 0 && len(all[0].Resources.Requests) > 0:
+		all[0].Resources.Requests[name] = resource.MustParse(tooMuch)
+		delete(all[0].Resources.Limits, name)
+	}
+}
+
+// tooMuch is more than an int64 can hold.
+const tooMuch = "20E"
 
 // crowd makes a node with many pods of which the last is critical and needs most of
 // the node, so that there are victims to choose.
@@ -65,6 +99,7 @@ func (w *world) crowd(d *judge.Draw) {
 		pod.Spec.NodeName, pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.SecurityContext = node, nil, nil, nil
 		if i < len(w.Pods)-1 {
 			pod.Spec.Priority, pod.Annotations = nil, nil
+			shape(d, pod, i)
 			continue
 		}
 		pod.Spec.Priority = new(int32(2_000_000_000))
@@ -74,6 +109,25 @@ func (w *world) crowd(d *judge.Draw) {
 			corev1.ResourceEphemeralStorage: resource.MustParse(judge.Pick(d, "0", "90Gi", "99Gi")),
 		}}}}
 	}
+}
+
+// shape makes some pods hold much of one resource and little of another, so that the
+// one that comes closest to a need is not always needed in the end.
+func shape(d *judge.Draw, pod *corev1.Pod, i int) {
+	cpu, memory := "1200m", int64(1200)
+	switch d.Int(6) {
+	case 1:
+		cpu, memory = "2500m", 60
+	case 2:
+		cpu, memory = "100m", 2500
+	case 3:
+	default:
+		return
+	}
+	pod.Spec.InitContainers, pod.Spec.Resources, pod.Spec.Overhead, pod.Status.QOSClass = nil, nil, nil, ""
+	pod.Spec.Containers = []corev1.Container{{Name: "c0", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: *resource.NewQuantity(memory<<20+int64(i+1)<<10, resource.BinarySI),
+	}}}}
 }
 
 func drawNode(d *judge.Draw) *corev1.Node {
@@ -194,7 +248,7 @@ func drawPorts(d *judge.Draw) (ports []corev1.ContainerPort) {
 	}
 	for range d.Between(1, 2) {
 		ports = append(ports, corev1.ContainerPort{
-			ContainerPort: 80, HostPort: int32(judge.Pick(d, 8080, 0, 8081)), HostIP: judge.Pick(d, "", "10.0.0.1", "10.0.0.2", "0.0.0.0"),
+			ContainerPort: 80, HostPort: int32(judge.Pick(d, 8080, 0, 8081, 1)), HostIP: judge.Pick(d, "", "10.0.0.1", "10.0.0.2", "0.0.0.0"),
 			Protocol: judge.Pick(d, corev1.ProtocolTCP, "", corev1.ProtocolUDP),
 		})
 	}

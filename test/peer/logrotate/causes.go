@@ -39,6 +39,10 @@ func causes() []cause {
 			"The kubelet rotates a log wherever it is; ours leaves alone what is not below PodLogs.",
 		},
 		{
+			"one name", oneName, judge.Deliberate, "",
+			"A rotated log that is the log itself by another name, which a crash may leave, loses that name; the kubelet compresses it, and its lines are there twice.",
+		},
+		{
 			"half rotations", finishesHalf, judge.Deliberate, "",
 			"If a rotation ended before the runtime knew of it, ours tells the runtime in a later pass; in the kubelet the container writes to the rotated file until that is compressed.",
 		},

@@ -25,6 +25,7 @@ const (
 	regularOnly                       // a link is no log
 	insideOnly                        // of the folder of logs
 	finishesHalf                      // a rotation that has ended before the runtime was told
+	oneName                           // is enough for a log, also after a crash
 	everyTrait     traits = 1<<iota - 1
 )
 
@@ -69,6 +70,9 @@ type model struct {
 	pots  []*pot
 	lines int
 	facts judge.Facts
+
+	rotations []string // as an observer sees them
+	rotated   int
 }
 
 // predict returns what a side with some traits does in a step.
@@ -109,6 +113,12 @@ func (m *model) newPot(i int) *pot {
 	if c.Kind == "link" {
 		p.target = p.writer
 	}
+	for _, name := range c.Others {
+		p.names[name] = entry{file: &file{text: []string{"another"}, perm: "-rw-------"}}
+	}
+	if c.Twin != "" {
+		p.names[logName+"."+c.Twin] = entry{file: p.writer}
+	}
 	m.grow(p, c.Size)
 	return p
 }
@@ -136,9 +146,16 @@ func (m *model) play(s Step) {
 	if s.List {
 		m.facts["error"] = "fault:list"
 	}
+	running, failing := 0, false
+	m.rotations, m.rotated = nil, 0
 	for i, p := range m.pots {
+		if !s.List && p.Running && !p.ended {
+			running++
+		}
 		if !s.List && p.Running && !p.ended && (!m.has(backsOff) || !m.now.Before(p.retryAt)) {
-			p.later(m.now, m.visit(i, p, s.Logs[i]))
+			failed := m.visit(i, p, s.Logs[i])
+			failing = failing || failed
+			p.later(m.now, failed)
 		}
 		for name, e := range p.names {
 			if !e.folder {
@@ -149,6 +166,14 @@ func (m *model) play(s Step) {
 			m.facts[fmt.Sprintf("targets/%d", i)] = entry{file: p.target}.fact()
 		}
 	}
+	text := toldText(running, m.rotated, failing, m.rotations)
+	switch {
+	case s.List && m.w.Known:
+		text = "0 running: look for running containers: fault:list"
+	case s.List:
+		text = "0 running: list containers: fault:list"
+	}
+	m.facts["told"] = text + "; 1 checked, 0 descriptors"
 }
 
 func (e entry) fact() string {
@@ -173,6 +198,7 @@ func (p *pot) later(now time.Time, failed bool) {
 
 // visit looks at one log and reports whether that failed.
 func (m *model) visit(i int, p *pot, h Happening) (failed bool) {
+	p.path = p.path || m.w.Known && m.has(statusOnce)
 	if h.Mute && (!p.path || !m.has(statusOnce)) {
 		return true
 	}
@@ -199,7 +225,16 @@ func (m *model) visit(i int, p *pot, h Happening) (failed bool) {
 	case e.size < maxSize:
 		return false
 	}
-	return m.rotate(i, p, h)
+	size := e.size
+	to, failed := m.rotate(i, p, h)
+	if to != "" {
+		to = strings.TrimPrefix(p.dir, "pods/") + to
+	}
+	if to != "" && !p.unsure {
+		m.rotated++
+	}
+	m.rotations = append(m.rotations, rotationText(fmt.Sprint(i), p.dir+logName, size, to, failed))
+	return failed
 }
 
 // rotatedBefore reports whether the last rotated file is not compressed.
@@ -248,10 +283,14 @@ func (m *model) reopen(i int, p *pot, h Happening) (fails string) {
 	return h.Reopen
 }
 
-// rotate rotates a log and reports whether anything failed.
-func (m *model) rotate(i int, p *pot, h Happening) (failed bool) {
+// rotate rotates a log. It returns its new name, and whether anything failed.
+func (m *model) rotate(i int, p *pot, h Happening) (to string, failed bool) {
 	own := m.has(ownNames)
 	rotated := p.rotated(own)
+	if n := len(rotated); n > 0 && m.has(oneName) && p.names[rotated[n-1]].file == p.names[logName].file {
+		delete(p.names, rotated[n-1])
+		rotated = rotated[:n-1]
+	}
 	for name := range p.names {
 		rest, ok := strings.CutPrefix(name, logName+".")
 		if !ok || slices.Contains(rotated, name) {
@@ -264,7 +303,7 @@ func (m *model) rotate(i int, p *pot, h Happening) (failed bool) {
 	}
 	for ; len(rotated) > max(m.w.MaxFiles-2, 0); rotated = rotated[1:] {
 		if p.names[rotated[0]].folder {
-			return true
+			return "", true
 		}
 		delete(p.names, rotated[0])
 	}
@@ -273,7 +312,7 @@ func (m *model) rotate(i int, p *pot, h Happening) (failed bool) {
 		switch {
 		case strings.HasSuffix(name, ".gz"):
 		case e.folder && !m.has(compressGoesOn):
-			return true
+			return "", true
 		case e.folder:
 			failed = true
 		default:
@@ -281,24 +320,23 @@ func (m *model) rotate(i int, p *pot, h Happening) (failed bool) {
 			delete(p.names, name)
 		}
 	}
-	to := m.newName(rotated)
-	if p.names[to].folder {
-		return true
+	if to = m.newName(rotated); p.names[to].folder {
+		return "", true
 	}
 	p.names[to] = p.names[logName]
 	delete(p.names, logName)
 	p.unsure = false
 	fails := m.reopen(i, p, h)
 	if fails == "" {
-		return failed
+		return to, failed
 	}
 	if _, made := p.names[logName]; made && m.has(keepsBoth) {
 		p.unsure = m.has(finishesHalf)
-		return true
+		return to, true
 	}
 	p.names[logName] = p.names[to]
 	delete(p.names, to)
-	return fails != "not found" // which hides a failed compression, too
+	return "", fails != "not found" // which hides a failed compression, too
 }
 
 // newName returns the name of a log that is rotated now.

@@ -11,6 +11,7 @@ import (
 // A World is one scenario: a policy, containers with logs, and what happens to them.
 type World struct {
 	MaxFiles   int
+	Known      bool // ours is told which containers run, and where their logs are
 	Containers []*Container
 	Steps      []Step
 
@@ -34,6 +35,8 @@ type Container struct {
 	Size    int
 	Beside  []string // ends of names
 	Folders []string // ends of names of folders that are not empty
+	Others  []string // names of files in the folder of the log that are not its
+	Twin    string   // end of the name that the log has besides, if any
 }
 
 // A Step is what happens, and then one pass.
@@ -54,7 +57,7 @@ type Happening struct {
 }
 
 func newWorld(d *judge.Draw) *World {
-	w := &World{MaxFiles: judge.Pick(d, 5, 2, 3, 4)}
+	w := &World{MaxFiles: judge.Pick(d, 5, 2, 3, 4), Known: d.Chance(15)}
 	for range d.Between(1, 2) {
 		c := &Container{Running: !d.Chance(10), Kind: "file", Size: judge.Pick(d, 150, 0, 99, 100, 101)}
 		if d.Chance(8) {
@@ -69,6 +72,12 @@ func newWorld(d *judge.Draw) *World {
 		}
 		if d.Chance(5) {
 			c.Folders = append(c.Folders, judge.Pick(d, "19970101-000000", "19991231-235958"))
+		}
+		if d.Chance(10) {
+			c.Others = append(c.Others, judge.Pick(d, "19990101-000000", "1.log.19990101-000000", "19990101-000000.gz", "x0.log.19990101-000000.tmp"))
+		}
+		if c.Kind == "file" && d.Chance(5) {
+			c.Twin = judge.Pick(d, "20000101-000002", "19991231-235957")
 		}
 		w.Containers = append(w.Containers, c)
 	}
@@ -104,7 +113,7 @@ func (w *World) file(i int) string {
 
 func (w *World) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "MaxFiles %d\n", w.MaxFiles)
+	fmt.Fprintf(&b, "MaxFiles %d, known %t\n", w.MaxFiles, w.Known)
 	for i, c := range w.Containers {
 		fmt.Fprintf(&b, "container %d %+v\n", i, *c)
 	}

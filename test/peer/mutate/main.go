@@ -39,7 +39,7 @@ func main() {
 	flag.IntVar(&o.count, "n", 40, "how many mutations to draw")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the draw")
 	flag.StringVar(&o.scenarios, "scenarios", "", "how many scenarios TestPeer plays, if not its own number")
-	flag.StringVar(&o.only, "only", "", "run only the mutation with this number, and print the test's output")
+	flag.StringVar(&o.only, "only", "", "run only the mutations with these numbers, as in 3,7; of a single one, print the test's output")
 	flag.BoolVar(&o.write, "write", false, "write the table testdata/mutations.txt of the package")
 	flag.Parse()
 	if flag.NArg() == 0 {
@@ -115,7 +115,7 @@ func (o options) try(ctx context.Context, sites []site, table table, of int) err
 	survived := 0
 	for i, s := range sites {
 		number := i + 1
-		if o.only != "" && o.only != strconv.Itoa(number) {
+		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), strconv.Itoa(number)) {
 			continue
 		}
 		found, text := o.test(ctx, number)
@@ -151,7 +151,7 @@ func (o options) test(ctx context.Context, number int) (found bool, text string)
 	cmd.Dir = o.pkg
 	cmd.Env = append(os.Environ(), "PEER_MUTANT="+strconv.Itoa(number), "PEER_N="+o.scenarios)
 	out, err := cmd.CombinedOutput()
-	if o.only != "" {
+	if o.only == strconv.Itoa(number) {
 		fmt.Print(string(out))
 	}
 	if err == nil {

@@ -203,7 +203,7 @@ func (w writer) part(from, to, outer int) string {
 			continue
 		}
 		b.Write(w.source[at:s.from])
-		fmt.Fprintf(&b, "%s%d*/ ", marker, i+1)
+		fmt.Fprintf(&b, " %s%d*/ ", marker, i+1) // behind a blank: a/2 must not become a//*...
 		b.WriteString(s.write(i+1, func(from, to int) string { return w.part(from, to, i) }))
 		at = s.to
 	}
@@ -220,6 +220,9 @@ func broken(root string, files []string, replaced map[string]string) (numbers []
 	for _, p := range pkgs {
 		for _, e := range p.TypeErrors {
 			pos := p.Fset.Position(e.Pos)
+			if replaced[pos.Filename] == "" { // such as what follows from a syntax error
+				return nil, p.Errors[0]
+			}
 			n, err := numberAt(replaced[pos.Filename], pos)
 			if err != nil {
 				return nil, fmt.Errorf("%w: %w", err, e)

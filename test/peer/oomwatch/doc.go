@@ -3,18 +3,26 @@
 //
 // A world is a log as /dev/kmsg gives it: dumps of kernels 4.x, 5.0 to 5.2 and since
 // 5.3, of machines and cgroups that have no memory left, of whole groups, without their
-// first lines, without a death, torn into continuation records or mixed with each
-// other; paths of both cgroup drivers and versions; names of processes with any bytes;
-// lines of other programs that look like the kernel's, and records that are none. Some
-// worlds have a log before the start, or an overrun.
+// first lines, without a death, overwritten in their middle, torn into continuation
+// records, written slowly or mixed with each other; paths of both cgroup drivers and
+// versions; names of processes with any bytes, or none; lines of other programs, and of
+// other parts of the kernel, that look like those about memory, and records that are
+// none. In some worlds the log begins before the start, is never quiet, has a clock that
+// drifts, is read late, or has an overrun; reading or opening it fails, the watcher
+// is restarted at its position, the machine at another boot, and counters of cgroups rise.
 //
 // Each step adds records to the log, and waits until both sides have told all. Compared
 // are the kills: process, cgroup of the victim, cgroup whose limit was reached,
-// constraint and second, and the events about the node.
+// constraint and time, and the events about the node.
 //
-// The world knows which processes the kernel killed, and a rule holds if ours told just
-// that and the step has what the kubelet gets wrong.
+// They are compared twice. What the kubelet tells of the log is often wrong, and a rule
+// says why. So its parser also reads a plain log, in which the same kills stand in
+// order, each in the form that the parser knows: where a fact begins with "plainly",
+// ours must say of the real log what the kubelet says of the plain one.
 //
-// Left out: dumps of which the middle was overwritten, counters of cgroups, positions
-// after a restart and events about pods, which the kubelet does not have.
+// What the kubelet never tells is compared with what the world has written into the log:
+// sizes and users of processes, kinds of kills, records that were lost, choices after
+// which nobody was killed, the position to resume at, and the events about pods.
+//
+// Left out: the files of counters, and budgets of events.
 package oomwatch

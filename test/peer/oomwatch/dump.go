@@ -3,7 +3,9 @@ package oomwatch
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -22,15 +24,29 @@ const (
 	container = "62be0a1c2d3e4f506172839405162738495a6b7c8d9e0f1a2b3c4d5e6f708192"
 )
 
+// A line is one that the kernel logs.
+type line struct {
+	text string
+	// pause is the time before it: the kernel writes to a slow console.
+	pause time.Duration
+	// begins is the process of which it is the first to tell, if it is.
+	begins int
+	// lost makes it none: so many records are overwritten.
+	lost int
+}
+
 // process draws a process. It returns its name as it is and as the log has it.
 func (l *writer) process(odd int) (pid int, name, escaped string) {
 	l.pid += l.Between(1, 9)
 	if odd == 0 {
 		return l.pid, "exe", "exe"
 	}
-	name = judge.Pick(l.Draw, "exe", "java", "a b", "x)", "(y)", "a) (b", "n,pid=7", "z,uid=3", "m,task=q", "u\xffv", "t\tw", `b\x`, "Killed process")
+	name = judge.Pick(l.Draw, "exe", "java", "a b", "x)", "(y)", "a) (b", "n,pid=7", "z,uid=3", "m,task=q", "u\xffv", "t\tw", `b\x`, "Killed process", "")
 	if strings.Contains(name, "task=") {
 		l.step.Causes[taskInName] = true
+	}
+	if name == "" {
+		l.step.Causes[noName] = true
 	}
 	return l.pid, name, escape(name)
 }
@@ -58,6 +74,9 @@ func (l *writer) cgroups(odd int) (victim, limit string) {
 	limit = victim
 	if l.Chance(40) {
 		limit = path.Dir(victim)
+		if l.Chance(30) {
+			limit = path.Dir(path.Dir(limit))
+		}
 	}
 	if odd > 1 && l.Chance(15) {
 		within := judge.Pick(l.Draw, "init.scope", "a b", "a,b=c", "ü", ",task_memcg=", "x,task=y", "killed as a result of limit of z")
@@ -66,90 +85,117 @@ func (l *writer) cgroups(odd int) (victim, limit string) {
 		}
 		victim += "/" + within
 	}
+	if l.era != before50 && odd > 1 && !strings.Contains(victim, ",") && l.Chance(6) { // its own cgroups, named by a container
+		l.step.Causes[pathLikeLine] = true
+		limit = victim + "/x,task_memcg=/y"
+		victim = limit + judge.Pick(l.Draw, "/z", "", "/z,task_memcg=/y")
+	}
+	if l.era != before50 && odd > 1 && l.Chance(4) {
+		limit = "/elsewhere" // the victim is being moved
+	}
 	return victim, limit
 }
 
 // dump draws the lines of one kill.
-func (l *writer) dump(odd int) (lines []string) {
+func (l *writer) dump(odd int) (lines []line) {
 	e := l.era
 	pid, name, escaped := l.process(odd)
-	k := Kill{PID: pid, Process: name, Escaped: escaped}
+	k := Kill{PID: pid, Process: name, Escaped: escaped, Number: 1, Kind: "cgroup", Old: e == before50}
 	k.Machine = l.Chance(40)
 	k.Victim, k.Limit = l.cgroups(odd)
 	k.Constraint = "CONSTRAINT_MEMCG"
 	if k.Machine {
-		k.Limit, k.Constraint = "/", judge.Pick(l.Draw, "CONSTRAINT_NONE", "CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
+		k.Limit, k.Constraint = "/", judge.Pick(l.Draw, "CONSTRAINT_NONE", "CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY", "CONSTRAINT_NEWER")
+		k.Kind = "system"
 	}
-	if odd > 1 && l.Chance(10) {
+	if odd > 1 && !l.step.Causes[noDeath] && l.Chance(15) {
 		return l.withoutDump(e, k)
+	}
+	if e == since53 && odd > 1 && !l.step.Causes[noDump] && !l.step.Causes[wholeGroup] && !l.step.Causes[lost] && !l.step.Causes[noDeath] && l.at > first && l.step.Restart != reboots && l.Chance(5) {
+		return l.withoutChosen(k)
 	}
 	lines = append(lines, l.head(escaped)...)
 	nobody := odd > 1 && l.Chance(8)
+	begins := pid
 	switch {
 	case nobody && e == until52: // nobody was chosen
 	case e != before50:
-		if k.Machine {
-			l.step.Causes[globalSince5] = true
-		}
-		lines = append(lines, l.summary(k, odd))
+		lines = append(lines, line{text: l.summary(&k, odd), begins: pid})
+		begins = 0
 	case k.Machine:
 		k.Victim, k.Constraint = "", ""
 	default:
-		lines = append(lines, fmt.Sprintf("Task in %s killed as a result of limit of %s", escape(k.Victim), escape(k.Limit)))
+		lines = append(lines, line{text: fmt.Sprintf("Task in %s killed as a result of limit of %s", escape(k.Victim), escape(k.Limit)), begins: pid})
+		begins = 0
 	}
-	lines = append(lines, "memory: usage 102400kB, limit 102400kB, failcnt 1", fmt.Sprintf("[%7d]     0 %5d      253      102    36864        0             0 %s", pid, pid, escaped))
+	add := func(text string) { lines = append(lines, line{text: text}) }
+	add("memory: usage 102400kB, limit 102400kB, failcnt 1")
+	add(fmt.Sprintf("[%7d]     0 %5d      253      102    36864        0             0 %s", pid, pid, escaped))
 	if nobody {
 		return append(lines, l.nobody(e, k)...)
 	}
-	if e != since53 {
-		lines = append(lines, fmt.Sprintf("%s: Kill process %d (%s) score 1954 or sacrifice child", k.reason(), pid, escaped))
+	if e != before50 && odd > 1 && !l.step.Causes[noDeath] && l.Chance(6) {
+		lines = append(lines, line{lost: l.Between(1, 20)})
+		l.step.Causes[lost] = true
+		if l.Chance(50) && !strings.Contains(k.Victim, ",task=") { // that of the death, so nothing more is known of the victim
+			l.kill(k)
+			return append(lines, line{text: "eth0: link becomes ready"})
+		}
 	}
-	if odd > 1 && e != since53 && l.Chance(10) {
+	if e != since53 {
+		add(fmt.Sprintf("%s: Kill process %d (%s) score 1954 or sacrifice child", k.reason(), pid, escaped))
+	}
+	if odd > 1 && e != since53 && !l.step.Causes[lost] && l.Chance(10) {
 		// A child dies instead.
 		l.step.Causes[child] = true
 		k.PID, k.Process, k.Escaped = l.process(odd)
+		for i := range lines {
+			if lines[i].begins != 0 {
+				lines[i].begins = k.PID
+			}
+		}
+		if begins != 0 {
+			begins = k.PID
+		}
 	}
-	lines = append(lines, l.death(e, k))
-	l.kill(k)
+	death := line{text: l.death(e, &k, odd), begins: begins}
+	if begins == 0 && e != before50 && odd > 1 && l.Chance(10) {
+		death.pause = judge.Pick(l.Draw, 50*time.Millisecond, 2*time.Second)
+		k.Wait = death.pause
+	}
+	lines = append(lines, death)
 	if e == since53 && odd > 1 && !strings.Contains(k.Victim, ",task=") && l.Chance(20) {
-		lines = append(lines, l.others(k)...)
+		return append(lines, l.others(k)...)
 	}
-	return append(lines, fmt.Sprintf("oom_reaper: reaped process %d (%s), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB", pid, escaped))
+	l.kill(k)
+	add(fmt.Sprintf("oom_reaper: reaped process %d (%s), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB", pid, escaped))
+	return lines
 }
 
 // kill notes a kill.
-func (l *writer) kill(k Kill) {
-	if k.Machine && k.Of == 0 {
-		k.Told = strings.Map(printable, k.Process)
-	}
-	l.step.Kills = append(l.step.Kills, k)
-}
+func (l *writer) kill(k Kill) { l.step.Kills = append(l.step.Kills, k) }
 
-// printable replaces what can't be printed: here, that is all that is escaped.
-func printable(r rune) rune {
-	if r < ' ' || r > '~' {
-		return '\uFFFD'
-	}
-	return r
-}
-
-func (l *writer) head(escaped string) []string {
-	return []string{
+func (l *writer) head(escaped string) (lines []line) {
+	for _, text := range []string{
 		fmt.Sprintf("%s invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=%d", escaped, judge.Pick(l.Draw, 0, -998, 1000)),
 		"CPU: 1 PID: 12 Comm: exe Not tainted 6.1.0 #1",
 		"Call Trace:",
+	} {
+		lines = append(lines, line{text: text})
 	}
+	return lines
 }
 
-func (l *writer) summary(k Kill, odd int) string {
+func (l *writer) summary(k *Kill, odd int) string {
 	limit := "oom_memcg=" + escape(k.Limit)
 	if k.Machine {
 		limit = "global_oom"
 	}
-	user := ",uid=" + judge.Pick(l.Draw, "0", "1000", "4294967294")
+	k.Figures.User = judge.Pick(l.Draw, 0, 1000, 4294967294)
+	user := fmt.Sprintf(",uid=%d", k.Figures.User)
 	if odd > 1 && !strings.Contains(k.Process, "uid=") && l.Chance(4) {
 		l.step.Causes[noUser] = true
-		user = ""
+		user, k.Figures.User = "", 0
 	}
 	return fmt.Sprintf("oom-kill:constraint=%s,nodemask=%s,cpuset=%s,mems_allowed=%s,%s,task_memcg=%s,task=%s,pid=%d%s",
 		k.Constraint, judge.Pick(l.Draw, "(null)", "0", "0-1"), judge.Pick(l.Draw, "/", container), judge.Pick(l.Draw, "0", "0-1", "0,2"),
@@ -164,53 +210,143 @@ func (k Kill) reason() string {
 	return "Memory cgroup out of memory"
 }
 
-func (l *writer) death(e era, k Kill) string {
-	size := l.Between(1, 1<<30)
-	line := fmt.Sprintf("Killed process %d (%s) total-vm:%dkB, anon-rss:%dkB, file-rss:4kB, shmem-rss:0kB", k.PID, k.Escaped, size, size/2)
-	if e == since53 {
-		line = fmt.Sprintf("%s: %s, UID:%d pgtables:144kB oom_score_adj:%d", k.reason(), line, l.Int(2)*1000, judge.Pick(l.Draw, 0, -998, 1000))
+// death draws the line of a death. It tells of the user since 5.4, and in some kernels
+// of distributions before that.
+func (l *writer) death(e era, k *Kill, odd int) string {
+	f, user := &k.Figures, k.Figures.User
+	f.Total, f.Anon, f.File, f.Shmem = l.Between(1, 1<<30), l.Int(1<<29), judge.Pick(l.Draw, 4, 0, 123456), judge.Pick(l.Draw, 0, 8)
+	f.Pages, f.Adjusted = 0, 0
+	head := fmt.Sprintf("Killed process %d (%s)", k.PID, k.Escaped)
+	sizes := fmt.Sprintf("total-vm:%dkB, anon-rss:%dkB, file-rss:%dkB, shmem-rss:%dkB", f.Total, f.Anon, f.File, f.Shmem)
+	if user == 0 {
+		user = judge.Pick(l.Draw, 0, 1000)
 	}
-	return line
+	if odd > 1 && l.Chance(10) { // the line was cut short
+		f.Total, f.Anon, f.File, f.Shmem = 0, 0, 0, 0
+		if e == since53 {
+			return k.reason() + ": " + head
+		}
+		return head
+	}
+	if e == since53 {
+		f.User, f.Pages, f.Adjusted = user, judge.Pick(l.Draw, 144, 0), judge.Pick(l.Draw, 0, -998, 1000)
+		return fmt.Sprintf("%s: %s %s, UID:%d pgtables:%dkB oom_score_adj:%d", k.reason(), head, sizes, user, f.Pages, f.Adjusted)
+	}
+	if l.Chance(30) {
+		f.User = user
+		return fmt.Sprintf("%s, UID %d, %s", head, user, sizes)
+	}
+	return head + " " + sizes
 }
 
 // withoutDump draws a kill of which the kernel left out the dump, as there were too
 // many of them.
-func (l *writer) withoutDump(e era, k Kill) (lines []string) {
+func (l *writer) withoutDump(e era, k Kill) (lines []line) {
 	l.step.Causes[noDump] = true
 	k.Victim, k.Limit = "", ""
 	if k.Machine {
 		k.Limit, k.Constraint = "/", ""
 	}
 	if e != since53 {
-		lines = append(lines, fmt.Sprintf("%s: Kill process %d (%s) score 1954 or sacrifice child", k.reason(), k.PID, k.Escaped))
+		lines = append(lines, line{text: fmt.Sprintf("%s: Kill process %d (%s) score 1954 or sacrifice child", k.reason(), k.PID, k.Escaped)})
 	}
+	lines = append(lines, line{text: l.death(e, &k, 0), begins: k.PID})
 	l.kill(k)
-	return append(lines, l.death(e, k))
+	return lines
 }
 
 // nobody draws the end of a dump after which nobody is killed.
-func (l *writer) nobody(e era, k Kill) []string {
+func (l *writer) nobody(e era, k Kill) []line {
 	l.step.Causes[noDeath] = true
-	if e == since53 {
-		return []string{fmt.Sprintf("%s: OOM victim %d (%s) is already exiting. Skip killing the task", k.reason(), k.PID, k.Escaped)}
+	l.step.Nobody++
+	switch {
+	case e == since53 && l.Chance(30): // it says nothing, and then kills for another reason
+		l.pid++
+		other := Kill{PID: l.pid, Process: "exe", Escaped: "exe", Number: 1, Kind: "cgroup", Constraint: "CONSTRAINT_MEMCG", Machine: !k.Machine}
+		if other.Machine {
+			other.Kind = "system"
+		}
+		return l.withoutDump(e, other)
+	case e == since53 && l.step.Nobody == 1 && l.Chance(20):
+		l.step.Causes[lost] = true
+		return append([]line{{lost: l.Between(1, 9)}}, l.ending(k))
+	case e == since53:
+		return []line{l.ending(k)}
 	}
-	return []string{"Out of memory and no killable processes..."}
+	return []line{{text: "Out of memory and no killable processes..."}}
+}
+
+// ending returns the line of a process that was chosen and is ending by itself.
+func (l *writer) ending(k Kill) line {
+	return line{text: fmt.Sprintf("%s: OOM victim %d (%s) is already exiting. Skip killing the task", k.reason(), k.PID, k.Escaped)}
+}
+
+// withoutChosen draws the death of a group of which all was overwritten until it was
+// announced.
+func (l *writer) withoutChosen(k Kill) []line {
+	k.Victim, k.Limit, k.Constraint, k.Machine = "/other.slice/group", "", "CONSTRAINT_MEMCG", false
+	before := len(l.step.Kills)
+	lines := l.others(k)
+	l.step.Causes[lost] = true
+	lines[0].pause = 0
+	// The chosen one is not known, and what is told begins here.
+	var members []Kill
+	for _, m := range l.step.Kills[before:] {
+		if m.PID != k.PID {
+			members = append(members, m)
+		}
+	}
+	lines = slices.DeleteFunc(lines, func(d line) bool { return strings.Contains(d.text, fmt.Sprintf("Killed process %d (", k.PID)) })
+	for i := range members {
+		m := &members[i]
+		m.Kind, m.Number, m.Limit, m.Of, m.Again = "group", len(members), "", members[0].PID, false
+		if i == 0 {
+			m.Of = 0
+		}
+	}
+	l.step.Kills = append(l.step.Kills[:before], members...)
+	lines[0].begins = members[0].PID
+	return append([]line{{lost: l.Between(1, 50)}}, lines...)
 }
 
 // others draws the deaths of the other processes of a group. The chosen one is
 // killed once more.
-func (l *writer) others(k Kill) (lines []string) {
+func (l *writer) others(k Kill) (lines []line) {
 	l.step.Causes[wholeGroup] = true
-	lines = append(lines, fmt.Sprintf("Tasks in %s are going to be killed due to memory.oom.group set", escape(k.Victim)))
+	announced := line{text: fmt.Sprintf("Tasks in %s are going to be killed due to memory.oom.group set", escape(k.Victim))}
+	group := []Kill{k}
 	for range l.Between(1, 3) {
 		other := k
 		other.PID, other.Process, other.Escaped = l.process(1)
+		if other.Process == "" { // its event would not name it
+			other.Process, other.Escaped = "exe", "exe"
+		}
 		other.Of = k.PID
-		lines = append(lines, l.death(since53, other))
-		l.kill(other)
+		other.Figures.User = 0
+		lines = append(lines, line{text: l.death(since53, &other, 0)})
+		group = append(group, other)
 	}
-	if l.Chance(70) {
-		lines = append(lines, l.death(since53, k))
+	group[0].Again = l.Chance(70)
+	if group[0].Again {
+		again := k
+		lines = append(lines, line{text: l.death(since53, &again, 0)})
 	}
-	return lines
+	if announced.pause = judge.Pick(l.Draw, 0, 0, 50*time.Millisecond, 2*time.Second); announced.pause > time.Second {
+		// The chosen one has been told of by then.
+		l.kill(group[0])
+		announced.begins = group[1].PID
+		group = group[1:]
+		group[0].Of = 0
+		for i := range group {
+			group[i].Limit, group[i].Constraint = "", "CONSTRAINT_MEMCG"
+			if i > 0 {
+				group[i].Of = group[0].PID
+			}
+		}
+	}
+	for i := range group {
+		group[i].Kind, group[i].Number = "group", len(group)
+		l.kill(group[i])
+	}
+	return append([]line{announced}, lines...)
 }

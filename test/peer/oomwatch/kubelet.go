@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	goruntime "runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -130,18 +132,27 @@ func (t *tap) StreamOoms(out chan<- *oomparser.OomInstance) {
 
 // recorder notes events.
 type recorder struct {
-	note func(message string)
+	note func(about, message string)
 }
 
 // WithLogger implements the kubelet's recorder.
 func (r *recorder) WithLogger(klog.Logger) record.EventRecorderLogger { return r }
 
 // Event implements the recorder.
-func (r *recorder) Event(_ runtime.Object, kind, reason, message string) {
+func (r *recorder) Event(object runtime.Object, kind, reason, message string) {
 	if message == fmt.Sprintf("System OOM encountered, victim process: %s, pid: 1", last) {
 		goruntime.Goexit()
 	}
-	r.note(kind + " " + reason + " " + message)
+	about := "event"
+	if pod, is := object.(*corev1.Pod); is {
+		about = "pod event"
+		if kind != corev1.EventTypeWarning || reason != "OOMKilled" || pod.UID != podUID {
+			message = kind + " " + reason + " of " + string(pod.UID) + ": " + message
+		}
+	} else {
+		message = kind + " " + reason + " " + message
+	}
+	r.note(about, message)
 }
 
 // Eventf implements the recorder.
@@ -154,33 +165,53 @@ func (r *recorder) AnnotatedEventf(object runtime.Object, _ map[string]string, k
 	r.Eventf(object, kind, reason, format, args...)
 }
 
+// listen starts the kubelet's watcher on a log.
+func listen(t *testing.T, began time.Time) *kubeletRun {
+	t.Helper()
+	r := &kubeletRun{records: make(chan string, 1000), facts: judge.Facts{}}
+	reader := &kmsgReader{log: &kmsgparser.StandardLogger{}, reader: r, boot: began}
+	parser := (*oomparser.OomParser)(unsafe.Pointer(&struct{ kmsgparser.Parser }{&kmsgParser{reader: reader}}))
+	watcher := &kubeletWatcher{
+		recorder: &recorder{func(about, message string) { r.note(func(f judge.Facts) { addEvent(f, about, message) }) }},
+		streamer: &tap{parser: parser, note: func(k *oomparser.OomInstance) {
+			r.note(func(f judge.Facts) { addInstance(f, k, began) })
+		}},
+	}
+	if err := start(watcher, t.Context(), &corev1.ObjectReference{Kind: "Node", Name: "node"}); err != nil {
+		t.Error(err)
+	}
+	return r
+}
+
+// log adds records to the log.
+func (r *kubeletRun) log(records []Record) {
+	for _, record := range records {
+		if record.Lost > 0 {
+			r.records <- overrun
+			continue
+		}
+		r.records <- record.Text
+	}
+	synctest.Wait()
+}
+
 func playKubelet(t *testing.T, w *World) (all []judge.Facts) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		r := &kubeletRun{records: make(chan string, 1000), facts: judge.Facts{}}
-		reader := &kmsgReader{log: &kmsgparser.StandardLogger{}, reader: r, boot: began}
-		parser := (*oomparser.OomParser)(unsafe.Pointer(&struct{ kmsgparser.Parser }{&kmsgParser{reader: reader}}))
-		watcher := &kubeletWatcher{
-			recorder: &recorder{func(message string) { r.note(func(f judge.Facts) { addEvent(f, message) }) }},
-			streamer: &tap{parser: parser, note: func(k *oomparser.OomInstance) {
-				r.note(func(f judge.Facts) { addInstance(f, k, began) })
-			}},
-		}
-		if err := start(watcher, t.Context(), &corev1.ObjectReference{Kind: "Node", Name: "node"}); err != nil {
-			t.Error(err)
-		}
-		for _, s := range w.Steps {
-			if s.Overrun {
-				r.records <- overrun
+		r, plain := listen(t, began), listen(t, began)
+		for i, s := range w.Steps {
+			r.log(s.Records)
+			facts := r.take()
+			plain.log(s.plain())
+			if told := plain.take(); i > 0 || !w.History {
+				s.addPlain(facts, told)
 			}
-			for _, record := range s.Records {
-				r.records <- record
-			}
-			synctest.Wait()
-			all = append(all, r.take())
+			w.addMore(facts, i)
+			all = append(all, facts)
 		}
 		close(r.records)
+		close(plain.records)
 	})
 	return all
 }
@@ -192,21 +223,24 @@ func addInstance(f judge.Facts, k *oomparser.OomInstance, began time.Time) {
 	f[name+"/victim cgroup"] += k.ContainerName
 	f[name+"/limit cgroup"] += k.VictimContainerName
 	f[name+"/constraint"] += k.Constraint
-	f[name+"/second"] += fmt.Sprint(int(k.TimeOfDeath.Sub(began).Seconds()))
+	f[name+"/time"] += fmt.Sprint(k.TimeOfDeath.Sub(began).Round(time.Millisecond))
 }
 
 // addEvent adds an event to the facts, named by its process. Several of the same
-// process are one after the other.
-func addEvent(f judge.Facts, message string) {
+// process are in the order of their texts.
+func addEvent(f judge.Facts, about, message string) {
 	pid := message
 	for i := len(message) - 1; i >= 0 && '0' <= message[i] && message[i] <= '9'; i-- {
 		pid = message[i:]
 	}
+	name := about + " about " + pid
 	if len(pid) == len(message) {
-		pid = "without a process"
+		name = about + " without a process"
 	}
-	if f["event about "+pid] != "" {
-		message = f["event about "+pid] + "; " + message
+	all := []string{message}
+	if f[name] != "" {
+		all = append(all, strings.Split(f[name], "; ")...)
 	}
-	f["event about "+pid] = message
+	slices.Sort(all)
+	f[name] = strings.Join(all, "; ")
 }

@@ -3,166 +3,317 @@ package oomwatch
 import (
 	"context"
 	"fmt"
-	"os"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/oomwatch"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// kmsg is a /dev/kmsg in memory.
-type kmsg struct {
-	mu       sync.Mutex
-	records  []string
-	deadline time.Time
-	closed   bool
-	changed  chan struct{} // of capacity 1
-}
+// ours is our side.
+type ours struct {
+	t     *testing.T
+	w     *World
+	began time.Time
+	nth   int // boot
 
-var _ oomwatch.KmsgLog = (*kmsg)(nil)
+	mu    sync.Mutex
+	facts judge.Facts
 
-func (k *kmsg) add(records ...string) {
-	k.mu.Lock()
-	k.records = append(k.records, records...)
-	k.mu.Unlock()
-	k.wake()
-}
-
-func (k *kmsg) wake() {
-	select {
-	case k.changed <- struct{}{}:
-	default:
-	}
-}
-
-// Read implements [oomwatch.KmsgLog].
-func (k *kmsg) Read(p []byte) (int, error) {
-	for {
-		k.mu.Lock()
-		if k.closed {
-			k.mu.Unlock()
-			return 0, os.ErrClosed
-		}
-		if len(k.records) > 0 {
-			record := k.records[0]
-			k.records = k.records[1:]
-			k.mu.Unlock()
-			if record == overrun {
-				return 0, syscall.EPIPE
-			}
-			return copy(p, record), nil
-		}
-		deadline := k.deadline
-		k.mu.Unlock()
-		var expired <-chan time.Time
-		if !deadline.IsZero() {
-			wait := time.Until(deadline)
-			if wait <= 0 {
-				return 0, os.ErrDeadlineExceeded
-			}
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			expired = timer.C
-		}
-		select {
-		case <-k.changed:
-		case <-expired:
-		}
-	}
-}
-
-// SetReadDeadline implements [oomwatch.KmsgLog].
-func (k *kmsg) SetReadDeadline(t time.Time) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.deadline = t
-	return nil
-}
-
-// Seek implements [oomwatch.KmsgLog].
-func (k *kmsg) Seek(int64, int) (int64, error) { return 0, nil }
-
-// Close implements [oomwatch.KmsgLog].
-func (k *kmsg) Close() error {
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	k.wake()
-	return nil
+	log      *kmsg
+	watcher  *oomwatch.Watcher
+	counters chan oomwatch.Sighting
+	stop     func()
+	limited  *limited // over restarts
 }
 
 func playOurs(t *testing.T, w *World) (all []judge.Facts) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		began, facts := time.Now(), judge.Facts{}
-		log := &kmsg{changed: make(chan struct{}, 1)}
-		source, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{
-			Open:      func() (oomwatch.KmsgLog, error) { return log, nil },
-			BootID:    func() (string, error) { return "boot", nil },
-			Monotonic: func() time.Duration { return time.Since(began) },
-		})
-		require.NoError(t, err)
-		reporter, err := oomwatch.NewReporter(oomwatch.ReporterConfig{
-			Events: &recorder{func(message string) { addEvent(facts, message) }},
-			Node:   &corev1.ObjectReference{Kind: "Node", Name: "node"},
-		})
-		require.NoError(t, err)
-		watcher, err := oomwatch.New(oomwatch.Config{
-			Sources: []oomwatch.Source{source},
-			Handler: func(ctx context.Context, k oomwatch.Kill) {
-				reporter.Report(ctx, k)
-				addKill(facts, k, began)
-			},
-		})
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
+		o := &ours{t: t, w: w, began: time.Now(), facts: judge.Facts{}, log: newKmsg()}
+		o.limited = newLimited(o)
+		o.facts["wrong configuration"] = o.limited.wrong
 		if w.History {
-			log.add(w.Steps[0].Records...)
+			o.play(w.Steps[0])
+			time.Sleep(time.Until(o.began.Add(first + 2*time.Second)))
+		} else if w.Busy {
+			time.Sleep(first)
 		}
-		go func() { ended <- watcher.Run(ctx) }()
-		if !w.History {
+		o.run(oomwatch.Position{})
+		if !w.History && !w.Busy {
 			time.Sleep(time.Second) // the end of an empty log is found
 		}
 		for i, s := range w.Steps {
-			time.Sleep(time.Until(began.Add(time.Duration(i)*pause + time.Second)))
-			if s.Overrun {
-				log.add(overrun)
-			}
 			if i > 0 || !w.History {
-				log.add(s.Records...)
+				time.Sleep(time.Until(o.at(i)) - 5*time.Second)
+				if s.At == 0 {
+					o.restart(s.Restart)
+				}
+				time.Sleep(time.Until(o.at(i)))
+				o.play(s)
+				o.count(i, s)
 			}
-			time.Sleep(pause - 2*time.Second)
+			time.Sleep(time.Until(o.at(i).Add(pause / 2)))
 			synctest.Wait()
-			all = append(all, facts)
-			facts = judge.Facts{}
+			p := o.watcher.Position()
+			o.limited.check()
+			require.True(t, o.watcher.Sources()[0].Watching)
+			all = append(all, o.take(fmt.Sprintf("%s %d", p.BootID, p.Sequence)))
 		}
-		cancel()
-		require.NoError(t, <-ended)
+		o.stop()
 	})
 	return all
 }
 
+// take returns the facts of a step.
+func (o *ours) take(position string) judge.Facts {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f := o.facts
+	f["position"] = position
+	o.facts = judge.Facts{}
+	return f
+}
+
+// at returns when a step is read.
+func (o *ours) at(step int) time.Time {
+	at := o.began.Add(first + time.Duration(step)*pause)
+	if o.w.Late {
+		at = at.Add(time.Second)
+	}
+	return at
+}
+
+// play logs the records of a step.
+func (o *ours) play(s Step) {
+	var add []Record
+	flush := func() {
+		o.log.add(add)
+		add = nil
+	}
+	for i, r := range s.Records {
+		if i == s.At && i > 0 {
+			flush()
+			o.restart(s.Restart)
+		}
+		if r.Pause > 0 {
+			flush()
+			time.Sleep(r.Pause)
+		}
+		add = append(add, r)
+	}
+	flush()
+	if s.At > 0 && s.At == len(s.Records) {
+		o.restart(s.Restart)
+	}
+}
+
+// restart does what happens to the watcher.
+func (o *ours) restart(kind restart) {
+	if kind == none {
+		return
+	}
+	synctest.Wait()
+	switch kind {
+	case fails, failsTwice:
+		o.log.fail(kind == failsTwice) // it is tried again in a moment
+	case resumes, reboots:
+		p := o.watcher.Position()
+		o.stop()
+		if kind == reboots {
+			o.nth++
+			o.log = newKmsg()
+		}
+		o.run(p)
+		if kind == reboots {
+			time.Sleep(time.Second) // until the end of an empty log is found
+		}
+	case none:
+	}
+	synctest.Wait()
+}
+
+// run starts a watcher.
+func (o *ours) run(from oomwatch.Position) {
+	began, boot := o.began, o.nth
+	source, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{
+		Resume:       from,
+		Open:         o.log.open,
+		BootID:       func() (string, error) { return "boot " + strconv.Itoa(boot), nil },
+		Monotonic:    func() time.Duration { return time.Since(began) },
+		NobodyKilled: func() { o.more("nobody killed", 1) },
+	})
+	require.NoError(o.t, err)
+	reporter, err := oomwatch.NewReporter(oomwatch.ReporterConfig{
+		Events: &recorder{o.addEvent},
+		Node:   &corev1.ObjectReference{Kind: "Node", Name: "node"},
+		Pod:    o.pod, Burst: 1000,
+	})
+	require.NoError(o.t, err)
+	o.counters = make(chan oomwatch.Sighting)
+	watcher, err := oomwatch.New(oomwatch.Config{
+		Sources: []oomwatch.Source{source, counters(o.counters)},
+		Handler: func(ctx context.Context, k oomwatch.Kill) {
+			reporter.Report(ctx, k)
+			o.limited.reporter.Report(ctx, k)
+			o.addKill(k)
+		},
+		Observer: oomwatch.Observer{
+			LostRecords: func(n uint64) { o.more("lost records", int(n)) },
+			SourceFailed: func(name string, err error) {
+				o.mu.Lock()
+				defer o.mu.Unlock()
+				o.facts["failures"] += name + ": " + err.Error() + "; "
+			},
+		},
+	})
+	require.NoError(o.t, err)
+	ctx, cancel := context.WithCancel(o.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- watcher.Run(ctx) }()
+	o.watcher, o.stop = watcher, func() {
+		cancel()
+		require.NoError(o.t, <-ended)
+	}
+}
+
+// more adds to a number.
+func (o *ours) more(fact string, n int) {
+	if fact == "nobody killed" && o.restartsWithin() {
+		return // what is read twice is counted twice
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	was, _ := strconv.Atoi(o.facts[fact])
+	o.facts[fact] = strconv.Itoa(was + n)
+}
+
+// restartsWithin reports whether this step has a restart in its middle.
+func (o *ours) restartsWithin() bool {
+	for i := range slices.Backward(o.w.Steps) {
+		if !time.Now().Before(o.at(i).Add(-6 * time.Second)) {
+			return o.w.Steps[i].At > 0
+		}
+	}
+	return false
+}
+
+// pod is for the reporter.
+func (o *ours) pod(uid types.UID, id string) (*corev1.Pod, string, bool) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: podUID}}
+	switch {
+	case uid != podUID && id != container, o.w.Pod == nothing:
+		return nil, "", false
+	case o.w.Pod == nilPod:
+		return nil, "main", true
+	case o.w.Pod == noContainer:
+		return pod, "", true
+	default:
+		return pod, "main", true
+	}
+}
+
+// count lets the counters of cgroups rise as the kernel does: once for each line.
+func (o *ours) count(step int, s Step) {
+	if !o.w.Counts || !s.isCounted() {
+		return
+	}
+	synctest.Wait()
+	rise := map[string]int{}
+	for _, k := range s.Kills {
+		if k.Victim != "" {
+			rise[k.Victim]++
+			if k.Again {
+				rise[k.Victim]++
+			}
+		}
+	}
+	for _, cgroup := range slices.Sorted(maps.Keys(rise)) {
+		o.counters <- oomwatch.Sighting{
+			Kill: oomwatch.Kill{VictimCgroup: cgroup, Kills: rise[cgroup], Time: time.Now()}, Counter: true,
+			Since: o.at(step).Add(-2 * time.Second),
+		}
+	}
+}
+
+// isCounted reports whether the counters tell nothing but what the log does.
+func (s Step) isCounted() bool {
+	for c := range s.Causes {
+		if c != wholeGroup && c != child && c != noUser && c != noName {
+			return false
+		}
+	}
+	return s.At == 0
+}
+
+// counters is the source of counters.
+type counters chan oomwatch.Sighting
+
+func (counters) Name() string                { return "counters" }
+func (counters) Position() oomwatch.Position { return oomwatch.Position{} }
+
+func (c counters) Watch(ctx context.Context, emit func(oomwatch.Sighting)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-c:
+			emit(s)
+		}
+	}
+}
+
 // addKill adds a kill to the facts, and the others of its group.
-func addKill(f judge.Facts, k oomwatch.Kill, began time.Time) {
+func (o *ours) addKill(k oomwatch.Kill) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	victims := k.Victims
 	if victims == nil {
 		victims = []oomwatch.Victim{k.Victim}
 	}
 	for _, v := range victims {
 		name := "kill " + strconv.Itoa(v.PID)
-		f[name+"/process"] += v.Process
-		f[name+"/victim cgroup"] += k.VictimCgroup
-		f[name+"/limit cgroup"] += k.LimitCgroup
-		f[name+"/constraint"] += k.Constraint
-		f[name+"/second"] += fmt.Sprint(int(k.Time.Sub(began).Seconds()))
+		o.twice(name+"/process", v.Process)
+		o.twice(name+"/victim cgroup", k.VictimCgroup)
+		o.twice(name+"/limit cgroup", k.LimitCgroup)
+		o.twice(name+"/constraint", k.Constraint)
+		o.twice(name+"/time", fmt.Sprint(k.Time.Sub(o.began).Round(time.Millisecond)))
+		o.facts[name+"/kind"] += string(k.Kind)
+		o.facts[name+"/number"] += strconv.Itoa(k.Kills)
+		o.facts[name+"/figures"] += fmt.Sprint(figures{
+			int(v.UID), int(v.TotalVMBytes >> 10), int(v.AnonRSSBytes >> 10), int(v.FileRSSBytes >> 10), int(v.ShmemRSSBytes >> 10),
+			int(v.PageTableBytes >> 10), v.OOMScoreAdj,
+		})
+		o.facts[name+"/sequence"] += strconv.FormatUint(k.Sequence, 10)
+	}
+}
+
+// twice adds a fact that is compared with what the kubelet tells of the log and of the
+// plain one.
+func (o *ours) twice(name, value string) {
+	o.facts[name] += value
+	o.facts[plainly+name] += value
+}
+
+// addEvent adds an event. One about the node is compared twice.
+func (o *ours) addEvent(about, message string) {
+	if about == "pod event" {
+		o.limited.expect()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	addEvent(o.facts, about, message)
+	if about == "event" {
+		addEvent(o.facts, plainly+about, message)
 	}
 }

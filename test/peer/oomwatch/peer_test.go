@@ -22,6 +22,6 @@ func TestPeer(t *testing.T) {
 		Kubelet:   playKubelet,
 		Ours:      playOurs,
 		Rules:     rules(),
-		Scenarios: 3000,
+		Scenarios: 2000,
 	})
 }

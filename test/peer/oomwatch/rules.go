@@ -1,8 +1,10 @@
 package oomwatch
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -14,12 +16,27 @@ type (
 
 const doc = "oomwatch/doc.go"
 
-// right makes a predicate: ours tells what the kernel did, and explains decides why
-// the kubelet does not.
+// right makes a predicate: ours tells what the kubelet tells of the plain log, and
+// explains decides why the kubelet does not tell that of this one.
 func right(explains func(scene, Step) bool) func(scene) bool {
 	return func(s scene) bool {
-		return s.Step < len(s.World.Steps) && s.Ours == s.World.truth(s.Step)[s.Fact] && explains(s, s.World.Steps[s.Step])
+		if s.Step >= len(s.World.Steps) || !isTold(s.Fact) {
+			return false
+		}
+		want, told := s.KubeletFacts[s.Step][plainly+s.Fact]
+		step := s.World.Steps[s.Step]
+		if k, ok := step.find(s.Fact); told && ok && k.legacy() && strings.HasSuffix(s.Fact, "/constraint") {
+			want = "CONSTRAINT_MEMCG" // see the rule about it
+		}
+		return (told || s.Ours == "") && s.Ours == want && explains(s, step)
 	}
+}
+
+// isTold reports whether the kubelet may tell a fact.
+func isTold(fact string) bool {
+	_, field, _ := strings.Cut(fact, "/")
+	return strings.HasPrefix(fact, "event ") ||
+		strings.HasPrefix(fact, "kill ") && slices.Contains([]string{"process", "victim cgroup", "limit cgroup", "constraint", "time"}, field)
 }
 
 // about is right for facts about a kill.
@@ -35,19 +52,27 @@ func about(explains func(scene, Kill) bool) func(scene) bool {
 func by(c cause) func(scene) bool {
 	return right(func(s scene, step Step) bool {
 		// The kubelet takes a dump without a death for the begin of the next.
-		return step.Causes[c] || c == noDeath && s.Step > 0 && s.World.Steps[s.Step-1].Causes[c]
+		return step.Causes[c] || (c == noDeath || c == noName) && s.Step > 0 && s.World.Steps[s.Step-1].Causes[c]
+	})
+}
+
+// untold is by, where the kubelet tells nothing of a kill.
+func untold(c cause, of func(Kill) bool) func(scene) bool {
+	return right(func(s scene, step Step) bool {
+		k, ok := step.find(s.Fact)
+		return ok && step.Causes[c] && of(k) && s.Kubelet == ""
 	})
 }
 
 func rules() []rule {
-	return append(startRules(), append(killRules(), lineRules()...)...)
+	return append(startRules(), append(killRules(), append(lineRules(), defects()...)...)...)
 }
 
 // memberOfGroup reports whether ours has a fact of a group's other members.
 func memberOfGroup(step Step, s scene) bool {
 	_, field, _ := strings.Cut(s.Fact, "/")
 	for _, k := range step.Kills {
-		if k.Of != 0 && s.Ours == s.World.truth(s.Step)["kill "+strconv.Itoa(k.PID)+"/"+field] {
+		if k.Kind == "group" && s.Ours == s.OursFacts[s.Step]["kill "+strconv.Itoa(k.PID)+"/"+field] {
 			return true
 		}
 	}
@@ -67,17 +92,42 @@ func startRules() []rule {
 			Explains: right(func(s scene, _ Step) bool {
 				over := false
 				for _, step := range s.World.Steps[:s.Step+1] {
-					over = over || step.Overrun
+					over = over || step.lost() > 0
 				}
 				// What it had begun to read it tells, without a process.
-				return over && (s.Kubelet == "" || strings.HasPrefix(s.Fact, "kill 0/") || s.Fact == "event about without a process")
+				return over && (s.Kubelet == "" || strings.HasPrefix(s.Fact, "kill 0/") || s.Fact == "event without a process")
 			}),
 		},
 	}
 }
 
+// dated returns what the clock of the log says at a time.
+func (w *World) dated(at time.Duration) time.Duration {
+	return at - at*time.Duration(w.Drift)/1e6
+}
+
+// isAbout reports whether a text is a time, to the millisecond.
+func isAbout(text string, want time.Duration) bool {
+	at, err := time.ParseDuration(text)
+	return err == nil && (at-want).Abs() <= 2*time.Millisecond
+}
+
 func killRules() []rule {
 	return []rule{
+		{
+			Name: "clock of the log", Class: judge.KubeletDefect, Doc: doc,
+			Sentence: "The kubelet takes the clock of the log for right, though it drifts; here a kill that is read as it is logged has the right time.",
+			Explains: about(func(s scene, k Kill) bool {
+				return s.World.Drift != 0 && strings.HasSuffix(s.Fact, "/time") && isAbout(s.Kubelet, s.World.dated(k.At))
+			}),
+		},
+		{
+			Name: "time of a kill for the machine", Class: judge.KubeletDefect, Doc: doc,
+			Sentence: "For the same reason the kubelet takes the time of such a kill from the line of the death, which may come late; here it is that of the choice.",
+			Explains: about(func(s scene, k Kill) bool {
+				return k.Machine && k.Wait > 0 && strings.HasSuffix(s.Fact, "/time") && isAbout(s.Kubelet, s.World.dated(k.At+k.Wait))
+			}),
+		},
 		{
 			Name: "cgroup and constraint of a kill for the machine", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "The kubelet's expression does not match what kernels since 5.0 write of a kill for want of the machine's memory, so the victim's cgroup and the constraint are lost; here both are known.",
@@ -96,9 +146,10 @@ func killRules() []rule {
 		{
 			Name: "constraint before 5.0", Class: judge.Deliberate, Doc: doc,
 			Sentence: "The kubelet has no constraint for kernels before 5.0; here it is CONSTRAINT_MEMCG where a cgroup had reached its limit.",
-			Explains: about(func(s scene, k Kill) bool {
-				return !k.Machine && strings.HasSuffix(s.Fact, "/constraint") && s.Kubelet == ""
-			}),
+			Explains: func(s scene) bool {
+				k, ok := s.World.Steps[s.Step].find(s.Fact)
+				return ok && k.legacy() && strings.HasSuffix(s.Fact, "/constraint") && s.Kubelet == "" && s.Ours == "CONSTRAINT_MEMCG"
+			},
 		},
 		{
 			Name: "escaped name", Class: judge.KubeletDefect, Doc: doc,
@@ -122,40 +173,23 @@ func lineRules() []rule {
 	}
 	return []rule{
 		defect(interleaved, "The kubelet mixes up dumps that the kernel writes at the same time; here they are told apart."),
-		defect(noDump, "The kubelet does not see a kill of which the kernel left out the dump; here it is one."),
-		defect(wholeGroup, "Of a cgroup that the kernel kills as a whole, the kubelet tells of one process; here all are told."),
+		{
+			Name: string(noDump), Class: judge.KubeletDefect, Doc: doc,
+			Sentence: "The kubelet does not see a kill of which the kernel left out the dump; here it is one.",
+			Explains: untold(noDump, func(k Kill) bool { return k.Victim == "" }),
+		},
+		{
+			Name: string(wholeGroup), Class: judge.KubeletDefect, Doc: doc,
+			Sentence: "Of a cgroup that the kernel kills as a whole, the kubelet tells of one process; here all are told.",
+			Explains: untold(wholeGroup, func(k Kill) bool { return k.Kind == "group" }),
+		},
 		defect(noDeath, "The kubelet takes a dump after which nobody was killed for a kill, or for the begin of the next one; here it is none."),
 		defect(imitation, "The kubelet believes what a program writes into the kernel's log; here only lines of the kernel count."),
 		defect(torn, "The kubelet does not read a line that goes on in another record; here its parts are joined."),
-		{
-			Name: "continuation before 5.0", Class: judge.DefectOfOurs, Item: "new",
-			Explains: func(s scene) bool {
-				k, ok := s.World.Steps[s.Step].find(s.Fact)
-				if !ok || k.Machine || s.World.Era != before50 || !s.World.Steps[s.Step].Causes[torn] {
-					return false
-				}
-				return strings.HasSuffix(s.Fact, "/victim cgroup") && s.Ours == "" || strings.HasSuffix(s.Fact, "/limit cgroup") && s.Ours == ""
-			},
-		},
-		{
-			Name: "kill without a dump after a group", Class: judge.DefectOfOurs, Item: "new",
-			Explains: func(s scene) bool {
-				step := s.World.Steps[s.Step]
-				k, ok := step.find(s.Fact)
-				return ok && k.Victim == "" && step.Causes[noDump] && step.Causes[wholeGroup] && memberOfGroup(step, s)
-			},
-		},
-		{
-			Name: "cgroup with a field in its name", Class: judge.DefectOfOurs, Item: "new",
-			Explains: func(s scene) bool {
-				k, ok := s.World.Steps[s.Step].find(s.Fact)
-				first, _, cut := strings.Cut(k.Victim, ",task=")
-				return ok && cut && strings.HasSuffix(s.Fact, "/victim cgroup") && s.Ours == first
-			},
-		},
 		defect(noUser, "The kubelet does not read the summary of the first kernels 5.0, which has no uid, and takes the kill for one for want of the machine's memory; here it is read."),
 		defect(child, "If a child dies in the place of the process that was chosen, the kubelet tells of that process; here of the child."),
 		defect(taskInName, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; here the line is read from both ends."),
 		defect(pathLikeLine, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; here the line is read from both ends."),
+		defect(noName, "The kubelet does not see the death of a process without a name; here it is one."),
 	}
 }

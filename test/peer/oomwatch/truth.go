@@ -3,41 +3,189 @@ package oomwatch
 import (
 	"fmt"
 	"strconv"
-	"time"
+	"strings"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// truth returns the facts of a step as the kernel meant them: those of ours.
-func (w *World) truth(step int) judge.Facts {
-	f := judge.Facts{}
-	if step == 0 && w.History {
-		return f
+// figures are what the log says of a process beside its name. Sizes are in KiB.
+type figures struct{ User, Total, Anon, File, Shmem, Pages, Adjusted int }
+
+// plain returns a log of the same kills that the kubelet's parser reads without a
+// mistake: each has a dump of its own, in the form that it knows.
+func (s Step) plain() (records []Record) {
+	add := func(k Kill, format string, args ...any) {
+		records = append(records, Record{Text: fmt.Sprintf("4,1,%d,-;%s\n", k.At.Microseconds(), fmt.Sprintf(format, args...))})
 	}
-	for _, k := range w.Steps[step].Kills {
-		name := "kill " + strconv.Itoa(k.PID)
-		f[name+"/process"] = k.Process
-		f[name+"/victim cgroup"] = k.Victim
-		f[name+"/limit cgroup"] = k.Limit
-		f[name+"/constraint"] = k.Constraint
-		f[name+"/second"] = fmt.Sprint(int((time.Duration(step) * pause).Seconds()))
-		if k.Told != "" {
-			addEvent(f, k.message(k.Told))
+	for _, k := range s.Kills {
+		add(k, "x invoked oom-killer: gfp_mask=0x0, order=0, oom_score_adj=0")
+		if k.legacy() {
+			add(k, "Task in %s killed as a result of limit of %s", hidden(k.Victim), hidden(k.Limit))
+			add(k, "Killed process %d (%s) total-vm:1kB", k.PID, hidden(k.Process))
+			continue
+		}
+		add(k, "oom-kill:constraint=%s,nodemask=0,cpuset=/,mems_allowed=0,oom_memcg=%s,task_memcg=%s,task=%s,pid=%d,uid=0",
+			k.Constraint, hidden(k.Limit), hidden(k.Victim), hidden(k.Process), k.PID)
+	}
+	return records
+}
+
+// legacy reports whether the kernel had to tell of the kill in the old form.
+func (k Kill) legacy() bool { return k.Old && k.Victim != "" && k.Process != "" }
+
+// hidden returns a text with all escaped that could mislead an expression.
+func hidden(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' || strings.IndexByte(`\,=()`, c) >= 0 {
+			fmt.Fprintf(&b, `\x%02x`, c)
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// shown undoes hidden.
+func shown(s string) string {
+	parts := strings.Split(s, `\x`)
+	for i, p := range parts[1:] {
+		if c, err := strconv.ParseUint(p[:min(2, len(p))], 16, 8); err == nil && len(p) >= 2 {
+			parts[i+1] = string([]byte{byte(c)}) + p[2:]
 		}
 	}
-	return f
+	return strings.Join(parts, "")
+}
+
+// printable replaces what can't be printed: here, that is all that is escaped.
+func printable(r rune) rune {
+	if r < ' ' || r > '~' {
+		return '\uFFFD'
+	}
+	return r
+}
+
+// plainly is how facts begin that compare ours with what the kubelet tells of the plain
+// log.
+const plainly = "plainly "
+
+// addPlain adds what the kubelet tells of the plain log, but for events about the others
+// of a group.
+func (s Step) addPlain(f, told judge.Facts) {
+	members := map[string]bool{}
+	for _, k := range s.Kills {
+		members["event about "+strconv.Itoa(k.PID)] = k.Of != 0
+	}
+	for fact, value := range told {
+		if members[fact] {
+			continue
+		}
+		value = shown(value)
+		if strings.HasPrefix(fact, "event") {
+			value = strings.Map(printable, value)
+		}
+		f[plainly+fact] = value
+	}
+}
+
+// addMore adds what the kubelet never tells, as the world has it.
+func (w *World) addMore(f judge.Facts, step int) {
+	s := w.Steps[step]
+	f["position"] = fmt.Sprintf("%s %d", w.boot(step), s.Last)
+	if step == 0 {
+		f["wrong configuration"] = "oomwatch: invalid config of a reporter: field Events is nil\nfield Node is nil\n" +
+			"field Burst -1: want none or a positive one\nfield Every -1ns: want none or a positive one"
+	}
+	if step == 0 && w.History {
+		return
+	}
+	if s.Restart == fails || s.Restart == failsTwice {
+		f["failures"] = "kmsg: read the kernel's log: input/output error; "
+		if s.Restart == failsTwice {
+			f["failures"] += "kmsg: open the kernel's log: permission denied; "
+		}
+	}
+	for _, k := range s.Kills {
+		name := "kill " + strconv.Itoa(k.PID)
+		f[name+"/kind"] = k.Kind
+		f[name+"/number"] = strconv.Itoa(k.Number)
+		f[name+"/figures"] = fmt.Sprint(k.Figures)
+		f[name+"/sequence"] = strconv.Itoa(k.Sequence)
+		if message := w.podMessage(k); k.Of == 0 && message != "" {
+			addEvent(f, "pod event", message)
+		}
+	}
+	if n := s.lost(); n > 0 {
+		f["lost records"] = strconv.Itoa(n)
+	}
+	if s.Nobody > 0 && s.At == 0 {
+		f["nobody killed"] = strconv.Itoa(s.Nobody)
+	}
+}
+
+// boot returns which boot a step is of.
+func (w *World) boot(step int) string {
+	n := 0
+	for _, s := range w.Steps[:step+1] {
+		if s.Restart == reboots {
+			n++
+		}
+	}
+	return "boot " + strconv.Itoa(n)
+}
+
+// podMessage returns the event about the pod, if there is to be one.
+func (w *World) podMessage(k Kill) string {
+	cgroup := k.Victim
+	if !isOfPod(cgroup) {
+		cgroup = k.Limit
+	}
+	if w.Pod == nothing || w.Pod == nilPod || !isOfPod(cgroup) {
+		return ""
+	}
+	whose := "The node's pods reached their memory limit"
+	switch {
+	case k.Limit == "/":
+		whose = "The node ran out of memory"
+	case k.Limit == "" && w.Pod == both:
+		whose = "Container main ran out of memory"
+	case k.Limit == "":
+		whose = "The pod ran out of memory"
+	case strings.Contains(k.Limit, container) && w.Pod == both:
+		whose = "Container main reached its memory limit"
+	case isOfPod(k.Limit):
+		whose = "The pod reached its memory limit"
+	}
+	name := strings.Map(printable, k.Process)
+	switch {
+	case k.Process == "":
+		return fmt.Sprintf("%s, processes killed: %d", whose, k.Number)
+	case k.Number > 1:
+		return fmt.Sprintf("%s, killed %d processes, of them first: %s, pid: %d", whose, k.Number, name, k.PID)
+	default:
+		return fmt.Sprintf("%s, killed process: %s, pid: %d", whose, name, k.PID)
+	}
+}
+
+// isOfPod reports whether a cgroup is one of those of the world's pod or container.
+func isOfPod(cgroup string) bool {
+	return strings.Contains(cgroup, "pod"+podUID) || strings.Contains(cgroup, "-pod"+strings.ReplaceAll(podUID, "-", "_")) || strings.Contains(cgroup, container)
 }
 
 // message returns the event about the node.
 func (k Kill) message(process string) string {
+	if process == "" {
+		return "Warning SystemOOM System OOM encountered"
+	}
 	return fmt.Sprintf("Warning SystemOOM System OOM encountered, victim process: %s, pid: %d", process, k.PID)
 }
 
 // find returns the kill that a fact is about.
 func (s Step) find(fact string) (k Kill, ok bool) {
+	fact = strings.TrimPrefix(fact, plainly)
 	for _, k := range s.Kills {
 		pid := strconv.Itoa(k.PID)
-		if fact == "event about "+pid || len(fact) > len("kill "+pid) && fact[:len("kill "+pid)+1] == "kill "+pid+"/" {
+		if k.Process == "" && (strings.HasSuffix(fact, "event without a process") || fact == "pod event about "+strconv.Itoa(k.Number)) || strings.HasSuffix(fact, "event about "+pid) || strings.HasPrefix(fact, "kill "+pid+"/") {
 			return k, true
 		}
 	}

@@ -12,21 +12,69 @@ import (
 type World struct {
 	// History says that the first step was logged before the start.
 	History bool
-	Era     era
-	Steps   []Step
+	// Busy says that the log is never quiet in the first seconds, which are a step.
+	Busy bool
+	Era  era
+	// Drift is how much slower the clock of the log is than time, in millionths. Late
+	// says that records are read a second after they were logged.
+	Drift int64
+	Late  bool
+	// Counts says that the counters of cgroups are watched too.
+	Counts bool
+	// Pod is what is known of the pod of a cgroup.
+	Pod   known
+	Steps []Step
 }
+
+// known is what is known of a pod.
+type known string
+
+const (
+	both        known = "the pod and the container"
+	noContainer known = "the pod"
+	nothing     known = "nothing"
+	nilPod      known = "no pod"
+)
 
 // A Step is what is logged at about the same time.
 type Step struct {
-	// Overrun says that records before these were overwritten.
-	Overrun bool
-	Records []string
+	Records []Record
 	Kills   []Kill
 	Causes  map[cause]bool
+	// Nobody counts dumps after which nobody was killed.
+	Nobody int
+	// Restart is what happens to the watcher before record At.
+	Restart restart
+	At      int
+	// Last is the number of the last record.
+	Last int
 }
 
-// pause is the time from one step to the next.
-const pause = 15 * time.Second
+// A Record is one of the log.
+type Record struct {
+	Text string
+	// Pause is the time between the record before it and this one.
+	Pause time.Duration
+	// Lost counts records before this one that were overwritten.
+	Lost int
+}
+
+// A restart is what happens to ours.
+type restart string
+
+const (
+	none       restart = ""
+	resumes    restart = "restart at the position"
+	fails      restart = "the log can't be read"
+	failsTwice restart = "the log can't be read, and not be opened"
+	reboots    restart = "another boot"
+)
+
+// pause is the time from one step to the next, and first that before the first.
+const (
+	first = 2 * time.Second
+	pause = time.Minute
+)
 
 // A Kill is a process that the kernel killed, as the log tells of it.
 type Kill struct {
@@ -39,15 +87,25 @@ type Kill struct {
 	Machine bool
 	// Of is the process that the kernel chose, if it killed a whole group.
 	Of int
-	// Told is the name by which the node's event has it.
-	Told string
+	// Kind, Number and Figures are what the kubelet does not tell: whose memory ran
+	// out, how many processes were killed at once, and what the log says of this one.
+	Kind    string
+	Number  int
+	Figures figures
+	// Sequence and At are the record that tells of it first, and its time.
+	Sequence int
+	At       time.Duration
+	// Again says that a group's chosen process is told of twice, Old that the dump has
+	// the form of kernels before 5.0.
+	Again, Old bool
+	// Wait is the time from the choice of the process to its death.
+	Wait time.Duration
 }
 
 // A cause is what the kubelet gets wrong.
 type cause string
 
 const (
-	globalSince5 cause = "kill for the machine since 5.0"
 	wholeGroup   cause = "group"
 	noDump       cause = "no dump"
 	noDeath      cause = "no death"
@@ -58,55 +116,141 @@ const (
 	child        cause = "child of the chosen process"
 	taskInName   cause = "name like a field"
 	pathLikeLine cause = "path like a field"
+	noName       cause = "no name"
+	lost         cause = "overrun in a dump"
 )
 
 // A writer draws a world.
 type writer struct {
 	*judge.Draw
 	era           era
+	drift         int64
 	sequence, pid int
 	step          *Step
 	at            time.Duration
 }
 
 func newWorld(d *judge.Draw) *World {
-	w, l := &World{History: d.Chance(10)}, &writer{Draw: d, sequence: 100, pid: 1000}
+	w, l := &World{History: d.Chance(10)}, &writer{Draw: d, sequence: judge.Pick(d, 100, 0), pid: 1000}
 	w.Era = judge.Pick(d, since53, until52, before50)
-	l.era = w.Era
+	w.Counts, w.Pod = d.Chance(50), judge.Pick(d, both, both, noContainer, nothing, nilPod)
+	if w.Late = d.Chance(50); !w.Late {
+		w.Drift = int64(judge.Pick(d, 0, 300, -300, 499))
+	}
+	w.Busy = !w.History && d.Chance(3)
+	l.era, l.drift = w.Era, w.Drift
 	odd := d.Int(4) // how odd the logs are: 0 is not at all
 	for i := range d.Between(1, 5) {
-		w.Steps = append(w.Steps, l.draw(i, odd))
+		if i == 0 && w.Busy {
+			w.Steps = append(w.Steps, l.busy())
+			continue
+		}
+		w.Steps = append(w.Steps, l.draw(i, odd, w.Late))
 	}
 	return w
 }
 
-func (l *writer) draw(number, odd int) Step {
+// busy draws a step without a quiet moment, which is longer than ours looks for the end
+// of the log.
+func (l *writer) busy() Step {
 	s := Step{Causes: map[cause]bool{}}
-	l.step, l.at = &s, time.Duration(number)*pause
-	if odd == 3 && number > 0 && l.Chance(6) {
-		s.Overrun = true
-		l.sequence += l.Between(1, 1000)
+	l.step, l.at = &s, first
+	for range 120 {
+		l.record(6, "-", "eth0: link is not ready", "", 15*time.Millisecond)
 	}
-	dumps := [][]string{l.dump(odd)}
-	if odd > 1 && l.Chance(25) {
+	for _, line := range l.dump(0) {
+		l.record(4, "-", line.text, "", 0)
+		l.noted(line)
+	}
+	s.Last = l.sequence
+	return s
+}
+
+func (l *writer) draw(number, odd int, late bool) Step {
+	s := Step{Causes: map[cause]bool{}}
+	l.step, l.at = &s, first+time.Duration(number)*pause
+	if odd == 3 && number > 0 && l.Chance(6) {
+		l.lose(l.Between(1, 1000))
+	}
+	if number > 0 && l.Chance(20) {
+		s.Restart = judge.Pick(l.Draw, resumes, fails, failsTwice, reboots)
+	}
+	if s.Restart == reboots {
+		l.sequence = judge.Pick(l.Draw, 50, 0)
+		s.Records = nil
+	}
+	dumps := [][]line{l.dump(odd)}
+	if odd > 1 && l.Chance(35) {
 		dumps = append(dumps, l.dump(odd))
 		// Else nothing ties a dump's lines to each other.
-		tied := l.era != before50 && !s.Causes[wholeGroup] && !s.Causes[noDump] && !s.Causes[child]
+		tied := l.era != before50 && !s.Causes[wholeGroup] && !s.Causes[noDump] && !s.Causes[child] && !s.Causes[lost]
 		if tied && l.Chance(40) {
 			s.Causes[interleaved] = true
-			dumps = [][]string{l.mix(dumps[0], dumps[1])}
+			dumps = [][]line{l.mix(dumps[0], dumps[1])}
 		}
 	}
+	if odd == 3 && l.era == since53 && l.Chance(2) {
+		dumps = [][]line{l.crowd()}
+	}
+	paused := false
 	for _, dump := range dumps {
+		if odd > 0 && l.Chance(10) {
+			l.kernelNoise()
+		}
 		for _, line := range dump {
+			paused = paused || line.pause > 0
 			l.print(line, odd)
 		}
+	}
+	s.Last = l.sequence
+	// What is read late is dated late if the clock of the log may drift.
+	if (s.Restart == resumes || s.Restart != none && s.Restart != reboots && late) && !paused && s.lost() == 0 && !s.Causes[interleaved] {
+		s.At = l.Int(len(s.Records) + 1)
 	}
 	return s
 }
 
+// crowd draws more choices at a time than ours keeps, or just as many. Then the oldest is
+// forgotten, and its death is one out of nothing.
+func (l *writer) crowd() (lines []line) {
+	const most = 64
+	l.step.Kills, l.step.Nobody = nil, 0
+	clear(l.step.Causes)
+	l.step.Causes[interleaved] = true
+	n := most + l.Int(2)
+	var deaths []line
+	for i := range n {
+		k := Kill{Number: 1, Kind: "cgroup", Constraint: "CONSTRAINT_MEMCG"}
+		k.PID, k.Process, k.Escaped = l.process(0)
+		k.Victim, k.Limit = l.cgroups(0)
+		chosen := line{text: l.summary(&k, 0), begins: k.PID}
+		death := line{text: l.death(since53, &k, 0)}
+		if i == 0 && n > most {
+			k.Victim, k.Limit = "", ""
+			chosen.begins, death.begins = 0, k.PID
+		}
+		lines, deaths = append(lines, chosen), append(deaths, death)
+		l.kill(k)
+	}
+	return append(lines, deaths...)
+}
+
+// lost counts the records of the step that were overwritten.
+func (s Step) lost() (n int) {
+	for _, r := range s.Records {
+		n += r.Lost
+	}
+	return n
+}
+
+// lose overwrites the next records.
+func (l *writer) lose(n int) {
+	l.sequence += n
+	l.step.Records = append(l.step.Records, Record{Lost: n})
+}
+
 // mix returns the lines of two dumps in an order of both.
-func (l *writer) mix(a, b []string) (all []string) {
+func (l *writer) mix(a, b []line) (all []line) {
 	for len(a) > 0 && len(b) > 0 {
 		if l.Chance(50) {
 			all, b = append(all, b[0]), b[1:]
@@ -118,23 +262,37 @@ func (l *writer) mix(a, b []string) (all []string) {
 }
 
 // print logs a line of the kernel, and sometimes what others log.
-func (l *writer) print(line string, odd int) {
+func (l *writer) print(line line, odd int) {
 	if odd > 0 && l.Chance(5) {
 		l.noise()
+	}
+	if line.lost > 0 {
+		l.lose(line.lost)
+		return
 	}
 	tail := ""
 	if odd > 0 && l.Chance(5) {
 		tail = " SUBSYSTEM=memory\n DEVICE=+memory:1\n"
 	}
 	priority := judge.Pick(l.Draw, 4, 3, 6)
-	if ends := parts(line); odd == 3 && len(ends) > 0 && l.Chance(20) {
+	defer l.noted(line)
+	if ends := parts(line.text); odd == 3 && len(ends) > 0 && l.Chance(20) {
 		at := judge.Pick(l.Draw, ends...)
 		l.step.Causes[torn] = true
-		l.record(priority, "-", line[:at], "")
-		l.record(priority, "c", line[at:], tail)
+		l.record(priority, "-", line.text[:at], "", line.pause)
+		l.record(priority, "c", line.text[at:], tail, 0)
 		return
 	}
-	l.record(priority, "-", line, tail)
+	l.record(priority, "-", line.text, tail, line.pause)
+}
+
+// noted notes where a kill begins in the log: at the line that was just logged.
+func (l *writer) noted(line line) {
+	for i := range l.step.Kills {
+		if k := &l.step.Kills[i]; line.begins != 0 && (k.PID == line.begins || k.Of == line.begins) {
+			k.Sequence, k.At = l.sequence, l.at
+		}
+	}
 }
 
 // parts returns where the kernel may break a line off: these two it writes in several
@@ -152,48 +310,61 @@ func parts(line string) (ends []int) {
 	return ends
 }
 
-func (l *writer) record(priority int, flags, text, tail string) {
+func (l *writer) record(priority int, flags, text, tail string, after time.Duration) {
 	l.sequence++
-	l.at += time.Microsecond
-	l.step.Records = append(l.step.Records, fmt.Sprintf("%d,%d,%d,%s;%s\n%s", priority, l.sequence, l.at.Microseconds(), flags, text, tail))
+	l.at += time.Microsecond + after
+	stamp := l.at - l.at*time.Duration(l.drift)/1e6
+	l.step.Records = append(l.step.Records, Record{Pause: after, Text: fmt.Sprintf("%d,%d,%d,%s;%s\n%s", priority, l.sequence, stamp.Microseconds(), flags, text, tail)})
+}
+
+// kernelNoise logs a line of the kernel between dumps that is about no kill, though it
+// looks a little like one.
+func (l *writer) kernelNoise() {
+	l.record(4, "-", judge.Pick(l.Draw,
+		"driver: Killed process 70001 (x) total-vm:1kB", "Killed process many (x) total-vm:1kB", "Killed process 70002",
+		"Tasks in /x are going home", "Task in /x is ill", "driver: Kill process 70003 (x)", "driver: OOM victim 70004 (x) is ill",
+		"oom-kill:constraint=CONSTRAINT_NONE", "oom-kill:constraint=CONSTRAINT_NONE,nodemask=0", "oom-kill:constraint=X,nodemask=0,global_oom,task_memcg=/,task=x",
+		"oom-kill:constraint=X,nodemask=0,global_oom,task_memcg=/,task=x,pid=y,uid=0", "the disk is ill", "task /x killed as a result of limit of /y"), "", 0)
 }
 
 // noise logs what is no line of the kernel about memory.
 func (l *writer) noise() {
 	switch l.Int(5) {
 	case 0:
-		l.record(6, "-", "eth0: link becomes ready", "")
+		l.record(6, "-", "eth0: link becomes ready", "", 0)
 	case 1: // its number is not missed: a record that is missing may be one that mattered
-		l.step.Records = append(l.step.Records, judge.Pick(l.Draw, "", "rubbish\n", "6;no header\n", "6,x,1,-;bad\n", "x,1,1,-;bad\n", "6,1,x,-;bad\n"))
+		l.step.Records = append(l.step.Records, Record{Text: judge.Pick(l.Draw, "", "rubbish\n", "6;no header\n", "6,x,1,-;bad\n", "x,1,1,-;bad\n", "6,1,x,-;bad\n", "6,1,1,-", ",1,1,-;bad\n", "6,1")})
 	case 2: // a program, which can't be the kernel
-		l.record(30, "-", "systemd[1]: kubelet.service: A process of this unit has been killed by the OOM killer.", "")
+		l.record(30, "-", "systemd[1]: kubelet.service: A process of this unit has been killed by the OOM killer.", "", 0)
 	case 3:
-		l.record(6, "-", "oom_reaper: reaped process 9 (exe), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB", "")
+		l.record(6, "-", "oom_reaper: reaped process 9 (exe), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB", "", 0)
 	default:
 		l.step.Causes[imitation] = true
 		pid := 90000 + l.sequence
-		l.record(11, "-", "evil invoked oom-killer: gfp_mask=0x0, order=0, oom_score_adj=0", "")
+		l.record(judge.Pick(l.Draw, 11, 8, 191), "-", "evil invoked oom-killer: gfp_mask=0x0, order=0, oom_score_adj=0", "", 0)
 		if l.Chance(50) {
-			l.record(11, "-", fmt.Sprintf("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/,task_memcg=/x,task=evil,pid=%d,uid=0", pid), "")
+			l.record(11, "-", fmt.Sprintf("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/,task_memcg=/x,task=evil,pid=%d,uid=0", pid), "", 0)
 		}
-		l.record(11, "-", fmt.Sprintf("Out of memory: Killed process %d (evil) total-vm:1kB", pid), "")
+		l.record(11, "-", fmt.Sprintf("Out of memory: Killed process %d (evil) total-vm:1kB", pid), "", 0)
 	}
 }
 
 // String describes a world.
 func (w *World) String() string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "drift %d, late %t, counters %t, known: %s\n", w.Drift, w.Late, w.Counts, w.Pod)
 	for i, s := range w.Steps {
 		fmt.Fprintf(&b, "step %d", i)
 		if i == 0 && w.History {
 			b.WriteString(", before the start")
 		}
-		if s.Overrun {
-			b.WriteString(", after an overrun")
-		}
-		fmt.Fprintf(&b, ": %v\n", s.Causes)
+		fmt.Fprintf(&b, ": %v, %s before %d\n", s.Causes, s.Restart, s.At)
 		for _, r := range s.Records {
-			fmt.Fprintf(&b, "    %q\n", r)
+			fmt.Fprintf(&b, "    %q", r.Text)
+			if r.Pause > 0 || r.Lost > 0 {
+				fmt.Fprintf(&b, " after %s, %d lost", r.Pause, r.Lost)
+			}
+			b.WriteString("\n")
 		}
 		for _, k := range s.Kills {
 			fmt.Fprintf(&b, "  kills %+v\n", k)

@@ -17,6 +17,7 @@ type view struct {
 	containers []containerView
 	err        error
 	stale      bool
+	runs       bool // or may run
 }
 
 type sandboxView struct{ id, text string }
@@ -39,6 +40,9 @@ func (v view) facts(f judge.Facts, pod string) {
 	}
 	if v.stale {
 		set("stale", "yes")
+	}
+	if v.runs {
+		set("runs", "yes")
 	}
 	var ids []string
 	for _, b := range v.sandboxes {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -78,7 +79,7 @@ type kubelet struct {
 // with each scenario.
 func newKubelet(t *testing.T) *kubelet {
 	t.Helper()
-	k := &kubelet{board: &switchboard{node: newNode(false)}}
+	k := &kubelet{board: &switchboard{node: newNode(&World{})}}
 	metrics.Register()
 	runtime, _, err := kuberuntime.NewKubeGenericRuntimeManager(
 		t.Context(), record.NewFakeRecorder(1), nil, nil, nil, t.TempDir(), t.TempDir(),
@@ -116,7 +117,7 @@ func (k *kubelet) play(t *testing.T, w *World) (all []judge.Facts) {
 	t.Helper()
 	w.model = newModel(w)
 	synctest.Test(t, func(t *testing.T) {
-		r := &kubeletRun{w: w, began: time.Now(), node: newNode(w.Unfiltered), cache: kubecontainer.NewCache()}
+		r := &kubeletRun{w: w, began: time.Now(), node: newNode(w), cache: kubecontainer.NewCache()}
 		k.board.node = r.node
 		metrics.RunningContainerCount.Reset()
 		metrics.RunningPodCount.Set(0)
@@ -146,7 +147,10 @@ func (r *kubeletRun) step(t *testing.T, i int) judge.Facts {
 	for _, w := range s.Waiters {
 		r.wait(w)
 	}
-	done, slow := make(chan struct{}), r.node.slowest() > 0
+	done, slow, before := make(chan struct{}), r.node.slowest() > 0, judge.Facts{}
+	if slow {
+		r.freshness(before, "meanwhile/", i)
+	}
 	go func() {
 		defer close(done)
 		switch {
@@ -160,6 +164,14 @@ func (r *kubeletRun) step(t *testing.T, i int) judge.Facts {
 	if slow {
 		time.Sleep(time.Second)
 		r.freshness(f, "meanwhile/", i)
+		if sm := r.w.model.steps[i]; sm.slowForKubelet() {
+			for uid, e := range sm.pods {
+				if e.kubeletInspected { // before the slow one or after it, as a map has them: let it be after
+					f["meanwhile/pod "+uid+"/as new as"] = before["meanwhile/pod "+uid+"/as new as"]
+				}
+			}
+		}
+		f["told meanwhile"] = fmt.Sprint(r.w.model.steps[i].atOnce(), " inspected")
 	}
 	<-done
 	r.node.reach(2)
@@ -175,6 +187,7 @@ func (r *kubeletRun) step(t *testing.T, i int) judge.Facts {
 	}
 	r.freshness(f, "", i)
 	r.gauges(t, f)
+	maps.Copy(f, r.w.model.steps[i].report)
 	return f
 }
 
@@ -243,6 +256,7 @@ func kubeletView(s *kubecontainer.PodStatus, err error) view {
 	v.name = strings.Trim(s.Namespace+"/"+s.Name, "/")
 	for _, b := range s.SandboxStatuses {
 		v.sandboxes = append(v.sandboxes, sandboxView{b.Id, sandboxText(b)})
+		v.runs = v.runs || b.State == runtimeapi.PodSandboxState_SANDBOX_READY
 	}
 	for _, c := range s.ContainerStatuses {
 		o := Object{
@@ -252,6 +266,7 @@ func kubeletView(s *kubecontainer.PodStatus, err error) view {
 		if c.Resources != nil && c.Resources.MemoryLimit != nil {
 			o.Memory = c.Resources.MemoryLimit.Value()
 		}
+		v.runs = v.runs || o.State == running || o.State == lost
 		shown := containerView{id: c.ID.ID, name: c.Name, restarts: c.RestartCount, text: o.text()}
 		for _, a := range s.ActiveContainerStatuses {
 			shown.active = shown.active || a.ID == c.ID && len(s.SandboxStatuses) > 0 && s.SandboxStatuses[0].State == runtimeapi.PodSandboxState_SANDBOX_READY

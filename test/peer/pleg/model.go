@@ -24,6 +24,11 @@ type stepModel struct {
 	gauges map[string]int // as the kubelet's, which never return to 0
 	counts map[string]int
 	cause  string // why the last list before this step failed
+	// strays says that the last list had objects of no pod, and runs how many pods run
+	// for ours and for the kubelet.
+	strays bool
+	runs   [2]int
+	report judge.Facts // what ours tells of itself
 }
 
 // An expectation is what the model has of one pod after one step.
@@ -49,8 +54,11 @@ type expectation struct {
 	ipSource                 string
 	// inspected and kubeletInspected say who inspected the pod in this step.
 	inspected, kubeletInspected bool
-	// slow says that the inspection takes its time.
-	slow, slowForKubelet bool
+	// slow says that the inspection takes its time, or has to wait for others as is
+	// queued. It takes so many seconds without that, and again says that one failed before.
+	slow, slowForKubelet, queued, again bool
+	took                                int
+	changed                             []string // objects that changed without an event
 }
 
 // podModel is what the model keeps of a pod.
@@ -80,35 +88,41 @@ type podModel struct {
 }
 
 func newModel(w *World) *model {
-	m, n, pods := &model{}, newNode(w.Unfiltered), map[string]*podModel{}
+	m, n, pods, rep := &model{}, newNode(w), map[string]*podModel{}, &reporter{w: w}
 	for _, uid := range uids() {
 		pods[uid] = &podModel{fresh: "nothing", kubeletOld: "nothing"}
 	}
-	counts, gauges, cause := map[string]int{}, map[int32]int{}, ""
+	counts, gauges, cause, last := map[string]int{}, map[int32]int{}, "", stepModel{}
 	for _, s := range w.Steps {
 		n.begin(s)
 		for _, uid := range s.Reinspect {
 			pods[uid].requested, pods[uid].kubeletRequested = true, true
 		}
-		sm := stepModel{pods: map[string]expectation{}, cause: cause}
+		sm := stepModel{pods: map[string]expectation{}, cause: cause, strays: last.strays, runs: last.runs}
+		rep.begin(pods)
 		listed := n.lists(s)
 		n.reach(2)
-		for _, uid := range uids() {
-			p := pods[uid]
+		all := make([]expectation, len(uids()))
+		for i, uid := range uids() {
+			p, e := pods[uid], &all[i]
 			p.bare = p.bare || slices.ContainsFunc(s.Changes, func(c Change) bool {
 				return c.Put != nil && c.Put.Pod == uid && c.Put.Unlabelled
 			})
-			e := expectation{before: p.facts, ours: map[string]string{}, kubelet: map[string]string{}}
+			*e = expectation{before: p.facts, ours: map[string]string{}, kubelet: map[string]string{}}
 			if listed != nil && (s.Look.Pod == "" || s.Look.Pod == uid) {
-				p.kubeletLooks(&e, s, n, kubeletObjects(*listed, uid, s.Look.Pod != "" && !w.Unfiltered))
-				p.oursLooks(&e, s, n, p.objects(*listed, uid, s.Look.Pod != ""))
+				p.kubeletLooks(e, s, n, kubeletObjects(*listed, uid, s.Look.Pod != "" && !w.Unfiltered))
+				p.oursLooks(e, s, n, p.objects(*listed, uid, s.Look.Pod != ""))
 			}
-			p.finish(&e, uid)
-			sm.pods[uid] = e
+		}
+		queue(all, w.Places, pods)
+		for i, uid := range uids() {
+			pods[uid].finish(&all[i], uid)
+			sm.pods[uid] = all[i]
 		}
 		if listed != nil && s.Look.Pod == "" {
 			counts, cause = map[string]int{}, ""
 			count(*listed, counts, gauges)
+			sm.countPods(*listed)
 		} else if s.Look.Fails != "" && s.Look.Pod == "" {
 			cause = "list " + s.Look.Fails + ": rpc error: code = Unavailable desc = no " + s.Look.Fails + " today"
 		}
@@ -116,6 +130,8 @@ func newModel(w *World) *model {
 		for state, v := range gauges {
 			sm.gauges[countName(state)] += v
 		}
+		sm.report = rep.end(s, sm, listed)
+		last = sm
 		m.steps = append(m.steps, sm)
 	}
 	return m
@@ -166,7 +182,9 @@ func count(listed []Object, counts map[string]int, gauges map[int32]int) {
 	now := map[int32]int{}
 	for _, o := range listed {
 		if !o.isSandbox() {
-			counts[countName(o.State)]++
+			if o.Pod != "" {
+				counts[countName(o.State)]++
+			}
 			if o.State == strange {
 				o.State = lost
 			}
@@ -174,6 +192,25 @@ func count(listed []Object, counts map[string]int, gauges map[int32]int) {
 		}
 	}
 	maps.Copy(gauges, now)
+}
+
+// countPods notes how many pods run.
+func (sm *stepModel) countPods(listed []Object) {
+	runs := map[string]bool{}
+	sm.strays = false
+	for _, o := range listed {
+		runs[o.Pod] = runs[o.Pod] || o.isSandbox() && o.State == ready
+		sm.strays = sm.strays || o.Pod == ""
+	}
+	sm.runs = [2]int{}
+	for pod, is := range runs {
+		if is && pod != "" {
+			sm.runs[0]++
+		}
+		if is {
+			sm.runs[1]++
+		}
+	}
 }
 
 // class returns the state that matters: created and unknown are one.
@@ -296,7 +333,7 @@ func (p *podModel) oursLooks(e *expectation, s Step, n *node, objects []Object) 
 
 func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object) {
 	all := p.reinspect
-	e.inspected = true
+	e.inspected, e.again = true, p.failures > 0
 	p.reinspect, p.err, p.late = false, "", false
 	found, took := map[string]Object{}, 0
 	for _, o := range objects {
@@ -310,10 +347,10 @@ func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object) {
 			continue
 		}
 		took += now.Slow
-		e.slow = took > 0
+		e.took = took
 		switch {
 		case took > 10:
-			p.err, p.late, took = "context deadline exceeded", true, 10
+			p.err, p.late, e.took = "context deadline exceeded", true, 10
 		case now.Fails == "error":
 			p.err = now.failure().Error()
 		case now.Fails == "empty":
@@ -326,7 +363,7 @@ func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object) {
 		break
 	}
 	if p.err != "" {
-		p.retryAt = s.At + time.Duration(took)*time.Second + min(time.Second<<p.failures, time.Minute)
+		p.retryAt = s.At + min(time.Second<<p.failures, time.Minute) // and its end: see queue
 		p.failures++
 		p.reinspect = all
 		p.deliver(e, objects, false)
@@ -344,7 +381,13 @@ func (p *podModel) deliver(e *expectation, objects []Object, podSync bool) {
 	if podSync && len(events) == 0 {
 		events[""] = "PodSync"
 	}
-	e.ours, p.delivered = events, classes(objects)
+	now := classes(objects)
+	for _, id := range slices.Sorted(maps.Keys(now)) {
+		if was, existed := p.delivered[id]; now[id] == lost && (!existed || was != lost) {
+			e.changed = append(e.changed, id)
+		}
+	}
+	e.ours, p.delivered = events, now
 }
 
 // addresses returns ours: those of the newest sandbox, or the ones before as long
@@ -427,7 +470,7 @@ func (p *podModel) finish(e *expectation, uid string) {
 func (p *podModel) view(uid string) (v view) {
 	v.uid = uid
 	boxes, containers := sorted(p.good, true), sorted(p.good, false)
-	if len(boxes) > 0 || slices.ContainsFunc(containers, func(o Object) bool { return !o.Unlabelled }) {
+	if slices.ContainsFunc(boxes, func(o Object) bool { return !o.NoName }) || slices.ContainsFunc(containers, func(o Object) bool { return !o.Unlabelled }) {
 		v.name = "ns/name-" + uid
 	}
 	v.ips = p.ips
@@ -436,10 +479,12 @@ func (p *podModel) view(uid string) (v view) {
 	}
 	for _, b := range boxes {
 		v.sandboxes = append(v.sandboxes, sandboxView{b.ID, sandboxText(b.sandboxStatus())})
+		v.runs = v.runs || b.State == ready
 	}
 	for _, c := range containers {
 		name := c.Name
 		newest := slices.IndexFunc(containers, func(o Object) bool { return o.Name == name })
+		v.runs = v.runs || c.State == running || c.State == lost
 		v.containers = append(v.containers, containerView{
 			id: c.ID, name: name, restarts: c.restarts(), text: c.text(),
 			active: len(boxes) > 0 && boxes[0].State == ready && containers[newest].ID == c.ID && c.Sandbox == boxes[0].ID,

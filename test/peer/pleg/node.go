@@ -3,6 +3,7 @@ package pleg
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,14 +25,29 @@ type node struct {
 	later []Change
 	fails string
 	turn  int
-	// unfiltered says that filters are ignored.
-	unfiltered bool
+	// unfiltered says that filters are ignored, labelled that all objects have the
+	// labels of an agent that shares the runtime, and shared that others do.
+	unfiltered, labelled, shared bool
 
 	calls chan struct{} // of capacity 1: guards the fields above
 }
 
-func newNode(unfiltered bool) *node {
-	return &node{unfiltered: unfiltered, calls: make(chan struct{}, 1)}
+func newNode(w *World) *node {
+	return &node{unfiltered: w.Unfiltered, labelled: w.Selector, calls: make(chan struct{}, 1)}
+}
+
+// selector is how ours finds what is its own in a shared runtime.
+func selector() map[string]string { return map[string]string{"agent": "ours", "shared": ""} }
+
+// foreign returns objects of other agents, which come and go.
+func (n *node) foreign() (b *runtimeapi.PodSandbox, c *runtimeapi.Container) {
+	box, container := Object{ID: "foreign-s", Pod: "p1", State: int32(n.turn % 2)}, Object{ID: "foreign-c", Pod: "p1", Name: "main", Sandbox: "foreign-s"}
+	container.State = int32(1 + n.turn%2)
+	b = &runtimeapi.PodSandbox{Id: box.ID, Metadata: box.sandboxMetadata(), State: runtimeapi.PodSandboxState(box.State), Labels: box.labels()}
+	b.Labels["agent"], b.Labels["shared"] = "theirs", ""
+	c = &runtimeapi.Container{Id: container.ID, PodSandboxId: box.ID, Metadata: container.metadata(), State: runtimeapi.ContainerState(container.State), Labels: container.labels()}
+	c.Labels["agent"] = "ours"
+	return b, c
 }
 
 func (n *node) apply(c Change) {
@@ -140,11 +156,14 @@ func (n *node) ListPodSandbox(_ context.Context, f *runtimeapi.PodSandboxFilter)
 	for _, o := range n.list(true) {
 		b := &runtimeapi.PodSandbox{
 			Id: o.ID, Metadata: o.sandboxMetadata(), State: runtimeapi.PodSandboxState(o.State),
-			CreatedAt: o.Created, Labels: o.labels(),
+			CreatedAt: o.Created, Labels: n.labels(&o),
 		}
 		if n.unfiltered || matches(b.Labels, f.GetLabelSelector()) {
 			all = append(all, b)
 		}
+	}
+	if b, _ := n.foreign(); n.shared && (n.unfiltered || matches(b.Labels, f.GetLabelSelector())) {
+		all = append(all, b)
 	}
 	return all, nil
 }
@@ -159,12 +178,15 @@ func (n *node) ListContainers(_ context.Context, f *runtimeapi.ContainerFilter) 
 	for _, o := range n.list(false) {
 		c := &runtimeapi.Container{
 			Id: o.ID, PodSandboxId: o.Sandbox, Metadata: o.metadata(), State: runtimeapi.ContainerState(o.State),
-			CreatedAt: o.Created, Labels: o.labels(), Annotations: o.annotations(),
+			CreatedAt: o.Created, Labels: n.labels(&o), Annotations: o.annotations(),
 			Image: &runtimeapi.ImageSpec{Image: "image"}, ImageRef: "sha256:1",
 		}
 		if n.unfiltered || matches(c.Labels, f.GetLabelSelector()) {
 			all = append(all, c)
 		}
+	}
+	if _, c := n.foreign(); n.shared && (n.unfiltered || matches(c.Labels, f.GetLabelSelector())) {
+		all = append(all, c)
 	}
 	return all, nil
 }
@@ -233,11 +255,24 @@ func (o *Object) failure() error {
 }
 
 func (o *Object) sandboxMetadata() *runtimeapi.PodSandboxMetadata {
-	return &runtimeapi.PodSandboxMetadata{Name: "name-" + o.Pod, Namespace: "ns", Uid: o.Pod, Attempt: o.Attempt}
+	m := &runtimeapi.PodSandboxMetadata{Name: "name-" + o.Pod, Namespace: "ns", Uid: o.Pod, Attempt: o.Attempt}
+	if o.NoName {
+		m.Name = ""
+	}
+	return m
 }
 
 func (o *Object) metadata() *runtimeapi.ContainerMetadata {
 	return &runtimeapi.ContainerMetadata{Name: o.Name, Attempt: o.Attempt}
+}
+
+// labels returns those that a list shows.
+func (n *node) labels(o *Object) map[string]string {
+	l := o.labels()
+	if n.labelled && l != nil {
+		maps.Copy(l, selector())
+	}
+	return l
 }
 
 func (o *Object) labels() map[string]string {
@@ -264,7 +299,7 @@ func (o *Object) annotations() map[string]string {
 
 func matches(labels, selector map[string]string) bool {
 	for k, v := range selector {
-		if labels[k] != v {
+		if got, ok := labels[k]; !ok || got != v {
 			return false
 		}
 	}

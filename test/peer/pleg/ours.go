@@ -26,6 +26,7 @@ type oursRun struct {
 	events  []event
 	waiters []*waiting
 	counts  pleg.Result // of the last global relist
+	told    told        // in this step
 	// early are the pods whose status changed after an event of it.
 	early map[string]judge.Facts
 	// left is how many events there are until the pass is cut short by cut.
@@ -40,16 +41,11 @@ func playOurs(t *testing.T, w *World) (all []judge.Facts) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
-		r := &oursRun{w: w, began: time.Now(), node: newNode(w.Unfiltered), cache: podcache.New()}
+		r := &oursRun{w: w, began: time.Now(), node: newNode(w), cache: podcache.New()}
 		var err error
 		r.pleg, err = pleg.New(pleg.Config{
 			Runtime: r.node, Cache: r.cache, MaxInspections: w.Places,
-			Handler: r.handle,
-			Observer: pleg.Observer{RelistEnd: func(res pleg.Result, err error) {
-				if err == nil {
-					r.counts = res
-				}
-			}},
+			Handler: r.handle, LabelSelector: r.selector(), Observer: r.observer(),
 		})
 		require.NoError(t, err)
 		for i := range w.Steps {
@@ -78,7 +74,7 @@ func (r *oursRun) step(ctx context.Context, i int) judge.Facts {
 		f["unhealthy"] = err.Error()
 	}
 	r.node.begin(s)
-	r.events, r.early = nil, map[string]judge.Facts{}
+	r.events, r.early, r.told = nil, map[string]judge.Facts{}, told{}
 	for _, uid := range s.Reinspect {
 		r.pleg.RequestReinspect(types.UID(uid))
 	}
@@ -100,6 +96,7 @@ func (r *oursRun) step(ctx context.Context, i int) judge.Facts {
 	if slow {
 		time.Sleep(time.Second)
 		r.freshness(ctx, f, "meanwhile/", i)
+		f["told meanwhile"] = fmt.Sprint(len(r.told.inspected), " inspected")
 	}
 	<-done
 	r.node.reach(2)
@@ -119,6 +116,7 @@ func (r *oursRun) step(ctx context.Context, i int) judge.Facts {
 	f[countName(running)] = fmt.Sprint(r.counts.RunningContainers)
 	f[countName(exited)] = fmt.Sprint(r.counts.ExitedContainers)
 	f[countName(created)] = fmt.Sprint(r.counts.OtherContainers)
+	r.report(f)
 	return f
 }
 
@@ -128,9 +126,9 @@ func (r *oursRun) look(ctx context.Context, l Look) {
 	switch {
 	case l.None:
 	case l.Pod != "":
-		_ = r.pleg.RelistPod(ctx, types.UID(l.Pod))
+		r.told.err = r.pleg.RelistPod(ctx, types.UID(l.Pod))
 	default:
-		_, _ = r.pleg.Relist(ctx)
+		r.told.result, r.told.err = r.pleg.Relist(ctx)
 	}
 }
 
@@ -169,7 +167,7 @@ func (r *oursRun) freshness(ctx context.Context, f judge.Facts, prefix string, s
 func (r *oursRun) view(uid string) view { return oursView(r.cache.Get(types.UID(uid))) }
 
 func oursView(s *podcache.Status, err error) view {
-	v := view{uid: string(s.UID), err: err, stale: s.Stale, ips: s.IPs, name: strings.Trim(s.Namespace+"/"+s.Name, "/")}
+	v := view{uid: string(s.UID), err: err, stale: s.Stale, ips: s.IPs, name: strings.Trim(s.Namespace+"/"+s.Name, "/"), runs: s.Running()}
 	for _, b := range s.Sandboxes {
 		v.sandboxes = append(v.sandboxes, sandboxView{b.Id, sandboxText(b)})
 	}
@@ -180,7 +178,7 @@ func oursView(s *podcache.Status, err error) view {
 		}
 		v.containers = append(v.containers, containerView{
 			id: c.Id, name: podcache.ContainerName(c), restarts: podcache.RestartCount(c), text: o.text(),
-			active: s.ReadySandbox() != nil && s.Active(podcache.ContainerName(c)) == c,
+			active: s.Active(podcache.ContainerName(c)) == c && s.ReadySandbox() != nil,
 		})
 	}
 	return v

@@ -3,6 +3,7 @@ package pleg
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
@@ -103,9 +104,25 @@ func rules() []rule {
 	return slices.Concat(labelRules(), eventRules(), freshnessRules(), failureRules(), addressRules(), statusRules(), generatorRules())
 }
 
+const straySentence = "For the kubelet, sandboxes and containers that name no pod at all are those of one pod without a UID; here they are left alone."
+
 func labelRules() []rule {
 	const sentence = "For the kubelet, containers without the label of their pod's UID are of a pod without a UID, and its relist of one pod misses sandboxes without that label; here both belong to the pod of the sandbox."
 	return []rule{
+		{
+			Name: "events of objects that name no pod", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: straySentence,
+			Explains: func(s scene) bool { return strings.HasPrefix(s.Fact, "pod /events of x") && s.Ours == "" },
+		},
+		{
+			Name: "counts of objects that name no pod", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: straySentence,
+			Explains: func(s scene) bool {
+				sm := s.World.model.steps[s.Step]
+				if s.Fact == "running pods" {
+					return sm.strays && s.Ours == strconv.Itoa(sm.runs[0]) && s.Kubelet == strconv.Itoa(sm.runs[1])
+				}
+				return sm.strays && strings.HasSuffix(s.Fact, " containers") && s.Ours == strconv.Itoa(sm.counts[s.Fact]) && s.Kubelet == strconv.Itoa(sm.gauges[s.Fact])
+			},
+		},
 		{
 			Name: "pod without a UID", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
 			Explains: func(s scene) bool { return strings.HasPrefix(s.Fact, "pod /events of ") && s.Ours == "" },
@@ -119,7 +136,7 @@ func labelRules() []rule {
 		{
 			Name: "waiters for a pod of objects without labels", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: sentence,
 			Explains: about(func(f finding) bool {
-				return f.bare && strings.HasPrefix(f.fact, "waiter") && f.Kubelet == "waits" && strings.HasPrefix(f.Ours, "received the status")
+				return f.bare && strings.HasPrefix(f.fact, "waiter") && (f.Kubelet == "waits" || f.Kubelet == "received the status") && strings.HasPrefix(f.Ours, "received the status")
 			}),
 		},
 	}
@@ -213,7 +230,7 @@ func freshnessRules() []rule {
 				rest, ok := strings.CutPrefix(s.Fact, "meanwhile/pod ")
 				pod, _, _ := strings.Cut(rest, "/")
 				e := s.World.model.steps[s.Step].pods[pod]
-				return ok && e.slow && !e.kubeletInspected && s.Ours == before(s.OursFacts, s.Step, "pod "+pod+"/as new as") &&
+				return ok && e.slow && (!e.kubeletInspected || e.queued) && s.Ours == before(s.OursFacts, s.Step, "pod "+pod+"/as new as") &&
 					s.Kubelet == "step at "+s.World.Steps[s.Step].At.String()
 			},
 		},

@@ -158,16 +158,21 @@ func addressRules() []rule {
 // newestVanished reports whether the newest sandbox of the list was gone when it
 // was inspected.
 func (f finding) newestVanished() bool {
+	box, ok := f.newestListed()
+	_, found := f.known[box.ID]
+	return ok && !found
+}
+
+// newestListed returns the newest sandbox of the list.
+func (f finding) newestListed() (box Object, ok bool) {
 	listed := map[string]Object{}
 	for _, o := range f.listed {
 		listed[o.ID] = o
 	}
-	boxes := sorted(listed, true)
-	if len(boxes) == 0 {
-		return false
+	if boxes := sorted(listed, true); len(boxes) > 0 {
+		return boxes[0], true
 	}
-	_, found := f.known[boxes[0].ID]
-	return !found
+	return Object{}, false
 }
 
 // kubeletAddresses returns a sandbox's as the kubelet reads them.
@@ -191,12 +196,30 @@ func statusRules() []rule {
 	return []rule{
 		{
 			Name: "container without a name label", Class: judge.DefectOfOurs, Item: "new",
-			Explains: about(func(f finding) bool { return f.isStatus() && f.anyKnown(func(o Object) bool { return o.NoName }) }),
+			Explains: about(func(f finding) bool {
+				return f.isStatus() && f.anyKnown(func(o Object) bool { return o.NoName && !o.isSandbox() })
+			}),
+		},
+		{
+			Name: "name of a pod whose sandbox has none", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
+			Sentence: "A pod whose newest sandbox has no name has none in the kubelet's status; here it has the name that another sandbox or a container tells.",
+			Explains: about(func(f finding) bool {
+				box, ok := f.newestListed()
+				return f.fact == "name" && f.isStatus() && f.Kubelet == "ns" && ok && box.NoName
+			}),
+		},
+		{
+			Name: "container in a state that neither side knows", Class: judge.DefectOfOurs, Item: "new",
+			Explains: about(func(f finding) bool {
+				return f.fact == "runs" && f.isStatus() && f.Kubelet == "yes" && f.anyKnown(func(o Object) bool { return !o.isSandbox() && o.State == strange })
+			}),
 		},
 		{
 			Name: "name of a pod that vanishes during its inspection", Class: judge.DefectOfOurs, Item: "new",
 			Explains: about(func(f finding) bool {
-				return f.fact == "name" && f.isStatus() && len(f.known) == 0 && len(f.listed) > 0 && f.Ours == "" && f.Kubelet == "ns/name-"+f.pod
+				box, ok := f.newestListed()
+				named := f.anyKnown(func(o Object) bool { return !o.isSandbox() && !o.Unlabelled || o.isSandbox() && !o.NoName })
+				return f.fact == "name" && f.isStatus() && !named && (!ok && len(f.listed) > 0 || ok && !box.NoName) && f.Ours == "" && f.Kubelet == "ns/name-"+f.pod
 			}),
 		},
 		{

@@ -20,7 +20,10 @@ type World struct {
 	Unfiltered bool
 	// Places is how many pods ours inspects at a time.
 	Places int
-	Steps  []Step
+	// Selector says that ours restricts its view by labels, and shares the runtime with
+	// others.
+	Selector bool
+	Steps    []Step
 
 	model *model // made by the kubelet's side, for the rules
 }
@@ -62,10 +65,10 @@ type Waiter struct {
 
 // An Object is a sandbox or a container as the runtime has it.
 type Object struct {
-	ID, Pod string
+	ID, Pod string // Pod is empty if nothing says whose it is
 	Sandbox string // of a container
 	Name    string // of a container
-	NoName  bool   // the label with the name is missing
+	NoName  bool   // of a container, the label with the name is missing; of a sandbox, the name
 	// Unlabelled says that it has no labels at all.
 	Unlabelled bool
 	Attempt    uint32
@@ -94,7 +97,7 @@ const (
 // String describes a world.
 func (w *World) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "channel of %d, %d inspections at a time, unfiltered lists %t\n", w.Capacity, w.Places, w.Unfiltered)
+	fmt.Fprintf(&b, "channel of %d, %d inspections at a time, unfiltered lists %t, selector %t\n", w.Capacity, w.Places, w.Unfiltered, w.Selector)
 	for i, s := range w.Steps {
 		look := cmp.Or(s.Look.Pod, "all pods")
 		if s.Look.None {
@@ -146,16 +149,21 @@ type maker struct {
 }
 
 func newWorld(d *judge.Draw) *World {
-	m := maker{Draw: d, node: newNode(false), created: 1000}
+	m := maker{Draw: d, node: newNode(&World{}), created: 1000}
 	w := &World{
 		Capacity: judge.Pick(d, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1),
-		Places:   judge.Pick(d, 8, 8, 1),
+		Places:   judge.Pick(d, 8, 1, 2, 4),
 	}
 	w.Unfiltered = d.Chance(10)
-	m.slow = w.Places > 1 && d.Chance(15)
+	m.slow = w.Places > 1 && d.Chance(20) // else who is first depends on chance
 	m.plain = !m.slow && d.Chance(15)
 	m.bare = !m.slow && !m.plain && d.Chance(8)
-	m.pods = uids()[:d.Between(1, 3)]
+	if w.Selector = !m.bare && d.Chance(15); w.Selector {
+		w.Unfiltered = d.Chance(50)
+	}
+	if m.pods = uids()[:d.Between(1, 3)]; m.slow {
+		m.pods = uids() // more than there may be places
+	}
 	for range d.Between(2, 10) {
 		w.Steps = append(w.Steps, m.step())
 	}
@@ -208,6 +216,9 @@ func (m *maker) look() (l Look) {
 
 // change draws one change; ok is false if there is nothing to be changed.
 func (m *maker) change() (c Change, ok bool) {
+	if m.Chance(3) {
+		return m.stray(), true
+	}
 	pod := judge.Pick(m.Draw, m.pods...)
 	kind := m.Int(16)
 	sandboxes, containers := m.node.of(pod)
@@ -217,6 +228,11 @@ func (m *maker) change() (c Change, ok bool) {
 			return Object{}, false
 		}
 		return *judge.Pick(m.Draw, all...), true
+	}
+	if m.slow && m.Chance(35) {
+		if o, found := any(slices.Concat(sandboxes, containers)); found {
+			return put(m.trouble(o))
+		}
 	}
 	switch {
 	case len(sandboxes) == 0 && kind < 8, kind == 8:
@@ -256,6 +272,32 @@ func (m *maker) change() (c Change, ok bool) {
 	return Change{}, false
 }
 
+// stray changes something of which nothing says whose it is.
+func (m *maker) stray() Change {
+	sandboxes, containers := m.node.of("")
+	all := append(sandboxes, containers...)
+	if len(all) > 0 && m.Chance(60) {
+		o := *judge.Pick(m.Draw, all...)
+		switch {
+		case m.Chance(40):
+			return Change{Remove: o.ID}
+		case o.isSandbox():
+			o.State = judge.Pick(m.Draw, 1-o.State, ready, strange)
+		default:
+			o = m.newState(o)
+		}
+		return Change{Put: &o}
+	}
+	o := Object{ID: m.id("x", "s"), Created: m.nextCreated(), Attempt: uint32(len(sandboxes))}
+	if m.Chance(50) {
+		o = m.newState(Object{ID: m.id("x", "c"), Created: o.Created, Name: "main", Restarts: "0", Sandbox: "gone"})
+		if len(sandboxes) > 0 {
+			o.Sandbox = sandboxes[0].ID
+		}
+	}
+	return Change{Put: &o}
+}
+
 // nextCreated returns a creation time: mostly later than the last.
 func (m *maker) nextCreated() int64 {
 	m.created += judge.Pick(m.Draw, int64(10), 10, 10, 10, 10, 10, -25, 0)
@@ -279,7 +321,7 @@ func (m *maker) newSandbox(pod string, before []*Object) Object {
 		o.State = judge.Pick(m.Draw, 1, strange)
 	}
 	o.IP, o.More = m.addresses()
-	o.Unlabelled = m.bare && m.Chance(30)
+	o.Unlabelled, o.NoName = m.bare && m.Chance(30), m.Chance(4)
 	m.fresh = append(m.fresh, o.ID)
 	return o
 }
@@ -318,6 +360,7 @@ func (m *maker) newContainer(pod string, sandboxes []*Object) Object {
 
 // newState draws a container's next state.
 func (m *maker) newState(o Object) Object {
+	was := o
 	o.State = judge.Pick(m.Draw, running, exited, running, exited, running, exited, created, lost, strange)
 	if o.State != created {
 		o.Started = o.Created + 1
@@ -325,6 +368,9 @@ func (m *maker) newState(o Object) Object {
 	if o.State == exited {
 		o.Finished, o.Exit = o.Created+int64(m.Between(2, 5)), int32(judge.Pick(m.Draw, 0, 1, 137))
 		o.Reason = judge.Pick(m.Draw, "Completed", "Error", "OOMKilled")
+	}
+	if m.plain && o.class() == was.class() {
+		return was
 	}
 	return o
 }
@@ -349,7 +395,7 @@ func (m *maker) trouble(o Object) Object {
 		return o
 	}
 	if m.slow {
-		o.Slow = judge.Pick(m.Draw, 4, 25)
+		o.Slow = judge.Pick(m.Draw, 25, 25, 4)
 		return o
 	}
 	o.Fails = judge.Pick(m.Draw, "error", "error", "empty")

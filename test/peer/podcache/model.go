@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -28,13 +29,15 @@ const (
 type modelStep struct {
 	kubelet, ours judge.Facts
 	causes        map[string][]cause // by fact
+	told          judge.Facts        // what ours tells beyond the kubelet
 }
 
 // modelPod is what both sides know of a pod. Times are 0 where there are none.
 type modelPod struct {
 	ours    *string
-	fresh   int // own time of ours
-	held    int // since when ours' global time does not speak for it
+	name    string // of ours
+	fresh   int    // own time of ours
+	held    int    // since when ours' global time does not speak for it
 	kubelet *string
 	// modified and seen are the kubelet's two times of an entry.
 	modified, seen int
@@ -53,6 +56,7 @@ type cacheModel struct {
 	waiters []*modelWaiter
 	// global is ours' time, back the kubelet's, which may go back.
 	global, back int
+	blocked      int     // how many readers had to wait
 	causes       []cause // of the global times
 }
 
@@ -119,7 +123,7 @@ func (m *cacheModel) apply(o Operation, s *modelStep) {
 		s.kubelet["accepted"], s.ours["accepted"] = "true", fmt.Sprint(accepted)
 		s.causes["accepted"] = []cause{olderStatus}
 		if p.kubelet, p.modified, p.seen = &value, o.At, o.At; accepted {
-			p.ours, p.causes = &value, nil
+			p.ours, p.name, p.causes = &value, o.Name, nil
 			p.write(o.At)
 		} else {
 			p.causes = append(p.causes, olderStatus)
@@ -154,11 +158,13 @@ func (m *cacheModel) apply(o Operation, s *modelStep) {
 		m.begin(o)
 	case giveUp:
 		if w := m.waiters[o.Who]; w.ours == "" {
-			w.ours = "gave up"
+			w.ours = gaveUp + "wait for a status of pod " + w.pod + ": context canceled"
 			w.causes = append(w.causes, waiterGaveUp)
 		}
 	}
-	m.wake(o)
+	if m.wake(o); o.Kind == wait && m.waiters[len(m.waiters)-1].ours == "" {
+		m.blocked++
+	}
 }
 
 func value(s *string, uid string) string {
@@ -205,7 +211,20 @@ func (m *cacheModel) wake(o Operation) {
 	}
 }
 
+// report notes what both sides should show. What ours tells beyond the kubelet stands on
+// both, as this model expects it.
 func (m *cacheModel) report(s *modelStep, last int) {
+	var all []string
+	waiting := false
+	for _, uid := range uids() {
+		if p := m.pods[uid]; p.ours != nil {
+			all = append(all, text(uid, p.name, nil))
+		}
+	}
+	for _, w := range m.waiters {
+		waiting = waiting || w.ours == ""
+	}
+	s.told = judge.Facts{"told statuses": strings.Join(all, ", "), "told waiting": fmt.Sprint(waiting, m.blocked)}
 	for _, uid := range uids() {
 		p := m.pods[uid]
 		status, fresh := "pod "+uid+"/status", "pod "+uid+"/as new as"

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +34,8 @@ type side struct {
 	// wait returns what a waiter received, and whether it did so before ctx ended.
 	wait  func(ctx context.Context, uid string, t time.Time) (string, bool)
 	fresh func(uid string, second int) bool
+	// told adds what only ours tells to the facts of a step.
+	told func(f judge.Facts, step int)
 
 	waiters []*waiter
 }
@@ -41,6 +46,8 @@ type waiter struct {
 	done   chan string
 	cancel context.CancelFunc
 }
+
+const gaveUp = "gave up: "
 
 // text describes what a reader received.
 func text(uid, name string, err error) string {
@@ -60,7 +67,7 @@ func (s *side) play(w *World) (all []judge.Facts) {
 	defer synctest.Wait()
 	defer cancel()
 	last := 0
-	for _, o := range w.Operations {
+	for i, o := range w.Operations {
 		f := judge.Facts{}
 		switch o.Kind {
 		case set:
@@ -79,6 +86,7 @@ func (s *side) play(w *World) (all []judge.Facts) {
 		last = max(last, o.At)
 		synctest.Wait()
 		s.facts(f, last)
+		s.told(f, i)
 		all = append(all, f)
 	}
 	return all
@@ -91,7 +99,7 @@ func (s *side) begin(ctx context.Context, o Operation) {
 	go func() {
 		got, ok := s.wait(ctx, o.Pod, at(o.At))
 		if !ok {
-			got = "gave up"
+			got = gaveUp + got
 		}
 		w.done <- got
 	}()
@@ -161,6 +169,7 @@ func playKubelet(t *testing.T, w *World) (all []judge.Facts) {
 				return getIfNewerThan(reflect.ValueOf(c).UnsafePointer(), types.UID(uid), at(second).Add(-1)) != nil
 			},
 		}
+		s.told = func(f judge.Facts, step int) { maps.Copy(f, w.model[step].told) }
 		all = s.play(w)
 		c.UpdateTime(at(1_000_000)) // lets all waiters go
 	})
@@ -178,6 +187,9 @@ func playOurs(t *testing.T, w *World) (all []judge.Facts) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		c := podcache.New()
+		var blocked atomic.Int32
+		count := func() { blocked.Add(1) }
+		c.OnWait(count)
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		read := func(s *podcache.Status, err error) string { return text(string(s.UID), s.Name, err) }
@@ -202,14 +214,23 @@ func playOurs(t *testing.T, w *World) (all []judge.Facts) {
 			wait: func(ctx context.Context, uid string, t time.Time) (string, bool) {
 				s, err := c.GetNewerThan(ctx, types.UID(uid), t)
 				if s == nil {
-					return "", false
+					return err.Error(), false
 				}
 				return read(s, err), true
 			},
 			fresh: func(uid string, second int) bool {
+				c.OnWait(nil) // these do not count
+				defer c.OnWait(count)
 				s, _ := c.GetNewerThan(ended, types.UID(uid), at(second))
 				return s != nil
 			},
+		}
+		s.told = func(f judge.Facts, _ int) {
+			var all []string
+			for _, s := range c.Statuses() {
+				all = append(all, text(string(s.UID), s.Name, nil))
+			}
+			f["told statuses"], f["told waiting"] = strings.Join(all, ", "), fmt.Sprint(c.Waiting(), blocked.Load())
 		}
 		all = s.play(w)
 	})

@@ -96,4 +96,10 @@ func (w *World) String() string {
 	return b.String()
 }
 
-func at(second int) time.Time { return time.Unix(int64(second)+1_000_000, 0) }
+// at returns a time. Nothing happens at 0, which stands for any time.
+func at(second int) time.Time {
+	if second == 0 {
+		return time.Time{}
+	}
+	return time.Unix(int64(second)+1_000_000, 0)
+}

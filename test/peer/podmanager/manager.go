@@ -1,6 +1,7 @@
 package podmanager
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,7 +60,20 @@ func (kubeletManager) mirrors(mirror, pod *corev1.Pod) bool {
 	return kubeletpod.IsMirrorPodOf(mirror, pod)
 }
 
-type ourManager struct{ *podmanager.Manager }
+type ourManager struct {
+	*podmanager.Manager
+	changes <-chan struct{}
+}
+
+// told reports whether the manager has told of a change since the last call.
+func (m ourManager) told() bool {
+	select {
+	case <-m.changes:
+		return true
+	default:
+		return false
+	}
+}
 
 func (m ourManager) all() (pods, mirrors []*corev1.Pod, orphans []string) {
 	pods, mirrors, lost := m.GetPodsAndMirrorPods()
@@ -81,13 +95,24 @@ func kubeletSide(_ *testing.T, w *world) []judge.Facts {
 	return play(w, kubeletManager{kubeletpod.NewBasicPodManager()})
 }
 
-func oursSide(_ *testing.T, w *world) []judge.Facts { return play(w, ourManager{podmanager.New()}) }
+func oursSide(t *testing.T, w *world) []judge.Facts {
+	t.Helper()
+	m := podmanager.New()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ours := ourManager{m, m.Subscribe(ctx)}
+	ours.told() // the first message is there at once
+	return play(w, ours)
+}
 
 // play makes the changes of a world and asks everything after each.
 func play(w *world, m manager) (all []judge.Facts) {
 	var lent []*corev1.Pod // the list of the step before, which must stay as it is
+	own := &corev1.Pod{}   // added by a reader to the list that it was given
 	for i, s := range w.Steps {
 		before := inOrder(w, lent)
+		longer := append(lent, own)
+		known := objects(m)
 		switch s.Call {
 		case "set":
 			m.SetPods(s.Pods)
@@ -98,14 +123,33 @@ func play(w *world, m manager) (all []judge.Facts) {
 		default:
 			m.RemovePod(s.Pods[0])
 		}
-		f := judge.Facts{"list of before is unchanged": fmt.Sprint(inOrder(w, lent) == before)}
+		f := judge.Facts{
+			"list of before is unchanged": fmt.Sprint(inOrder(w, lent) == before && longer[len(lent)] == own),
+			"told":                        fmt.Sprint(s.Call == "set" || !maps.Equal(known, objects(m))),
+		}
+		if notifier, ok := m.(interface{ told() bool }); ok {
+			f["told"] = fmt.Sprint(notifier.told())
+		}
 		lent = m.GetPods()
+		f["pods in order"] = inOrder(w, lent)
+		_, mirrors, _ := m.all()
+		f["mirrors in order"] = inOrder(w, mirrors)
 		lookUp(f, w, m)
 		lists(f, w, m)
 		for _, pod := range w.Steps[i].Pods {
 			sides(f, w, m, pod)
 		}
 		all = append(all, f)
+	}
+	return all
+}
+
+// objects are all pods and mirrors that a manager knows.
+func objects(m manager) map[*corev1.Pod]bool {
+	all := map[*corev1.Pod]bool{}
+	_, mirrors, _ := m.all()
+	for _, pod := range slices.Concat(m.GetPods(), mirrors) {
+		all[pod] = true
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package podmanager
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -59,7 +60,7 @@ func (w *mergeWorld) String() string {
 	for i, s := range w.Steps {
 		fmt.Fprintf(&b, "step %d: %s\n", i, s.Source)
 		for _, pod := range s.Pods {
-			fmt.Fprintf(&b, "    %s %s labels=%v annotations=%v node=%q phase=%s deletion=%v %v\n", pod.Name, pod.UID, pod.Labels, pod.Annotations, pod.Spec.NodeName,
+			fmt.Fprintf(&b, "    %s %s labels=%v annotations=%v node=%q phase=%s deletion=%v %v\n", fullName(pod), pod.UID, pod.Labels, pod.Annotations, pod.Spec.NodeName,
 				pod.Status.Phase, pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds)
 		}
 	}
@@ -97,11 +98,11 @@ func newMergeWorld(d *judge.Draw) *mergeWorld {
 func distinct(source string, pods []*corev1.Pod) (all []*corev1.Pod) {
 	seen := map[string]bool{}
 	for _, pod := range pods {
-		if seen[string(pod.UID)] || source == "api" && seen["name "+pod.Name] {
+		if seen[string(pod.UID)] || source == "api" && seen["name "+fullName(pod)] {
 			continue
 		}
 		all = append(all, pod)
-		seen[string(pod.UID)], seen["name "+pod.Name] = true, true
+		seen[string(pod.UID)], seen["name "+fullName(pod)] = true, true
 	}
 	return all
 }
@@ -121,6 +122,9 @@ func newPod(d *judge.Draw, source string) *corev1.Pod {
 		owner = sources()[d.Int(3)]
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", owner, n), Namespace: "ns", UID: types.UID(fmt.Sprintf("%s-uid-%d", source, n))}}
+	if d.Chance(15) {
+		pod.Namespace = "other"
+	}
 	if d.Chance(5) {
 		pod.UID = types.UID(fmt.Sprintf("%s-uid-%d", owner, n))
 	}
@@ -181,46 +185,116 @@ func kubeletMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 		updates := make(chan kubetypes.PodUpdate, 20)
 		storage := newPodStorage(updates, record.NewFakeRecorder(1000), ignore{})
 		names := map[kubetypes.PodOperation]string{kubetypes.ADD: "ADD", kubetypes.UPDATE: "UPDATE", kubetypes.DELETE: "DELETE", kubetypes.REMOVE: "REMOVE", kubetypes.RECONCILE: "RECONCILE"}
-		answered := map[string]bool{}
+		answered, state := map[string]bool{}, map[types.UID]*corev1.Pod{}
 		for _, s := range w.Steps {
 			require.NoError(t, merge(storage, t.Context(), s.Source, sourceUpdate{clones(s.Pods)}))
 			f := judge.Facts{}
 			told := len(updates) > 0
+			first := true
 			for len(updates) > 0 {
 				u := <-updates
+				if u.Op == kubetypes.REMOVE && !first && len(u.Pods) > 0 {
+					f["removed late"] = "yes"
+				}
+				first = first && u.Op == kubetypes.REMOVE
 				for _, pod := range u.Pods {
 					fact, value := opText(names[u.Op], pod)
 					f[fact] = value
+					if state[pod.UID] = pod.DeepCopy(); u.Op == kubetypes.REMOVE {
+						delete(state, pod.UID)
+					}
 				}
 			}
 			f["told"] = fmt.Sprint(told)
 			answered[s.Source] = true
 			f["unanswered"] = fmt.Sprint(slices.DeleteFunc(sources(), func(s string) bool { return answered[s] }))
+			addState(f, slices.Collect(maps.Values(state)))
 			all = append(all, f)
 		}
 	})
 	return all
 }
 
+// addState adds the pods that all sources give, by UID.
+func addState(f judge.Facts, pods []*corev1.Pod) {
+	for _, pod := range pods {
+		f["wanted "+string(pod.UID)] = wanted(pod)
+	}
+}
+
+func wanted(pod *corev1.Pod) string {
+	return fmt.Sprintf("%s labels=%v node=%s note=%s", fullName(pod), pod.Labels, pod.Spec.NodeName, pod.Annotations["note"])
+}
+
 func ourMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 	t.Helper()
+	refusals(t)
 	var f judge.Facts
+	var change podsource.Change
 	m, err := podsource.NewMerge(podsource.MergeConfig{Sources: sources(), Handler: func(_ context.Context, c podsource.Change) {
 		f["told"] = "true"
+		change = c
+		removing := true
 		for _, op := range c.Ops {
 			fact, value := opText(op.Type.String(), op.Pod)
 			f[fact] = value
+			if op.Type == podsource.Remove && !removing {
+				f["removed late"] = "yes"
+			}
+			removing = removing && op.Type == podsource.Remove
 		}
 	}})
 	require.NoError(t, err)
-	for _, s := range w.Steps {
+	for i, s := range w.Steps {
 		f = judge.Facts{"told": "false"}
-		require.NoError(t, m.Set(t.Context(), s.Source, s.Pods))
+		change = podsource.Change{Source: s.Source, Pods: change.Pods, Unanswered: m.Unanswered()}
+		m.Source(s.Source)(t.Context(), s.Pods)
 		f["unanswered"] = fmt.Sprint(m.Unanswered())
+		if f["told"] == "true" {
+			require.Equal(t, s.Source, change.Source)
+			require.Equal(t, m.Unanswered(), change.Unanswered)
+			requireOrder(t, w, i, change)
+		}
+		addState(f, change.Pods)
 		for _, p := range m.Problems() {
-			f["problem "+p.File] = p.Err.Error()
+			f["problem "+p.File] = strings.TrimPrefix(f["problem "+p.File]+"\n"+p.Err.Error(), "\n")
 		}
 		all = append(all, f)
 	}
 	return all
+}
+
+// refusals checks what our merge refuses; the kubelet has no such configuration.
+func refusals(t *testing.T) {
+	t.Helper()
+	_, err := podsource.NewMerge(podsource.MergeConfig{})
+	require.EqualError(t, err, "podsource: invalid config: field Sources is required\nfield Handler is required")
+	ignored := func(context.Context, podsource.Change) { t.Error("told of an unknown source") }
+	_, err = podsource.NewMerge(podsource.MergeConfig{Sources: []string{"a", "", "a"}, Handler: ignored})
+	require.EqualError(t, err, "podsource: invalid config: field Sources: the name at 1 is empty\nfield Sources: \"a\" is there twice")
+	m, err := podsource.NewMerge(podsource.MergeConfig{Sources: []string{"a"}, Handler: ignored})
+	require.NoError(t, err)
+	require.EqualError(t, m.Set(t.Context(), "b", nil), `podsource: no source "b"`)
+}
+
+// requireOrder checks that the pods and operations are in the order of the sources and
+// of their answers. The kubelet's have none.
+func requireOrder(t *testing.T, w *mergeWorld, step int, c podsource.Change) {
+	t.Helper()
+	place := map[*corev1.Pod]int{}
+	given := givenAt(w, step)
+	for _, source := range sources() {
+		for _, pod := range given[source] {
+			place[pod] = len(place)
+		}
+	}
+	var ops []*corev1.Pod
+	for _, op := range c.Ops {
+		if op.Type != podsource.Remove {
+			ops = append(ops, op.Pod)
+		}
+	}
+	for _, list := range [][]*corev1.Pod{c.Pods, ops} {
+		require.True(t, slices.IsSortedFunc(list, func(a, b *corev1.Pod) int { return place[a] - place[b] }))
+	}
 }

@@ -31,7 +31,10 @@ type mirrorCall struct {
 	// There is the pod of that name at the API server before the call, nil if none.
 	There *corev1.Pod
 	Node  *corev1.Node // nil: it cannot be had
-	// Fails is the error of a request: "create", "delete" or "get".
+	// Silent says that a node that cannot be had comes without an error.
+	Silent bool
+	// Fails is the error of a request: "create", "delete" or "get"; or "lost" where the
+	// pod is gone between two requests.
 	Fails string
 }
 
@@ -73,14 +76,14 @@ func newMirrorWorld(d *judge.Draw) *mirrorWorld {
 		}
 		switch {
 		case d.Chance(8):
-			s.Node = nil
+			s.Node, s.Silent = nil, d.Chance(50)
 		case d.Chance(8):
 			s.Node.UID = ""
 		case d.Chance(8):
 			s.Node.DeletionTimestamp = &metav1.Time{}
 		}
 		if d.Chance(15) {
-			s.Fails = judge.Pick(d, "create", "delete", "get")
+			s.Fails = judge.Pick(d, "create", "delete", "get", "lost")
 		}
 		w.Steps = append(w.Steps, s)
 	}
@@ -134,6 +137,9 @@ func (a *api) Get(context.Context, string, metav1.GetOptions) (*corev1.Pod, erro
 	if err := a.fail("get"); err != nil {
 		return nil, err
 	}
+	if a.call.Fails == "lost" {
+		return nil, nil
+	}
 	return a.call.There, nil
 }
 
@@ -183,6 +189,7 @@ func kubeletMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
 		} else {
 			a.facts["error"] = yesNo(client.CreateMirrorPod(t.Context(), s.Pod) != nil)
 		}
+		a.facts["text"] = s.text() // the kubelet's texts are others
 		all = append(all, a.facts)
 	}
 	return all
@@ -190,22 +197,84 @@ func kubeletMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
 
 func ourMirror(t *testing.T, w *mirrorWorld) (all []judge.Facts) {
 	t.Helper()
+	_, err := podmanager.NewMirrorClient(podmanager.MirrorConfig{})
+	require.EqualError(t, err, "podmanager: invalid config: field Pods is required\nfield Node is required")
 	for _, s := range w.Steps {
 		a := &api{call: s, facts: judge.Facts{}}
 		client, err := podmanager.NewMirrorClient(podmanager.MirrorConfig{
 			Pods: func(string) podmanager.PodClient { return a },
-			Node: func(context.Context) (*corev1.Node, error) { return a.node() },
+			Node: func(context.Context) (*corev1.Node, error) {
+				if s.Silent {
+					return nil, nil
+				}
+				return a.node()
+			},
 		})
 		require.NoError(t, err)
+		before := s.Pod.DeepCopy()
 		if s.Delete {
-			a.facts["error"] = yesNo(client.Delete(t.Context(), s.Pod) != nil)
+			err = client.Delete(t.Context(), s.Pod)
 			a.facts["gone"] = fmt.Sprint(a.call.There == nil || a.call.There.UID != s.Pod.UID)
 		} else {
-			a.facts["error"] = yesNo(client.Create(t.Context(), s.Pod) != nil)
+			err = client.Create(t.Context(), s.Pod)
+		}
+		require.Equal(t, before, s.Pod, "the pod was modified")
+		if a.facts["error"] = yesNo(err != nil); err != nil {
+			a.facts["text"] = err.Error()
 		}
 		all = append(all, a.facts)
 	}
 	return all
+}
+
+// text is what our client says of a call, as its documentation has it.
+func (s mirrorCall) text() string {
+	if s.Delete {
+		prefix := "delete mirror pod ns/a: "
+		switch {
+		case !isMirror(s.Pod):
+			return prefix + "it is not a mirror"
+		case s.Pod.UID == "":
+			return prefix + "it has no UID"
+		case s.Fails == "delete":
+			return prefix + "the server is down"
+		}
+		return ""
+	}
+	if why := s.refused(); why != "" {
+		return "create mirror of pod ns/a: " + why
+	}
+	return ""
+}
+
+// refused says why no mirror can be created.
+func (s mirrorCall) refused() string {
+	const exists = `pods "a" already exists`
+	switch {
+	case !isStatic(s.Pod) || isMirror(s.Pod):
+		return "it is not a static pod"
+	case s.Pod.Annotations[hashAnnotation] == "":
+		return "it has no annotation " + hashAnnotation
+	case s.Node == nil && !s.Silent:
+		return "get node: no node"
+	case s.Node == nil || s.Node.UID == "":
+		return "the node has no UID yet"
+	case s.Node.DeletionTimestamp != nil:
+		return "node node is being deleted"
+	case s.Fails == "create":
+		return "the server is down"
+	case s.There == nil:
+		return ""
+	case s.Fails == "get":
+		return exists + "\nlook at the pod that exists: the server is down"
+	case s.Fails == "lost":
+		return exists
+	case s.There.DeletionTimestamp == nil && s.There.Annotations[mirrorAnnotation] == s.Pod.Annotations[hashAnnotation]:
+		return ""
+	case isMirror(s.There):
+		return "an older mirror is still there, with UID " + string(s.There.UID) + ": " + exists
+	}
+	return "the name belongs to a pod that is no mirror, with UID " + string(s.There.UID) + ": " + exists
 }
 
 func yesNo(yes bool) string {

@@ -79,7 +79,7 @@ func (m *model) GetPodByName(namespace, name string) (*corev1.Pod, bool) {
 
 func (m *model) GetPodByFullName(full string) (*corev1.Pod, bool) {
 	for _, pod := range m.pods {
-		if full == pod.Name+"_"+pod.Namespace {
+		if full == pod.Name+"_"+pod.Namespace && pod.Name != "" && pod.Namespace != "" {
 			return last(m.pods, pod.Namespace, pod.Name)
 		}
 	}
@@ -119,7 +119,7 @@ func (m *model) all() (pods, mirrors []*corev1.Pod, orphans []string) {
 			orphans = append(orphans, mirror.Name+"_"+mirror.Namespace)
 		}
 	}
-	return m.pods, m.copies, orphans
+	return slices.Clone(m.pods), slices.Clone(m.copies), orphans
 }
 
 func (m *model) translate(uid types.UID) types.UID {

@@ -32,3 +32,10 @@ func TestPeer_Mirror(t *testing.T) {
 		Name: "podmanager/mirror", World: newMirrorWorld, Kubelet: kubeletMirror, Ours: ourMirror, Rules: mirrorRules(), Scenarios: 1500,
 	})
 }
+
+func TestPeer_Plan(t *testing.T) {
+	klog.SetLogger(logr.Discard())
+	judge.Run(t, judge.Peer[*planWorld]{
+		Name: "podmanager/plan", World: newPlanWorld, Kubelet: kubeletPlan, Ours: ourPlan, Rules: planRules(), Scenarios: 1000,
+	})
+}

@@ -52,6 +52,16 @@ func rules() []judge.Rule[*world] {
 				object(s.World, mirror).Annotations[mirrorAnnotation] == "" && object(s.World, pod).Annotations[hashAnnotation] == ""
 		},
 	}, {
+		Name: "order of lists", Class: judge.ArbitraryOrder, Doc: docPath,
+		Sentence: "The kubelet's lists are copies of maps in random order; ours are slices that exist, in the order of adding.",
+		Explains: func(s scene) bool { return strings.HasSuffix(s.Fact, " in order") && isModel(s) },
+	}, {
+		Name: "full names with an empty part", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet finds a pod without a name or a namespace by its full name; ours finds none by a name of that form.",
+		Explains: func(s scene) bool {
+			return s.Ours == "" && (s.Fact == "full name _ns" || s.Fact == "full name a_")
+		},
+	}, {
 		Name: "translations", Class: judge.KubeletDefect, Doc: docPath,
 		Sentence: "The kubelet goes on translating the UID of a mirror to that of its static pod after the static pod was removed; ours derives translations from the pods that there are.",
 		Explains: func(s scene) bool {

@@ -24,7 +24,7 @@ type claim struct {
 }
 
 func claimsOf(pod *corev1.Pod) []claim {
-	return []claim{{uid: pod.UID}, {mirror: isMirror(pod), name: pod.Name}}
+	return []claim{{uid: pod.UID}, {mirror: isMirror(pod), name: fullName(pod)}}
 }
 
 // givenAt returns the pods of each source after a step.
@@ -88,6 +88,36 @@ func chosenAt(w *mergeWorld, step int) (chosen map[types.UID]*corev1.Pod) {
 	return chosen
 }
 
+// problems returns what is said of a source's pods that another has.
+func problems(w *mergeWorld, step int, source string) string {
+	chosen := chosenAt(w, step)
+	holder := func(has func(pod *corev1.Pod) bool) string {
+		for _, source := range sources() {
+			for _, pod := range givenAt(w, step)[source] {
+				if chosen[pod.UID] == pod && has(pod) {
+					return source
+				}
+			}
+		}
+		return ""
+	}
+	var all []string
+	for _, pod := range givenAt(w, step)[source] {
+		if chosen[pod.UID] == pod {
+			continue
+		}
+		var texts []string
+		if by := holder(func(p *corev1.Pod) bool { return p.UID == pod.UID }); by != "" {
+			texts = append(texts, fmt.Sprintf("metadata.uid: Duplicate value: %q: source %s has it", pod.UID, by))
+		}
+		if by := holder(func(p *corev1.Pod) bool { return fullName(p) == fullName(pod) && isMirror(p) == isMirror(pod) }); by != "" {
+			texts = append(texts, fmt.Sprintf("metadata.name: Duplicate value: %q: source %s has it", fullName(pod), by))
+		}
+		all = append(all, strings.Join(texts, "; "))
+	}
+	return strings.Join(all, "\n")
+}
+
 // expected returns the operation on a UID in a step, if the pods that count are the
 // chosen ones.
 func expected(w *mergeWorld, step int, uid types.UID) string {
@@ -117,7 +147,7 @@ func expected(w *mergeWorld, step int, uid types.UID) string {
 // operation returns what leads from one version of a pod to another.
 func operation(old, now *corev1.Pod) string {
 	notes := func(pod *corev1.Pod) string { return pod.Annotations["note"] }
-	same := old.Name == now.Name && notes(old) == notes(now) && equality.Semantic.DeepEqual(old.Labels, now.Labels) && equality.Semantic.DeepEqual(old.Spec, now.Spec) &&
+	same := fullName(old) == fullName(now) && notes(old) == notes(now) && equality.Semantic.DeepEqual(old.Labels, now.Labels) && equality.Semantic.DeepEqual(old.Spec, now.Spec) &&
 		equality.Semantic.DeepEqual(old.DeletionTimestamp, now.DeletionTimestamp) && equality.Semantic.DeepEqual(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds)
 	switch {
 	case !same && now.DeletionTimestamp != nil:
@@ -159,22 +189,26 @@ func mergeRules() []judge.Rule[*mergeWorld] {
 			if uid, ok := uidOf(s.Fact); ok {
 				return s.Ours == expected(s.World, s.Step, uid)
 			}
+			if uid, ok := strings.CutPrefix(s.Fact, "wanted "); ok {
+				pod := chosenAt(s.World, s.Step)[types.UID(uid)]
+				return pod == nil && s.Ours == "" || pod != nil && s.Ours == wanted(pod)
+			}
 			source, ok := strings.CutPrefix(s.Fact, "problem ")
 			if !ok {
 				return toldFollows(s)
 			}
-			chosen := chosenAt(s.World, s.Step)
-			return slices.ContainsFunc(givenAt(s.World, s.Step)[source], func(pod *corev1.Pod) bool { return chosen[pod.UID] != pod })
+			return s.Ours == problems(s.World, s.Step, source)
 		},
 	}, {
 		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: sourceDocPath,
 		Sentence: "The kubelet keeps the old name of a pod with a UID whose manifest has another name now; ours gives it the new name.",
 		Explains: func(s mergeScene) bool {
-			uid, ok := uidOf(s.Fact)
-			if !ok || s.Step == 0 {
-				return ok && false
+			if uid, ok := strings.CutPrefix(s.Fact, "wanted "); ok {
+				pod := chosenAt(s.World, s.Step)[types.UID(uid)]
+				return pod != nil && s.Ours == wanted(pod) && renamed(s.World, s.Step, pod.UID)
 			}
-			return s.Ours == expected(s.World, s.Step, uid) && renamed(s.World, s.Step, uid)
+			uid, ok := uidOf(s.Fact)
+			return ok && s.Step > 0 && s.Ours == expected(s.World, s.Step, uid) && renamed(s.World, s.Step, uid)
 		},
 	}, {
 		Name: "equal in meaning", Class: judge.Deliberate, Doc: sourceDocPath,
@@ -196,7 +230,7 @@ func renamed(w *mergeWorld, step int, uid types.UID) bool {
 	for _, s := range w.Steps[:step+1] {
 		for _, pod := range s.Pods {
 			if pod.UID == uid {
-				names[pod.Name] = true
+				names[fullName(pod)] = true
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func mirrorRules() []judge.Rule[*mirrorWorld] {
 		Sentence: "The kubelet looks for the hash of a mirror that exists already in the empty object that comes with the error, so that it reports an error each time; ours fetches the pod, and a mirror of this version is success.",
 		Explains: func(s mirrorScene) bool {
 			c := callOf(s)
-			return s.Fact == "error" && s.Kubelet == "yes" && s.Ours == "no" && !c.Delete && c.Fails != "get" && c.There != nil &&
+			return s.Fact == "error" && s.Kubelet == "yes" && s.Ours == "no" && !c.Delete && c.Fails != "get" && c.Fails != "lost" && c.There != nil &&
 				c.There.DeletionTimestamp == nil && c.There.Annotations[mirrorAnnotation] == c.Pod.Annotations[hashAnnotation]
 		},
 	}, {

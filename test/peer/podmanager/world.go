@@ -59,8 +59,13 @@ func drawPod(d *judge.Draw) *corev1.Pod {
 		pod.Annotations = map[string]string{mirrorAnnotation: judge.Pick(d, "h1", "h2", ""), sourceAnnotation: judge.Pick(d, "api", "file"), hashAnnotation: "h1"}
 	default:
 	}
-	if d.Chance(2) {
+	switch d.Int(50) {
+	case 49:
 		pod.UID = ""
+	case 48:
+		pod.Name = ""
+	case 47:
+		pod.Namespace = ""
 	}
 	return pod
 }
@@ -78,8 +83,11 @@ func newWorld(d *judge.Draw) *world {
 		for range n {
 			pod := drawPod(d)
 			if len(known) > 0 && d.Chance(60) {
-				pod = known[d.Int(len(known))].DeepCopy()
+				if pod = known[d.Int(len(known))]; d.Chance(80) {
+					pod = pod.DeepCopy()
+				}
 				if d.Chance(15) && pod.Annotations[hashAnnotation] != "" {
+					pod = pod.DeepCopy()
 					pod.Annotations[hashAnnotation] = "h2"
 				}
 			}

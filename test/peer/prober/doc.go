@@ -8,7 +8,11 @@
 //     commands run, the result that each leads to, what is announced, Started and Ready
 //     of the status, whether a container is to be killed, and events.
 //   - prober/http, prober/tcp, prober/grpc and prober/exec: one handler each against the
-//     same scripted servers or commands: the outcome, the text, and what the server saw.
+//     same scripted servers or commands: the outcome, the text, what the server saw, and
+//     which connections are left open.
+//
+// What ours says of its own runs, their times and their history is checked against what
+// they were.
 //
 // # How the kubelet is driven
 //
@@ -30,7 +34,8 @@
 //     find nothing to do here; a restart of the agent is followed by a pause as long as
 //     our spread.
 //   - Probes that are edited under the same pod UID, which the API server refuses.
-//   - Options that the kubelet does not have, except for ErrorPolicy and EventPolicy.
+//   - Options that the kubelet does not have, except for ErrorPolicy, EventPolicy,
+//     UnreadyOnStop and FreshConnections.
 //   - Restarts of the agent while a pod ends, because the kubelet does not add probes of
 //     such a pod.
 //   - Connections that are refused, or never made, while ours has a kept one: it uses

@@ -25,6 +25,7 @@ type shell struct {
 	Env       []corev1.EnvVar
 	Timeout   int32
 	NoHandler bool
+	NoRunner  bool // ours was given nothing that runs commands
 	Runs      []command
 }
 
@@ -50,6 +51,7 @@ func drawShell(d *judge.Draw) shell {
 		w.Env = append(w.Env, e)
 	}
 	w.NoHandler = d.Chance(3)
+	w.NoRunner = d.Chance(3)
 	for range d.Between(1, 3) {
 		c := command{
 			Stdout: text(judge.Pick(d, 0, 3, 5000, 10<<10-1, 10<<10, 10<<10+1, 20000)),
@@ -166,7 +168,11 @@ func shellKubelet(_ *testing.T, w shell, r *shellRunner) (run func() (result, te
 
 func shellOurs(t *testing.T, w shell, r *shellRunner) (run func() (result, text string), end func()) {
 	t.Helper()
-	p := newOurProber(t, prober.Config{Runner: r, HistoryBytes: 20000}, w.pod(), podIP)
+	cfg := prober.Config{HistoryBytes: 40000}
+	if !w.NoRunner {
+		cfg.Runner = r
+	}
+	p := newOurProber(t, cfg, w.pod(), podIP)
 	return p.run, p.close
 }
 
@@ -178,6 +184,15 @@ func shellRules() []judge.Rule[shell] {
 		Explains: func(s judge.Scene[shell]) bool {
 			const text = "missing probe handler for web_default"
 			return s.Fact == "text" && s.World.NoHandler && s.Ours == strings.Replace(s.Kubelet, text+"(uid-1)", text, 1)
+		},
+	}, {
+		Name: "no runner", Class: judge.Deliberate, Doc: inDoc,
+		Sentence: "The kubelet can always run commands; here an exec probe without a Runner is an error.",
+		Explains: func(s judge.Scene[shell]) bool {
+			if !s.World.NoRunner || s.World.NoHandler {
+				return false
+			}
+			return s.Fact == "result" && s.Ours == "unknown" || s.Fact == "text" && s.Ours == "no runner for exec probes" || s.Fact == "request 1" && s.Ours == ""
 		},
 	}}
 }

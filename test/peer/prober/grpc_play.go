@@ -86,5 +86,40 @@ func healthRules() []judge.Rule[health] {
 					!strings.Contains(s.Kubelet, "cardinality")
 			},
 		},
+		{
+			Name: "a bad message before the end of the connection", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "If the connection ends after a message that is bad, gRPC's own client says what is wrong with the message; ours says that the connection has ended.",
+			Explains: func(s judge.Scene[health]) bool {
+				run := s.World.Runs[s.Step]
+				return s.Fact == "text" && run[len(run)-1].Kind == "close" && strings.HasSuffix(s.Ours, "code = Unavailable desc = error reading from server: EOF") &&
+					strings.HasSuffix(s.Kubelet, "code = Internal desc = "+badFormat(run))
+			},
+		},
 	}
+}
+
+// badFormat returns what is wrong with the format of a message, or nothing.
+func badFormat(run []frame) string {
+	encoding := ""
+	for _, f := range run {
+		for _, field := range f.Fields {
+			if field[0] == "grpc-encoding" && encoding == "" {
+				encoding = field[1]
+			}
+		}
+		if f.Kind != "data" || len(f.Data) == 0 {
+			continue
+		}
+		switch format := f.Data[0]; {
+		case format == 0:
+			return "the message can be read"
+		case format != 1:
+			return fmt.Sprintf("grpc: received unexpected payload format %d", format)
+		case encoding == "" || encoding == "identity":
+			return "grpc: compressed flag set with identity or empty encoding"
+		default:
+			return fmt.Sprintf("grpc: Decompressor is not installed for grpc-encoding %q", encoding)
+		}
+	}
+	return "there is no message"
 }

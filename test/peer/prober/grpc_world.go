@@ -112,7 +112,7 @@ func drawFrames(d *judge.Draw) (all []frame) {
 func drawTrailers(d *judge.Draw) [][2]string {
 	trailers := [][2]string{{"grpc-status", "0"}}
 	if d.Chance(30) {
-		trailers[0][1] = judge.Pick(d, "12", "4", "1", "2", "5", "14", "16", "17", "99", "-1", "x", "", "00", "4294967296")
+		trailers[0][1] = judge.Pick(d, "12", "4", "1", "2", "3", "5", "6", "7", "8", "9", "10", "11", "13", "14", "15", "16", "17", "99", "-1", "x", "", "00", "4294967296", "1:", "2147483648", "+5")
 	}
 	if d.Chance(25) {
 		trailers = append(trailers, [2]string{"grpc-message", judge.Pick(d, "so it is", "w%C3%B6rter%0A", "100%", "%zz%4", "%", "", "%25")})

@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/prober/results"
 	kubeletprobe "k8s.io/kubernetes/pkg/probe"
 	kubelethttp "k8s.io/kubernetes/pkg/probe/http"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/prober"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
@@ -89,8 +90,11 @@ func (p kubeletProber) run(pod *corev1.Pod, ip string) (result, text string) {
 
 // An ourProber runs one probe with our manager.
 type ourProber struct {
-	t *testing.T
-	m *prober.Manager
+	t     *testing.T
+	m     *prober.Manager
+	clock clock.PassiveClock
+	// due is when the next run is due: when the container began, and then when it is made.
+	due *time.Time
 }
 
 func newOurProber(t *testing.T, cfg prober.Config, pod *corev1.Pod, ip string) ourProber {
@@ -105,17 +109,31 @@ func newOurProber(t *testing.T, cfg prober.Config, pod *corev1.Pod, ip string) o
 	m, err := prober.New(cfg)
 	require.NoError(t, err)
 	m.AddPod(pod)
-	return ourProber{t: t, m: m}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	return ourProber{t: t, m: m, clock: cfg.Clock, due: &began}
 }
 
 // run makes one run.
 func (p ourProber) run() (result, text string) {
-	r, err := p.m.Probe(context.Background(), prober.Key{PodUID: podUID, Container: "a", Kind: prober.Readiness})
+	key := prober.Key{PodUID: podUID, Container: "a", Kind: prober.Readiness}
+	began := p.clock.Now()
+	r, err := p.m.Probe(context.Background(), key)
 	require.NoError(p.t, err)
+	text = r.Output
 	if r.Err != nil {
-		return r.Outcome.String(), r.Err.Error()
+		text = r.Err.Error()
 	}
-	return r.Outcome.String(), r.Output
+	// What a run says of itself, and the history of it, must be what it did.
+	require.Equal(p.t, began, r.At)
+	require.Equal(p.t, p.clock.Now().Sub(began), r.Duration)
+	require.Equal(p.t, max(0, began.Sub(*p.due)), r.Late)
+	*p.due = p.clock.Now().Add(time.Hour)
+	all := p.m.History(key)
+	require.NotEmpty(p.t, all)
+	require.Equal(p.t, prober.Record{At: r.At, Duration: r.Duration.Truncate(time.Microsecond), Outcome: r.Outcome, Output: text}, all[len(all)-1])
+	return r.Outcome.String(), text
 }
 
 func (p ourProber) close() { p.m.RemovePod(podUID) }

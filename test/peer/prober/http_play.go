@@ -32,8 +32,9 @@ func playWebKubelet(t *testing.T, w web) (all []judge.Facts) {
 			if result == "warning" {
 				f["event"] = short(p.warning(pod, text))
 			}
-			all = append(all, f)
 			time.Sleep(webLasts - time.Since(began))
+			f["open connections"] = n.open()
+			all = append(all, f)
 		}
 		transport.CloseIdleConnections()
 		n.close()
@@ -48,7 +49,7 @@ func playWebOurs(t *testing.T, w web) (all []judge.Facts) {
 		n := newNetwork(t, w)
 		pod, _ := w.pod()
 		events := &ours{}
-		p := newOurProber(t, prober.Config{HistoryBytes: 20000, Events: events, EventPolicy: prober.EventsAlways, Dial: n.dial, FreshConnections: w.Fresh, UserAgent: agent()}, pod, podIP)
+		p := newOurProber(t, prober.Config{HistoryBytes: 40000, Events: events, EventPolicy: prober.EventsAlways, Dial: n.dial, FreshConnections: w.Fresh, UserAgent: agent()}, pod, podIP)
 		for _, r := range w.Runs {
 			began := time.Now()
 			time.Sleep(r.After)
@@ -60,10 +61,14 @@ func playWebOurs(t *testing.T, w web) (all []judge.Facts) {
 			if result == "warning" {
 				f["event"] = short(strings.Join(events.events, "\n"))
 			}
-			all = append(all, f)
 			time.Sleep(webLasts - time.Since(began))
+			f["open connections"] = n.open()
+			all = append(all, f)
 		}
 		p.close()
+		if open := n.open(); open != "0" {
+			all[len(all)-1]["open connections"] += ", and in the end " + open
+		}
 		n.close()
 	})
 	return all

@@ -2,6 +2,7 @@ package prober
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,6 +31,9 @@ func webRules() []judge.Rule[web] {
 			Name: "connections are kept", Class: judge.Deliberate, Doc: inDoc,
 			Sentence: "The kubelet asks servers to close each connection; here it is kept for the next run, unless FreshConnection is set or the period is longer than a minute.",
 			Explains: func(s webScene) bool {
+				if s.Fact == "open connections" {
+					return s.Kubelet == "0" && s.Ours == "1" && keeps1(s) && mayKeep(s)
+				}
 				return s.Fact == "request 1" && keeps1(s) && s.Ours == strings.Replace(s.Kubelet, closeLine, "", 1)
 			},
 		},
@@ -97,8 +101,19 @@ func webDefects() []judge.Rule[web] {
 				if s.Fact != "text" || !slices.ContainsFunc(s.World.Runs[s.Step].Answers, breaksInHead) {
 					return false
 				}
-				return strings.Contains(s.Kubelet, malformed) && (strings.HasSuffix(s.Ours, ": read: connection reset by peer") || strings.HasSuffix(s.Ours, ": timed out")) ||
-					strings.HasSuffix(s.Kubelet, ": timed out") && strings.Contains(s.Ours, ": malformed ")
+				r := lastAnswer(s)
+				if strings.Contains(s.Kubelet, malformed) {
+					return r.Then == resets && strings.HasSuffix(s.Ours, ": read: connection reset by peer") ||
+						(r.Then == keeps || r.Delay > 0) && strings.HasSuffix(s.Ours, ": timed out")
+				}
+				_, err := final(bufio.NewReader(strings.NewReader(r.Bytes)))
+				if !strings.HasSuffix(s.Kubelet, ": timed out") {
+					return false
+				}
+				if _, seen, cut := strings.Cut(s.Ours, `: malformed MIME header: missing colon: "`); cut && r.Delay > 0 {
+					return strings.Contains(r.Bytes, "\n"+strings.TrimSuffix(seen, `"`)) // the line so far
+				}
+				return err != nil && strings.HasSuffix(s.Ours, timeoutText(": "+err.Error()))
 			},
 		},
 		{
@@ -114,7 +129,7 @@ func webDefects() []judge.Rule[web] {
 		{
 			Name: "redirects with a broken body", Class: judge.DefectOfOurs, Item: "25c",
 			Sentence: "A redirect whose body breaks off is a failure; the kubelet follows it.",
-			Explains: func(s webScene) bool { return stopsEarly(s, "", isBrokenRedirect) },
+			Explains: func(s webScene) bool { return stopsEarly(s, breakText(lastAnswer(s)), isBrokenRedirect) },
 		},
 	}
 }
@@ -142,7 +157,10 @@ func moreWebDefects() []judge.Rule[web] {
 				}
 				n, isRequest := requestNumber(s.Fact)
 				more := fmt.Sprintf("request %d", requestCount(kubelet)+1)
-				return ours[more] != "" && (!isRequest || n > requestCount(kubelet) && s.Kubelet == "")
+				if isRequest {
+					return n > requestCount(kubelet) && s.Kubelet == ""
+				}
+				return ours[more] != "" && isVerdict(s, lastAnswer(s))
 			},
 		},
 		{
@@ -167,6 +185,26 @@ func moreWebDefects() []judge.Rule[web] {
 
 // keeps1 reports whether our first connection may be kept.
 func keeps1(s webScene) bool { return !s.World.Fresh && s.World.Period <= 60 }
+
+// mayKeep reports whether the first answer of a run leaves a connection that can be used
+// again: it is whole, the server waits for more, and nobody has asked to close it.
+func mayKeep(s webScene) bool {
+	if requestCount(s.OursFacts[s.Step]) == 0 || !s.World.keepsAsked() {
+		return false
+	}
+	r := s.World.Runs[s.Step].Answers[0] // where it redirects to is asked over another
+	if s.World.Servers[1].TLS == both || s.World.Servers[1].TLS == onlyH2 {
+		r = r.plain()
+	}
+	response, err := final(bufio.NewReader(strings.NewReader(r.Bytes)))
+	return err == nil && r.Then == keeps && !response.Close
+}
+
+// keepsAsked reports whether the headers of the probe leave the connection to the two
+// sides.
+func (w web) keepsAsked() bool {
+	return !slices.ContainsFunc(w.Get.HTTPHeaders, func(h corev1.HTTPHeader) bool { return h.Name == "Connection" && h.Value == "close" })
+}
 
 // verdict returns what a plain answer means.
 func (r reply) verdict() (result, text string) {
@@ -258,6 +296,41 @@ func final(in *bufio.Reader) (*http.Response, error) {
 func breaksInHead(r reply) bool {
 	_, err := final(bufio.NewReader(strings.NewReader(r.Bytes)))
 	return r.Delay > 0 || err != nil && r.Then != closes
+}
+
+// lastAnswer returns the last answer that ours got in a run.
+func lastAnswer(s webScene) reply {
+	answers := s.World.Runs[s.Step].Answers
+	return answers[max(0, min(requestCount(s.OursFacts[s.Step]), len(answers))-1)]
+}
+
+// isVerdict reports whether ours says what an answer means, or that there was none.
+func isVerdict(s webScene, r reply) bool {
+	result, text := r.verdict()
+	if ours := s.OursFacts[s.Step]; ours["result"] == "failure" && result != "failure" {
+		return s.Fact == "result" || s.Fact == "text" && strings.HasPrefix(s.Ours, "Get \"")
+	}
+	return s.Fact == "result" && s.Ours == result || s.Fact == "text" && s.Ours == short(text) ||
+		s.Fact == "event" && result == "warning" && s.Ours == short(warningEvent+text) || s.Fact == "open connections" && s.Kubelet == "0" && s.Ours == "1"
+}
+
+// breakText returns how our text of an answer ends whose body breaks off.
+func breakText(r reply) string {
+	response, err := final(bufio.NewReader(strings.NewReader(r.Bytes)))
+	if err != nil {
+		return "no answer"
+	}
+	_, err = io.ReadAll(response.Body)
+	switch {
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return ": " + err.Error()
+	case r.Then == resets:
+		return ": read: connection reset by peer"
+	case r.Then == keeps || r.Delay > 0 && err == nil:
+		return ": timed out"
+	default:
+		return ": unexpected EOF"
+	}
 }
 
 // isBrokenRedirect reports whether an answer is a redirect with a body that breaks off.

@@ -13,10 +13,12 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -72,6 +74,20 @@ func (n *network) seen() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.requests)
+}
+
+// open counts the connections that neither side has closed.
+func (n *network) open() string {
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	open := 0
+	for _, c := range n.conns {
+		if !c.isClosed() {
+			open++
+		}
+	}
+	return strconv.Itoa(open)
 }
 
 // close ends all connections, and returns when the servers have ended.

@@ -90,11 +90,13 @@ func (k *kubelet) end() {
 // add calls AddPod, and lets the workers that it starts find nothing to do. Because
 // their period is longer than the manager is old, they would wait for a random time
 // at first, so the manager is made older for this moment.
-func (k *kubelet) add() {
+func (k *kubelet) add() { k.addPod(k.pod) }
+
+func (k *kubelet) addPod(pod *corev1.Pod) {
 	start := (*time.Time)(k.field("start"))
 	began := *start
 	*start = time.Time{}
-	k.quietly(func() { k.manager.AddPod(context.Background(), k.pod) })
+	k.quietly(func() { k.manager.AddPod(context.Background(), pod) })
 	*start = began
 }
 
@@ -160,7 +162,7 @@ func (k *kubelet) play(s step) {
 		if s.Keep {
 			desired[podUID] = sets.Empty{}
 		}
-		k.manager.CleanupPods(desired)
+		k.cleanup(s, desired)
 	case opPublish:
 		k.pod = k.pod.DeepCopy()
 		k.pod.Status = published(*k.status)
@@ -179,6 +181,31 @@ func (k *kubelet) play(s step) {
 	synctest.Wait()
 	k.sync()
 	k.note()
+}
+
+// cleanup notes which of the other pods go: those that have no worker any more.
+func (k *kubelet) cleanup(s step, desired map[types.UID]sets.Empty) {
+	others := s.others()
+	for _, pod := range others {
+		k.addPod(pod)
+		if s.keeps(pod.UID) {
+			desired[pod.UID] = sets.Empty{}
+		}
+	}
+	k.manager.CleanupPods(desired)
+	synctest.Wait()
+	left := map[string]bool{}
+	for key := range reflect.ValueOf(k.manager).Elem().FieldByName("workers").Seq2() {
+		left[key.FieldByName("podUID").String()] = true
+	}
+	var gone []string
+	for _, pod := range others {
+		if !left[string(pod.UID)] {
+			gone = append(gone, string(pod.UID))
+		}
+		k.manager.RemovePod(pod)
+	}
+	k.facts["other pods that go"] = strings.Join(gone, " ")
 }
 
 // probe wakes one worker and waits until it has done its work.

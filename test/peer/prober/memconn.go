@@ -100,6 +100,13 @@ func (c *memConn) Close() error {
 	return nil
 }
 
+// isClosed reports whether either side has closed.
+func (c *memConn) isClosed() bool {
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	return c.in.end != nil || c.in.deaf
+}
+
 // reset closes the connection so that the other side sees that it was cut.
 func (c *memConn) reset() { c.finish(os.NewSyscallError("read", syscall.ECONNRESET)) }
 

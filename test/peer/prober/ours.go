@@ -39,6 +39,7 @@ type ours struct {
 	ran      []string
 	events   []string
 	announce map[string]string
+	told     map[prober.Key]prober.Change
 }
 
 // playOurs plays a world against our prober.
@@ -66,6 +67,7 @@ func (o *ours) start() {
 		Lookup: o.lookup, Runner: o, Events: o, EventPolicy: prober.EventsAlways,
 		LivenessErrors: o.w.Errors, ReadinessErrors: o.w.Errors, StartupErrors: o.w.Errors,
 	}
+	cfg.UnreadyOnStop = o.w.Unready
 	if o.w.Quiet {
 		cfg.EventPolicy = prober.EventsOnChange
 	}
@@ -78,7 +80,7 @@ func (o *ours) start() {
 			o.announced(c)
 		}
 	}()
-	o.manager, o.cancel, o.began = m, cancel, time.Now()
+	o.manager, o.cancel, o.began, o.told = m, cancel, time.Now(), map[prober.Key]prober.Change{}
 }
 
 func (o *ours) end() {
@@ -89,6 +91,10 @@ func (o *ours) end() {
 
 // announced does what an agent does with a change of a result.
 func (o *ours) announced(c prober.Change) {
+	if last, was := o.told[c.Key]; was && last == c && c.Result == prober.Success {
+		o.t.Errorf("a change that is none was announced: %+v", c)
+	}
+	o.told[c.Key] = c
 	if !o.isRunning(c.ContainerID) || o.status == nil {
 		return
 	}
@@ -135,7 +141,7 @@ func (o *ours) play(s step) {
 	case opRemove:
 		o.manager.RemovePod(podUID)
 	case opCleanup:
-		o.manager.CleanupPods(func(types.UID) bool { return s.Keep })
+		o.cleanup(s)
 	case opPublish:
 		o.pod = o.pod.DeepCopy()
 		o.pod.Status = published(*o.status)
@@ -158,6 +164,32 @@ func (o *ours) play(s step) {
 	o.sync()
 	synctest.Wait()
 	o.note()
+}
+
+// cleanup notes which pods go, and whether that is what the manager says.
+func (o *ours) cleanup(s step) {
+	for _, pod := range s.others() {
+		o.manager.AddPod(pod)
+	}
+	var asked []types.UID
+	removed := o.manager.CleanupPods(func(uid types.UID) bool {
+		asked = append(asked, uid)
+		return s.keeps(uid)
+	})
+	var gone []string
+	for _, pod := range s.others() {
+		if o.manager.Result(prober.Key{PodUID: pod.UID, Container: "z", Kind: prober.Readiness}, "") == prober.NoProbe {
+			gone = append(gone, string(pod.UID))
+		}
+	}
+	want := len(gone)
+	if !s.Keep && slices.Contains(asked, podUID) {
+		want++
+	}
+	require.Equal(o.t, want, removed)
+	require.True(o.t, slices.IsSorted(asked))
+	o.facts["other pods that go"] = strings.Join(gone, " ")
+	o.manager.RemovePod("uid-9")
 }
 
 func (o *ours) probe(container int, kind prober.Kind) {
@@ -235,6 +267,9 @@ func (o *ours) note() {
 	}
 	noteStatus(o.facts, *o.status)
 	for i, c := range o.w.Containers {
+		if l := o.containers[i]; l.State == exited && o.w.comesBack(c, l.Code) && !o.stopped && !o.ended() && (!c.Init || c.Sidecar) {
+			o.remembers(c)
+		}
 		if o.containers[i].State != running {
 			continue
 		}
@@ -242,6 +277,16 @@ func (o *ours) note() {
 			if o.manager.Result(prober.Key{PodUID: podUID, Container: c.Name, Kind: kind}, o.containers[i].ID) == prober.Failure {
 				o.facts["kill "+c.Name] += kind.String()
 			}
+		}
+	}
+}
+
+// remembers checks that the probes of a container that has ended, and will run again, are
+// still there.
+func (o *ours) remembers(c container) {
+	for k, p := range c.Probes {
+		if p != nil {
+			require.NotEqual(o.t, prober.NoProbe, o.manager.Result(prober.Key{PodUID: podUID, Container: c.Name, Kind: prober.Kind(k)}, ""))
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 func TestPeer(t *testing.T) {
 	t.Run("steps", func(t *testing.T) {
 		judge.Run(t, judge.Peer[world]{
-			Name: "prober/steps", World: drawWorld, Kubelet: playKubelet, Ours: playOurs, Rules: slices.Concat(stepRules(), laterRules(), []judge.Rule[world]{quietRule(), lostRule()}), Scenarios: 1500,
+			Name: "prober/steps", World: drawWorld, Kubelet: playKubelet, Ours: playOurs, Rules: slices.Concat(stepRules(), laterRules(), []judge.Rule[world]{quietRule(), unreadyRule(), lostRule()}), Scenarios: 1400,
 		})
 	})
 	t.Run("http", func(t *testing.T) {

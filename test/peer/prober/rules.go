@@ -125,6 +125,32 @@ func laterRules() []judge.Rule[world] {
 	}
 }
 
+// unreadyRule explains what UnreadyOnStop does.
+func unreadyRule() judge.Rule[world] {
+	return judge.Rule[world]{
+		Name: "unready from the beginning of the end", Class: judge.Deliberate, Doc: inDoc,
+		Sentence: "With [Config].UnreadyOnStop nothing is ready any more from the beginning of the end.",
+		Explains: func(s scene) bool {
+			if !s.World.Unready || !isStopped(s) {
+				return false
+			}
+			name, what, _ := strings.Cut(s.Fact, "/")
+			switch {
+			case s.Fact == "ran", s.Fact == "events":
+				return s.Ours == ""
+			case strings.HasPrefix(name, "announced ") && what == "Readiness":
+				i := int(name[len(name)-1] - 'a')
+				now := s.World.history(s.Step)[s.Step].containers[i]
+				was := s.Step > 0 && s.OursFacts[s.Step-1]["status "+string(rune('a'+i))+"/Ready"] == "true"
+				return s.Ours == "" && (lastOf(s, opStop) < s.Step && lastOf(s, opDelete) < s.Step || !was) || was && s.Ours == now.ID+" Failure"
+			case strings.HasPrefix(name, "status ") && what == "Ready":
+				return s.Ours == "false"
+			}
+			return false
+		},
+	}
+}
+
 // quietRule explains the events that ours does not make.
 func quietRule() judge.Rule[world] {
 	return judge.Rule[world]{
@@ -215,8 +241,9 @@ func saidReady(s scene, name string) string {
 // API server got.
 func saidPodReady(s scene) string {
 	sent := lastOf(s, opPublish)
+	gone := slices.ContainsFunc(s.World.Steps[sent+1:s.Step+1], step.removes) // and with it the status
 	for _, c := range s.World.Containers {
-		if sent < 0 || s.KubeletFacts[sent]["status "+c.Name+"/Ready"] != "true" {
+		if sent < 0 || gone || s.KubeletFacts[sent]["status "+c.Name+"/Ready"] != "true" {
 			return "false"
 		}
 	}

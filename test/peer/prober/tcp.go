@@ -113,7 +113,7 @@ func dialKubelet(_ *testing.T, pod *corev1.Pod, ip string) (run func() (result, 
 
 func dialOurs(t *testing.T, pod *corev1.Pod, ip string) (run func() (result, text string), end func()) {
 	t.Helper()
-	p := newOurProber(t, prober.Config{HistoryBytes: 20000, Clock: ahead()}, pod, ip)
+	p := newOurProber(t, prober.Config{HistoryBytes: 40000, Clock: ahead()}, pod, ip)
 	return p.run, p.close
 }
 

@@ -26,6 +26,7 @@ type world struct {
 	Steps      []step
 	Errors     prober.ErrorPolicy
 	Quiet      bool // ours makes events on changes only
+	Unready    bool // ours is unready from the beginning of the end
 }
 
 // A container is one of the pod's spec.
@@ -77,6 +78,7 @@ type step struct {
 	Code      int32
 	Phase     corev1.PodPhase
 	Keep      bool // of cleanup: the pod
+	Others    int  // of cleanup: other pods, of which the first stays
 	NoSync    bool // AddPod is not called after the step
 }
 
@@ -103,6 +105,7 @@ func drawWorld(d *judge.Draw) world {
 		w.Errors = judge.Pick(d, prober.CountNotFound, prober.CountErrors)
 	}
 	w.Quiet = d.Chance(10)
+	w.Unready = !w.Quiet && d.Chance(5)
 	for i := range d.Between(1, 3) {
 		w.Containers = append(w.Containers, drawContainer(d, i))
 	}
@@ -111,8 +114,17 @@ func drawWorld(d *judge.Draw) world {
 	}
 	for range d.Between(1, 25) {
 		w.Steps = append(w.Steps, drawStep(d, len(w.Containers)))
+		if d.Chance(2) {
+			w.Steps = append(w.Steps, createdAndSeen(d, len(w.Containers))...)
+		}
 	}
 	return w
+}
+
+// createdAndSeen returns the steps of a container that is seen before it runs.
+func createdAndSeen(d *judge.Draw, containers int) []step {
+	i := d.Int(containers)
+	return []step{{Op: opCreate, Container: i}, {Op: opRefresh}, {Op: opStart, Container: i, After: 5 * time.Second}, {Op: opAll, Outcome: succeeds}}
 }
 
 func drawContainer(d *judge.Draw, i int) container {
@@ -178,7 +190,7 @@ func drawStep(d *judge.Draw, containers int) step {
 	case opPhase:
 		s.Phase = judge.Pick(d, corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending)
 	case opCleanup:
-		s.Keep = d.Chance(50)
+		s.Keep, s.Others = d.Chance(50), d.Int(4)
 	default:
 	}
 	return s
@@ -377,6 +389,21 @@ func published(st corev1.PodStatus) corev1.PodStatus {
 	return *st.DeepCopy()
 }
 
+// others returns the other pods that a cleanup finds, each with a readiness probe.
+func (s step) others() (all []*corev1.Pod) {
+	for i := range s.Others {
+		probe := probe{Timeout: 1, Success: 1, Failure: 1}
+		all = append(all, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default", UID: types.UID("uid-" + strconv.Itoa(9-i))},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "z", ReadinessProbe: probe.spec("z", prober.Readiness, never)}}},
+		})
+	}
+	return all
+}
+
+// keeps reports whether a cleanup wants a pod.
+func (s step) keeps(uid types.UID) bool { return uid == podUID && s.Keep || uid == "uid-9" }
+
 // outcomeOf returns how a command of this step ends: all commands of a step end alike,
 // but for those of "probe all", where one kind may fail.
 func (s step) outcomeOf(container, kind int) outcome {
@@ -392,7 +419,7 @@ func (o outcome) output(command []string) string { return fmt.Sprintf("%v %s", c
 // String prints the world in a few lines.
 func (w world) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "policy %s, errors %d, quiet %t\n", w.Policy, w.Errors, w.Quiet)
+	fmt.Fprintf(&b, "policy %s, errors %d, quiet %t, unready %t\n", w.Policy, w.Errors, w.Quiet, w.Unready)
 	for _, c := range w.Containers {
 		fmt.Fprintf(&b, "container %s init=%t sidecar=%t", c.Name, c.Init, c.Sidecar)
 		if c.Policy != nil {

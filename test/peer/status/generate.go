@@ -2,6 +2,8 @@ package status
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,11 +67,37 @@ func playGenerate(t *testing.T, k *kubeRuntime, w *generateWorld, ours bool) (al
 				w.Turns = append(w.Turns, turn)
 				f = generateFacts(&turn, &s)
 			}
+			blindFacts(f, w, &turn, s, i%2 == 0, ours)
 			all = append(all, f)
 			a.report(pod, step, s)
 		}
 	})
 	return all
+}
+
+// blindFacts are what stands while nobody knows the runtime: what was said before.
+// The kubelet generates no status then.
+func blindFacts(f judge.Facts, w *generateWorld, turn *generateTurn, said corev1.PodStatus, stale, ours bool) {
+	s := &said
+	if ours {
+		in := status.Input{Pod: turn.Pod, RuntimeName: runtimeName, NodeIPs: w.NodeIPs, Previous: *said.DeepCopy(), Now: time.Now()}
+		if stale {
+			in.Runtime = &podcache.Status{UID: podUID, Name: podName, Namespace: namespace, Stale: true}
+		}
+		s = new(status.Generate(in))
+	}
+	all := judge.Facts{}
+	statusFacts(all, "blind ", s)
+	for name, value := range all {
+		_, field, container := strings.Cut(name, "/")
+		switch {
+		case container && slices.Contains([]string{"state", "last", "restarts", "image", "image ID", "id", "devices"}, field),
+			name == "blind pod IPs" && !turn.Pod.Spec.HostNetwork:
+			f[name] = value
+		case name == "blind condition PodReadyToStartContainers":
+			f[name], _, _ = strings.Cut(value, "|")
+		}
+	}
 }
 
 // change returns the pod as the API server has it in this step.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/container"
@@ -148,11 +149,12 @@ type managerOfOurs struct {
 	publisher *status.Publisher
 	play      *managerPlay
 	mirrors   map[types.UID]types.UID // that the publisher knows
+	last      map[types.UID]*corev1.Pod
 	calls     []string
 }
 
 func newManagerOfOurs(p *managerPlay) statusManager {
-	o := &managerOfOurs{play: p, mirrors: map[types.UID]types.UID{}}
+	o := &managerOfOurs{play: p, mirrors: map[types.UID]types.UID{}, last: map[types.UID]*corev1.Pod{}}
 	var err error
 	must := func() {
 		if err != nil {
@@ -188,6 +190,12 @@ func newManagerOfOurs(p *managerPlay) statusManager {
 }
 
 func (o *managerOfOurs) set(pod *corev1.Pod, s corev1.PodStatus) bool {
+	last := o.last[pod.UID]
+	o.last[pod.UID] = pod.DeepCopy()
+	if _, reported := o.get(pod.UID); reported && len(s.ContainerStatuses)%2 == 0 && apiequality.Semantic.DeepEqual(last, pod) {
+		// The same by another way.
+		return o.m.Update(pod.UID, func(was *corev1.PodStatus) { s.DeepCopyInto(was) })
+	}
 	_, changed := o.m.SetPodStatus(pod.DeepCopy(), s)
 	return changed
 }

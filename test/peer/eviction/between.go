@@ -1,0 +1,350 @@
+package eviction
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// betweens counts the looks after a turn.
+func betweens(f judge.Facts) (n int) {
+	for f[betweenFact(n+1)] != "" {
+		n++
+	}
+	return n
+}
+
+// apart makes two steps of each turn: the turn, and ours' looks until the next.
+func (w *world) apart(turns []judge.Facts) (all []judge.Facts) {
+	if len(w.Looks) == 0 {
+		return turns
+	}
+	for _, f := range turns {
+		looks := judge.Facts{}
+		for n := range betweens(f) {
+			looks[betweenFact(n+1)] = f[betweenFact(n+1)]
+		}
+		f = maps.Clone(f)
+		for name := range looks {
+			delete(f, name)
+		}
+		all = append(all, f, looks)
+	}
+	return all
+}
+
+// turns puts together what apart has parted. The last turn may be without its looks.
+func (w *world) turns(all []judge.Facts) (turns []judge.Facts) {
+	if len(w.Looks) == 0 {
+		return all
+	}
+	for both := range slices.Chunk(all, 2) {
+		f := both[0]
+		if len(both) > 1 && len(both[1]) > 0 {
+			f = maps.Clone(f)
+			maps.Copy(f, both[1])
+		}
+		turns = append(turns, f)
+	}
+	return turns
+}
+
+// A pastLook is one of ours, as the facts tell of it.
+type pastLook struct {
+	step   int
+	at     time.Duration
+	text   string // of one between turns
+	number int
+}
+
+// looksBetween returns ours' looks between turns in a step.
+func looksBetween(step int, f judge.Facts) (all []pastLook) {
+	for n := range betweens(f) {
+		text := f[betweenFact(n+1)]
+		first, _, _ := strings.Cut(text, "\n")
+		at, err := time.ParseDuration(strings.TrimPrefix(first, "at "))
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, pastLook{step, at, text, n + 1})
+	}
+	return all
+}
+
+// asksForFigures reports whether ours has asked in this look what pods use.
+func (l *pastLook) asksForFigures() bool { return strings.Contains(l.text, "\nasks for figures") }
+
+// A flight is an eviction of ours that is under way.
+type flight struct {
+	p        *podSpec
+	hard     bool
+	ended    bool
+	began    time.Duration
+	ends     time.Duration
+	deadline time.Duration
+}
+
+// flights returns the evictions under way at a time after a turn.
+func (st *step) flights(at time.Duration) (all []flight) {
+	for i := range st.w.Pods {
+		p := &st.w.Pods[i]
+		name := p.Pod.Name
+		d := st.m.deaths[name]
+		for _, failed := range st.m.failures {
+			if failed.pod == name && failed.began <= at && at < failed.at {
+				d = &death{began: failed.began, ends: failed.at}
+			}
+		}
+		if d == nil || d.began > at {
+			continue
+		}
+		f := flight{p: p, began: d.began, ends: d.ends, ended: d.ends <= at}
+		var grace int64
+		for n := st.lastStart(); n <= st.index; n++ {
+			facts := st.ours
+			if n < st.index {
+				facts = st.before[n]
+			}
+			word := st.killed(facts, name)
+			if word == "" || st.w.Notes[n].At > d.began {
+				continue
+			}
+			_, _ = fmt.Sscan(facts["kill "+name+"/grace"], &grace)
+			if strings.HasSuffix(word, ":limit") { // ours has asked for all of them at once
+				f.began = st.w.Notes[n].At
+				for _, round := range rounds(facts) {
+					f.began += st.w.took(round)
+				}
+			}
+			f.hard = !slices.ContainsFunc(st.w.thresholds(), func(t threshold) bool { return t.Grace > 0 && st.isFor(word, name, t) })
+		}
+		if grace == 0 {
+			continue // the kubelet's
+		}
+		f.deadline = f.began + killTimeout(grace)
+		if f.ended {
+			f.deadline = d.ends + min(30*time.Second, p.Kill.Cleanup)
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// isFor reports whether a word of the fact "kills" is about a threshold.
+func (st *step) isFor(word, name string, t threshold) bool {
+	return word == name+":"+resourceOf(t.Signal)+"<"+itoa(amount(t.Value, st.w.Figures[st.w.figureOf(t.Signal)].Capacity))
+}
+
+// freesOf returns what ours expects of an eviction: what the pod used when it was told
+// to end, or more if ours has looked since.
+func (st *step) freesOf(f *flight, s eviction.Signal, until time.Duration, q quirks) (n int64, known bool) {
+	n, known = st.uses(f.p, f.began, s, q)
+	see := func(at time.Duration) {
+		if more, ok := st.uses(f.p, at, s, q); ok {
+			n, known = max(n, more), true
+		}
+	}
+	for i := st.lastStart(); i <= st.index; i++ {
+		facts := st.ours
+		if i < st.index {
+			facts = st.before[i]
+		}
+		for _, l := range looksBetween(i, facts) {
+			if l.at < until && l.at > f.began && l.at < f.ends && l.asksForFigures() && !st.limitsAskedAt(l.at) {
+				see(l.at)
+			}
+		}
+	}
+	return n, known
+}
+
+// limitsAskedAt reports whether a look at local storage limits has asked for figures.
+func (st *step) limitsAskedAt(at time.Duration) bool {
+	return !st.w.NoLimits && slices.ContainsFunc(st.m.activeAt(at), func(name string) bool { return hasLimits(st.m.pod(name).Pod) })
+}
+
+// A betweenPlan is what ours finds and decides in a look between turns.
+type betweenPlan struct {
+	st     *step
+	q      quirks
+	at     time.Duration
+	grown  bool // figures of pods that are ending were looked at
+	limits []string
+
+	flights    []flight
+	escalated  []string
+	reclaims   []string
+	collection []string
+	ranking    []string
+	ranked     bool
+	victims    []string
+	signal     eviction.Signal
+	asks       bool
+}
+
+// frees returns what ours expects of an eviction for a signal.
+func (p *betweenPlan) frees(f *flight, s eviction.Signal) (int64, bool) {
+	until := p.at
+	if p.grown && !f.ended {
+		n, known := p.st.freesOf(f, s, until, p.q)
+		if more, ok := p.st.uses(f.p, p.at, s, p.q); ok {
+			return max(n, more), true
+		}
+		return n, known
+	}
+	return p.st.freesOf(f, s, until, p.q)
+}
+
+func (p *betweenPlan) isShort(f *flight) bool {
+	return f.hard || slices.Contains(p.escalated, f.p.Pod.Name)
+}
+
+// expected returns what evictions under way free for a threshold.
+func (p *betweenPlan) expected(t threshold) (sum int64, pending bool) {
+	for i := range p.flights {
+		f := &p.flights[i]
+		isDisk := !isMemory(t.Signal) && t.Signal != eviction.PIDAvailable
+		counts := p.at < f.deadline && (!f.ended || isDisk)
+		if !counts && (f.hard || f.ended || !p.isShort(f)) || t.Grace == 0 && !p.isShort(f) && !f.ended {
+			continue
+		}
+		n, known := p.frees(f, t.Signal)
+		pending = pending || !known
+		sum += n
+	}
+	return sum, pending
+}
+
+// places returns how many more pods may end at a time.
+func (p *betweenPlan) places(t threshold) int {
+	n := p.st.w.Parallel
+	for i := range p.flights {
+		f := &p.flights[i]
+		if !f.ended && p.at < f.deadline && (t.Grace > 0 || p.isShort(f)) {
+			n--
+		}
+	}
+	for _, name := range p.st.activeAt(p.at) {
+		if p.st.hasFailed(name, p.at) {
+			n--
+		}
+	}
+	return n
+}
+
+// hasFailed reports whether ours could not kill a pod a moment ago.
+func (st *step) hasFailed(name string, at time.Duration) bool {
+	last := time.Duration(-1)
+	for _, f := range st.m.failures {
+		if f.pod == name && f.at <= at {
+			last = f.at
+		}
+	}
+	return last >= 0 && at < last+10*time.Second
+}
+
+func (p *betweenPlan) escalate(t threshold) {
+	if t.Grace > 0 {
+		return
+	}
+	free, _ := p.expected(t)
+	for i := range p.flights {
+		f := &p.flights[i]
+		n, known := p.frees(f, t.Signal)
+		if p.isShort(f) || f.ended || free >= p.st.missing(t, p.at) || known && n <= 0 {
+			continue
+		}
+		p.escalated = append(p.escalated, f.p.Pod.Name)
+		free += n
+	}
+}
+
+// decide does what ours does about thresholds, the most urgent first.
+func (p *betweenPlan) decide(fresh []threshold, ended map[string]time.Duration) {
+	for _, t := range fresh {
+		p.escalate(t)
+		free, pending := p.expected(t)
+		missing := p.st.missing(t, p.at)
+		next := p.st.nextCollection(p.st.actions(t.Signal), ended, p.at, p.q)
+		switch {
+		case next != "" && !slices.Contains(p.collection, next):
+			p.collection = append(p.collection, next)
+			p.reclaims = append(p.reclaims, fmt.Sprintf("%s:%s:%d", next, t.Signal, missing))
+		case next != "", pending, free >= missing, p.signal != "", p.places(t) <= 0:
+		default:
+			p.asks = true
+			p.choose(t, free, missing)
+		}
+	}
+}
+
+// choose returns the pods that go for a threshold.
+func (p *betweenPlan) choose(t threshold, free, missing int64) {
+	st := p.st
+	names := st.rank(t.Signal, p.at, p.q)
+	places := p.places(t)
+	for _, name := range names {
+		spec := st.m.pod(name)
+		n, known := st.uses(spec, p.at, t.Signal, p.q)
+		isEnding := slices.ContainsFunc(p.flights, func(f flight) bool { return f.p.Pod.Name == name })
+		if isCritical(spec.Pod) || isEnding || st.hasFailed(name, p.at) || known && n <= 0 || slices.Contains(p.limits, name) {
+			continue
+		}
+		if places <= 0 || free >= missing {
+			break
+		}
+		places--
+		free += n
+		p.victims = append(p.victims, name+":"+st.graceOf(name, t))
+		if !known {
+			break
+		}
+	}
+	if len(p.victims) > 0 {
+		p.signal, p.ranking = t.Signal, names
+	} else if !p.ranked {
+		p.ranking = names
+	}
+	p.ranked = true
+}
+
+// graceOf returns the grace period of a pod that is evicted by ours.
+func (st *step) graceOf(name string, t threshold) string {
+	own := st.m.pod(name).Pod.Spec.TerminationGracePeriodSeconds
+	switch {
+	case t.Grace == 0:
+		return "1"
+	case st.w.MaxGrace < 0:
+		return st.ownGrace(name)
+	case own == nil:
+		return fmt.Sprint(max(st.w.MaxGrace, 1))
+	default:
+		return fmt.Sprint(max(min(*own, int64(st.w.MaxGrace)), 1))
+	}
+}
+
+// late returns the pods that have just not ended in time.
+func (p *betweenPlan) late() (all []string) {
+	last := p.st.at
+	for _, round := range rounds(p.st.ours) {
+		last += p.st.w.took(round)
+	}
+	for _, l := range looksBetween(p.st.index, p.st.ours) {
+		if l.at < p.at {
+			last = max(last, l.at)
+		}
+	}
+	flights := slices.SortedFunc(slices.Values(p.flights), func(a, b flight) int { return cmp.Compare(a.began, b.began) })
+	for _, f := range flights {
+		if !f.ended && f.deadline <= p.at && f.deadline > last {
+			all = append(all, f.p.Pod.Name)
+		}
+	}
+	return all
+}

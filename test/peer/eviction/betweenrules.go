@@ -1,0 +1,158 @@
+package eviction
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// betweenRules are about looks of ours between the kubelet's turns.
+func betweenRules() []judge.Rule[*world] {
+	const sentence = "The kubelet looks every 10 s at figures of up to 30 s. Here the next look comes in a quarter of the time in which a hog could reach a threshold, every 100 ms at most; and while a figure is seen to fall towards a hard one, every 10 ms."
+	return []judge.Rule[*world]{
+		{
+			Name: "growth is not looked at beside limits", Class: judge.DefectOfOurs, Item: "2b", Ends: true,
+			Sentence: "Ours counts what a pod that is ending has grown to since it was told to end, but not in a look at local storage limits, and evicts another pod.",
+			Explains: func(s judge.Scene[*world]) bool {
+				return explainsBetween(s, true) && !explainsBetween(s, false)
+			},
+		},
+		{
+			Name: "looks between turns", Class: judge.Deliberate, Doc: doc, Sentence: sentence,
+			Explains: func(s judge.Scene[*world]) bool { return !acts(s.Ours) && explainsBetween(s, true) },
+		},
+		{
+			Name: "looks between turns: something is done", Class: judge.Deliberate, Doc: doc, Sentence: sentence, Ends: true,
+			Explains: func(s judge.Scene[*world]) bool { return acts(s.Ours) && explainsBetween(s, true) },
+		},
+	}
+}
+
+// acts reports whether something is done in a look.
+func acts(text string) bool {
+	return slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
+		word, _, _ := strings.Cut(line, " ")
+		return slices.Contains([]string{"limits", "reclaims", "escalates", "evicts"}, word)
+	})
+}
+
+// explainsBetween reports whether the model comes to what ours did in a look between
+// turns. asOurs is whether it leaves out growth beside limits.
+func explainsBetween(s judge.Scene[*world], asOurs bool) bool {
+	st := stepOf(s)
+	if st == nil || !strings.HasPrefix(s.Fact, "between ") || s.Kubelet != "" {
+		return false
+	}
+	looks := looksBetween(st.index, st.ours)
+	i := slices.IndexFunc(looks, func(l pastLook) bool { return betweenFact(l.number) == s.Fact })
+	return i >= 0 && st.between(looks[i], asOurs) == s.Ours
+}
+
+// between returns what ours finds and does in a look between turns.
+func (st *step) between(l pastLook, asOurs bool) string {
+	c := oursCauses()
+	m := st.remember(c)
+	st.looks(m, st.index, st.ours, c)
+	for _, o := range looksBetween(st.index, st.ours) {
+		if o.at < l.at {
+			st.look(m, o.at, false, c, judge.Facts{})
+		}
+	}
+	st.changes = st.m.changes
+	lists := judge.Facts{}
+	st.look(m, l.at, false, c, lists)
+	st.isBetween = true
+	p := &betweenPlan{st: st, q: oursAll(), at: l.at, flights: st.flights(l.at)}
+	isChecked := st.limitsAskedAt(l.at)
+	p.limits = st.limits(p.q, l.at)
+	p.asks = isChecked
+	fresh := st.fresh(lists)
+	slices.SortStableFunc(fresh, func(a, b threshold) int { return st.compareAt(a, b, l.at) })
+	plan := *p
+	plan.decide(fresh, st.collectionsEnded(true))
+	if plan.asks && (!isChecked || !asOurs) {
+		p.grown = true
+		plan = *p
+		plan.decide(fresh, st.collectionsEnded(true))
+		plan.asks = true
+	}
+	return plan.text(m, lists)
+}
+
+// text prints what was found and done.
+func (p *betweenPlan) text(m *memory, lists judge.Facts) string {
+	text := &lookText{}
+	text.add("at", p.at.String())
+	var lines []string
+	for _, t := range p.st.w.thresholds() {
+		if strings.HasPrefix(string(t.Signal), "containerfs.") {
+			continue
+		}
+		lines = append(lines, p.st.thresholdText(t, m, lists, p.at))
+	}
+	slices.Sort(lines)
+	text.lines = append(text.lines, lines...)
+	var words []string
+	for _, c := range conditionTypes() {
+		if m.holding[c] {
+			words = append(words, string(c))
+		}
+	}
+	text.add("conditions", words...)
+	if p.asks {
+		text.add("asks", "for", "figures")
+	}
+	text.add("late", p.late()...)
+	text.add("limits", p.limits...)
+	text.add("reclaims", p.reclaims...)
+	text.add("escalates", p.escalated...)
+	text.add("ranking", p.ranking...)
+	text.add("evicts for "+string(p.signal), p.victims...)
+	return text.String()
+}
+
+// isListed reports whether a threshold is in one of the lists of a look.
+func (st *step) isListed(lists judge.Facts, t threshold, list string) bool {
+	for word := range strings.FieldsSeq(lists[string(t.Signal)+"/"+list]) {
+		if strings.HasPrefix(word, t.Value+t.Grace.String()+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+// thresholdText prints what ours has found about a threshold.
+func (st *step) thresholdText(t threshold, m *memory, lists judge.Facts, at time.Duration) string {
+	r, ok := st.measureAt(t.Signal, at)
+	short := st.missing(t, at)
+	state := eviction.Fine
+	switch {
+	case st.isListed(lists, t, "met"):
+		state = eviction.Met
+	case st.isListed(lists, t, "unresolved"):
+		state = eviction.Reclaiming
+	case !ok || in(st.w.Blind, at):
+		state, short = eviction.Unknown, 0
+	case r.available > r.capacity || r.capacity == 0:
+		state, short = eviction.Implausible, 0
+	case !r.time.IsZero() && st.m.began.Add(at).Sub(r.time) > time.Minute:
+		state, short = eviction.Stale, 0
+	default:
+		short = 0
+	}
+	text := fmt.Sprintf("%s<%s %s", t.Signal, valueOf(t.Value), state)
+	if since, ok := m.since[t]; ok {
+		text += fmt.Sprintf(" since %s short of %d", since, short)
+	}
+	if st.isListed(lists, t, "due") {
+		text += ", due"
+		if !st.isListed(lists, t, "fresh") {
+			text += ", old"
+		}
+	}
+	return text
+}

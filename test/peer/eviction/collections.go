@@ -1,0 +1,75 @@
+package eviction
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// rounds returns the collections of a side: those that ran beside each other together.
+func rounds(f judge.Facts) (all [][]string) {
+	for word := range strings.FieldsSeq(f["collections"]) {
+		all = append(all, strings.Split(word, "+"))
+	}
+	return all
+}
+
+// took returns how long collections take beside each other.
+func (w *world) took(round []string) (d time.Duration) {
+	for _, a := range round {
+		d = max(d, w.collector(a).Took)
+	}
+	return d
+}
+
+// nextCollection returns what ours collects next, if anything.
+func (st *step) nextCollection(actions []string, ended map[string]time.Duration, now time.Duration, q quirks) string {
+	if len(actions) == 0 {
+		return ""
+	}
+	latest, any := time.Duration(0), false
+	for _, a := range actions {
+		if e, ok := ended[a]; ok {
+			latest, any = max(latest, e), true
+		}
+	}
+	if len(actions) == 2 {
+		containers, wasContainers := ended[actions[0]]
+		images, wasImages := ended[actions[1]]
+		unfinished := wasContainers && (!wasImages || images < containers)
+		if unfinished && (!q[roundRestarts] || now-latest < 10*time.Second) {
+			return actions[1]
+		}
+	}
+	if !any || now-latest >= 10*time.Second {
+		return actions[0]
+	}
+	return ""
+}
+
+// collectionsEnded returns when ours last ended collections, before this step.
+func (st *step) collectionsEnded(withThis bool) map[string]time.Duration {
+	ended := map[string]time.Duration{}
+	all := st.before
+	if withThis {
+		all = append(slices.Clone(all), st.ours)
+	}
+	for i, f := range all {
+		if st.w.Notes[i].Restarted {
+			clear(ended)
+		}
+		at := st.w.Notes[i].At
+		for _, round := range rounds(f) {
+			for _, a := range round {
+				ended[a] = at + st.w.collector(a).Took
+			}
+			at += st.w.took(round)
+		}
+	}
+	if st.note().Restarted && !withThis {
+		clear(ended)
+	}
+	return ended
+}

@@ -1,0 +1,48 @@
+package eviction
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/nodestatus"
+
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// setter is of the kubelet: it writes one condition into a node's status.
+type setter func(now func() time.Time, pressed func() bool, record func(klog.Logger, string, string)) nodestatus.Setter
+
+// statusFacts notes what the node's status and the node's events say of a condition
+// that begins or ends to hold.
+func statusFacts(f judge.Facts, holds bool) {
+	for c, set := range map[corev1.NodeConditionType]setter{
+		corev1.NodeMemoryPressure: nodestatus.MemoryPressureCondition,
+		corev1.NodeDiskPressure:   nodestatus.DiskPressureCondition,
+		corev1.NodePIDPressure:    nodestatus.PIDPressureCondition,
+	} {
+		node := &corev1.Node{}
+		event := ""
+		err := set(func() time.Time { return time.Time{} }, func() bool { return holds }, func(_ klog.Logger, _, reason string) { event = reason })(context.Background(), node)
+		if err != nil {
+			event = err.Error()
+		}
+		for _, condition := range node.Status.Conditions {
+			f["status "+string(c)] = statusText(condition, event)
+		}
+	}
+}
+
+// oursStatusFacts does the same with our functions.
+func oursStatusFacts(f judge.Facts, holds bool) {
+	for _, c := range conditionTypes() {
+		f["status "+string(c)] = statusText(eviction.ConditionStatus(c, holds), eviction.ConditionEvent(c, holds))
+	}
+}
+
+func statusText(c corev1.NodeCondition, event string) string {
+	return fmt.Sprintf("%s=%s %s %q event %s", c.Type, c.Status, c.Reason, c.Message, event)
+}

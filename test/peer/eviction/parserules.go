@@ -1,0 +1,235 @@
+package eviction
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A refusal is one way in which ours reads a setting unlike the kubelet.
+type refusal int
+
+const (
+	otherWords refusal = iota + 1
+	endless
+	mistake
+	pairsNamed
+	notANumber
+	nothingEver
+	wholeAmounts
+	tooLarge
+)
+
+// parseRules are about settings of thresholds.
+func parseRules() (all []judge.Rule[*settingsWorld]) {
+	for _, c := range []struct {
+		cause          refusal
+		name, sentence string
+		class          judge.Class
+		item           string
+	}{
+		{otherWords, "words of refusals", "Where a number or a duration can't be read, the kubelet has the words of Go's packages; ours says what one looks like.", judge.Deliberate, ""},
+		{endless, "endless exponents", "An amount with an endless exponent is refused, not calculated with.", judge.Deliberate, ""},
+		{mistake, "mistakes", "Settings that can only be mistakes are refused, all at once; [ThresholdSettings.Lenient] accepts them as the kubelet does.", judge.Deliberate, ""},
+		{pairsNamed, "pairs of flags", "Of a flag, the kubelet takes the last of two values for a signal; ours refuses both, and names each malformed pair.", judge.Deliberate, ""},
+		{notANumber, "a minimum reclaim of NaN%", "The kubelet accepts a minimum reclaim of NaN%; ours refuses it with Lenient too.", judge.DefectOfOurs, "new"},
+		{nothingEver, "a soft threshold of 0.0% without a grace period", "The kubelet wants a grace period for a soft threshold of 0.0% or NaN%; ours does not.", judge.DefectOfOurs, "new"},
+		{wholeAmounts, "parts of a byte", "The kubelet writes an amount such as 1500m as it is; ours as the next whole number.", judge.DefectOfOurs, "7c"},
+		{tooLarge, "amounts beyond 64 bits", "The kubelet accepts an amount beyond 64 bits; ours takes it for a negative one with Lenient.", judge.DefectOfOurs, "new"},
+	} {
+		r := judge.Rule[*settingsWorld]{
+			Name: c.name, Class: c.class, Sentence: c.sentence, Item: c.item,
+			Explains: func(s judge.Scene[*settingsWorld]) bool { return readUnlike(s) == c.cause },
+		}
+		if c.item == "" {
+			r.Doc = doc
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// readUnlike returns why ours reads a setting unlike the kubelet, 0 if nothing here
+// comes to what ours has.
+func readUnlike(s judge.Scene[*settingsWorld]) refusal {
+	mode, rest, _ := strings.Cut(s.Fact, " ")
+	switch {
+	case mode == "flag":
+		if s.Ours == flagRefusal(s.World.Flags[strings.Index("<=", rest)], rest) {
+			return pairsNamed
+		}
+		return 0
+	case mode == "policy":
+		if s.Ours == policyMistakes(&s.World.Policy) {
+			return mistake
+		}
+		return 0
+	case rest == "":
+		return s.World.readWhole(s, mode)
+	}
+	field, key, _ := strings.Cut(strings.TrimSuffix(rest, "]"), "[")
+	want, cause := s.World.refusal(field, key, mode == "strict")
+	if want != s.Ours {
+		return 0
+	}
+	return cause
+}
+
+// readWhole explains that ours refuses all settings or reads them unlike the kubelet.
+func (w *settingsWorld) readWhole(s judge.Scene[*settingsWorld], mode string) refusal {
+	isRefused, first := false, refusal(0)
+	for _, field := range []string{hardField, softField, graceField, reclaimField} {
+		for key := range w.fields()[field] {
+			if text, cause := w.refusal(field, key, mode == "strict"); text != "" {
+				isRefused = true
+				first = max(first, cause)
+			} else if s.Kubelet == "refused" && cause != 0 {
+				first = cause
+			}
+		}
+	}
+	switch {
+	case isRefused && s.Ours == "refused" && s.Kubelet != "refused":
+		return first
+	case !isRefused && s.Kubelet == "refused" && first == nothingEver:
+		return nothingEver
+	case !isRefused && s.Ours == rounded(s.Kubelet):
+		return wholeAmounts
+	default:
+		return 0
+	}
+}
+
+// rounded returns thresholds with whole amounts.
+func rounded(text string) string {
+	return regexp.MustCompile(`(<|reclaim )[^ \n]+`).ReplaceAllStringFunc(text, func(part string) string {
+		i := strings.LastIndexAny(part, "< ")
+		q, err := resource.ParseQuantity(part[i+1:])
+		if err != nil {
+			return part
+		}
+		return part[:i+1] + resource.NewQuantity(q.Value(), q.Format).String()
+	})
+}
+
+// flagRefusal returns how ours refuses a flag.
+func flagRefusal(text, separator string) string {
+	var lines, seen []string
+	for part := range strings.SplitSeq(text, ",") {
+		key, _, ok := strings.Cut(part, separator)
+		key = strings.TrimSpace(key)
+		switch {
+		case part == "":
+			continue
+		case !ok:
+			lines = append(lines, fmt.Sprintf("malformed pair %q, expect string%sstring", part, separator))
+		case slices.Contains(seen, key):
+			lines = append(lines, key+" is there twice")
+		}
+		seen = append(seen, key)
+	}
+	return "refused: " + strings.Join(lines, "\n")
+}
+
+// refusal returns how ours refuses a setting, empty if it does not, and why that is
+// not how the kubelet does it.
+func (w *settingsWorld) refusal(field, key string, strict bool) (text string, cause refusal) {
+	value := w.fields()[field][key]
+	text = w.alone(field, key)
+	isSignal := slices.Contains(signalNames(), key)
+	switch {
+	case !isSignal:
+		return text, 0
+	case strict && (field == hardField || field == softField) && w.isFixed(key) != "":
+		text, cause = w.isFixed(key), mistake
+	case field == graceField && strings.HasPrefix(text, "time: "):
+		text, cause = strconv.Quote(value)+" is not a duration such as 1m30s", otherWords
+	case field != graceField:
+		text, cause = w.amountRefusal(field, key, value, strict)
+	}
+	if strict {
+		if more := w.belongs(field, key); more != "" {
+			return strings.TrimPrefix(text+"\n"+more, "\n"), mistake
+		}
+	}
+	return text, cause
+}
+
+// isFixed says why a signal can't be set.
+func (w *settingsWorld) isFixed(key string) string {
+	switch {
+	case strings.HasPrefix(key, "containerfs."):
+		return "cannot be set: it is that of nodefs or imagefs, as the filesystems are laid out"
+	case key == "allocatableMemory.available" && (w.Enforce == nil || slices.Contains(w.Enforce, "pods")):
+		return `cannot be set beside "pods" in enforceNodeAllocatable, which makes it that of memory.available`
+	default:
+		return ""
+	}
+}
+
+// amountRefusal returns how ours refuses an amount.
+func (w *settingsWorld) amountRefusal(field, key, value string, strict bool) (text string, cause refusal) {
+	text = w.alone(field, key)
+	isThreshold := field != reclaimField
+	if isThreshold && (value == "0%" || value == "100%") {
+		return text, 0
+	}
+	if number, ok := strings.CutSuffix(value, "%"); ok {
+		return w.partRefusal(field, key, number, strict)
+	}
+	if strings.Contains(value, "1e100") || strings.Contains(value, "1e-100") {
+		return fmt.Sprintf("%q is not an amount: the exponent of %q is out of range", value, value), endless
+	}
+	if len(value) > 200 {
+		return fmt.Sprintf("%q is not an amount: %.40q has %d digits, too many for an amount", value, value, len(value)), endless
+	}
+	q, err := resource.ParseQuantity(value)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%q is not an amount: %v", value, err), otherWords
+	case strict && q.CmpInt64(q.Value()) != 0:
+		return fmt.Sprintf("%q is not a whole number that fits into 64 bits", value), mistake
+	case isThreshold && q.Sign() > 0 && q.Value() <= 0:
+		return "eviction threshold " + key + " must be positive: " + value, tooLarge
+	case !isThreshold && q.Sign() > 0 && q.Value() < 0:
+		return "negative eviction minimum reclaim specified for " + key, tooLarge
+	case isThreshold && q.Sign() <= 0:
+		return "eviction threshold " + key + " must be positive: " + value, otherWords
+	default:
+		return text, 0
+	}
+}
+
+// partRefusal returns how ours refuses a part of the capacity: number is the text
+// before the last percent sign.
+func (w *settingsWorld) partRefusal(field, key, number string, strict bool) (text string, cause refusal) {
+	text = w.alone(field, key)
+	value := number + "%"
+	isPlain := !strings.ContainsFunc(number, func(r rune) bool { return !strings.ContainsRune("0123456789.", r) })
+	f, err := strconv.ParseFloat(strings.TrimRight(number, "%"), 32)
+	part := float32(f) / 100
+	switch {
+	case err != nil && (!strict || isPlain):
+		return strconv.Quote(value) + " is not a percentage such as 10% or 2.5%", otherWords
+	case strict && !isPlain:
+		return strconv.Quote(value) + " is not a percentage such as 10% or 2.5%", mistake
+	case field == reclaimField && f != f:
+		return "eviction percentage minimum reclaim " + key + " must be positive: " + value, notANumber
+	case field == reclaimField && strict && part > 1:
+		return value + " of what there is can never be available", mistake
+	case field == reclaimField:
+		return text, 0
+	case strict && (part == 0 || part == 1):
+		return value + " is not below 100% and above 0%: write 0% for no threshold", mistake
+	case field == softField && (part == 0 || f != f) && strings.HasPrefix(text, "grace period must be specified"):
+		return "", nothingEver
+	default:
+		return text, 0
+	}
+}

@@ -1,0 +1,93 @@
+package hooks
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+const doc = "lifecycle/doc.go"
+
+type scene = judge.Scene[*world]
+
+func rules() []judge.Rule[*world] {
+	return []judge.Rule[*world]{
+		{
+			Name: "bad port", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet names a port that is none by its number, or by what is wrong with its text; ours writes \"invalid port\" before what the spec has.",
+			Explains: func(s scene) bool {
+				if s.Fact != "message" || s.World.Handler.HTTPGet == nil {
+					return false
+				}
+				before, cause, found := strings.Cut(s.Kubelet, " - error: ")
+				port := s.World.Handler.HTTPGet.Port
+				bad := strings.HasPrefix(cause, "invalid port number: ")
+				if _, err := strconv.Atoi(port.StrVal); port.Type == intstr.String && err != nil {
+					bad = bad || cause == err.Error()
+				}
+				return found && bad && s.Ours == before+" - error: invalid port: "+port.String()
+			},
+		},
+		{
+			Name: "pod without address", Class: judge.Deliberate, Doc: doc,
+			Sentence: "When a pod has no address for a hook, the kubelet logs the status in which it found none; ours says so.",
+			Explains: func(s scene) bool {
+				const text = "failed to find networking container: "
+				before, _, found := strings.Cut(s.Kubelet, text)
+				return s.Fact == "message" && found && len(s.World.IPs) == 0 && s.Ours == before+text+"the pod has no IP"
+			},
+		},
+		{
+			Name: "neither scheme works", Class: judge.Deliberate, Doc: doc,
+			Sentence: "When an HTTPS hook works neither with HTTPS nor with plain HTTP, the kubelet tells the first error; ours both.",
+			Explains: func(s scene) bool {
+				if s.Fact != "message" || s.World.Handler.HTTPGet == nil || s.KubeletFacts[0]["request 1"] == "" {
+					return false
+				}
+				address := strings.Fields(s.KubeletFacts[0]["request 1"])[1]
+				second := &url.Error{Op: "Get", URL: address, Err: fmt.Errorf("%s", s.World.Answers[1].Error)}
+				return s.Ours == s.Kubelet+"\n"+second.Error()
+			},
+		},
+		{
+			Name: "path with a scheme", Class: judge.KubeletDefect, Doc: doc,
+			Sentence: "The kubelet takes a path such as mailto:x for an address without a host, and asks nobody; ours takes it for a path.",
+			Explains: func(s scene) bool {
+				get := s.World.Handler.HTTPGet
+				if get == nil || get.Path != "mailto:x" {
+					return false
+				}
+				asked := s.OursFacts[0]["request 0"]
+				_, host, _ := strings.Cut(strings.TrimSuffix(asked, `"`), `host "`)
+				if h := header(get, "Host"); h != "" || host == "" {
+					address, _, _ := strings.Cut(strings.TrimPrefix(asked, "GET "), " ")
+					if u, err := url.Parse(address); err == nil {
+						host = u.Host
+					}
+				}
+				want := strings.Replace(s.Kubelet, ":x host", "://"+host+"/mailto:x host", 1)
+				if header(get, "Host") == "" {
+					want = strings.Replace(want, `host ""`, fmt.Sprintf("host %q", host), 1)
+				}
+				want = strings.ReplaceAll(want, `:x": `, "://"+host+`/mailto:x": `)
+				return s.Ours == want
+			},
+		},
+	}
+}
+
+// header returns the first value of a header.
+func header(get *corev1.HTTPGetAction, name string) string {
+	i := slices.IndexFunc(get.HTTPHeaders, func(h corev1.HTTPHeader) bool { return strings.EqualFold(h.Name, name) })
+	if i < 0 {
+		return ""
+	}
+	return get.HTTPHeaders[i].Value
+}

@@ -1,0 +1,118 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// A deviation is one way in which our plans differ from the kubelet's. Rules are
+// made of deviations: all of them, one after the other, turn what the kubelet does
+// into what ours must do. A fact is explained by the last deviation that changes it.
+type deviation struct {
+	judge.Rule[*World]
+
+	// state turns what the kubelet sees into what it would have to see to decide as
+	// ours does. It may be nil. It reports whether it changed anything.
+	state func(*State) bool
+	// facts turns what the kubelet does into what ours does. It may be nil. The
+	// state is that of the step, as the deviations have it.
+	facts func(*State, judge.Facts)
+}
+
+// A prediction is what is left of the kubelet's facts after a deviation.
+type prediction struct {
+	facts judge.Facts
+	by    int // the deviation, -1 for none
+}
+
+// predict returns, for one step, what the kubelet does, and then what it would do
+// after each deviation. The last is what ours must do.
+func (w *World) predict(step int, all []deviation) []prediction {
+	if w.predicted == nil {
+		w.predicted = map[int][]prediction{}
+	}
+	if p := w.predicted[step]; p != nil {
+		return p
+	}
+	s := w.seen[step].clone()
+	s.policies, s.plan, s.podKnown = s.Pod, w.plan, w.PodKnown
+	s.Pod = s.Pod.DeepCopy()
+	for _, c := range s.Containers {
+		c.was = new(*c)
+	}
+	s.current = w.did[step]
+	p := []prediction{{facts: cloneFacts(s.current), by: -1}}
+	for i, d := range all {
+		if d.state != nil && d.state(s) {
+			s.current = w.plan(s)
+			p = append(p, prediction{facts: cloneFacts(s.current), by: i})
+		}
+	}
+	for i, d := range all {
+		if d.facts != nil {
+			f := cloneFacts(p[len(p)-1].facts)
+			d.facts(s, f)
+			order(s, f)
+			p = append(p, prediction{facts: f, by: i})
+		}
+	}
+	w.predicted[step] = p
+	return p
+}
+
+func cloneFacts(f judge.Facts) judge.Facts {
+	c := judge.Facts{}
+	for name, value := range f {
+		if value != "" {
+			c[name] = value
+		}
+	}
+	return c
+}
+
+// rules turns deviations into rules.
+func rules(all []deviation) []judge.Rule[*World] {
+	var rules []judge.Rule[*World]
+	for i, d := range all {
+		r := d.Rule
+		r.Explains = func(sc judge.Scene[*World]) bool {
+			p := sc.World.predict(sc.Step, all)
+			return p[len(p)-1].facts[sc.Fact] == sc.Ours && lastChange(p, sc.Fact) == i
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// lastChange returns the deviation that last changed a fact, -1 if none did.
+func lastChange(p []prediction, fact string) int {
+	for i := len(p) - 1; i > 0; i-- {
+		if p[i].facts[fact] != p[i-1].facts[fact] {
+			return p[i].by
+		}
+	}
+	return -1
+}
+
+// check marks facts in which both sides agree although a rule says that they differ.
+func (w *World) check(ours []judge.Facts) {
+	all := deviations()
+	for step, f := range ours {
+		p := w.predict(step, all)
+		want := p[len(p)-1].facts
+		for _, name := range names(want, f) {
+			if p[0].facts[name] == f[name] && want[name] != f[name] {
+				f[name] += fmt.Sprintf(" (the rules expect %q)", want[name])
+			}
+		}
+	}
+}
+
+func names(a, b judge.Facts) []string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}

@@ -1,0 +1,175 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// since returns the end that the back-off of a container counts from.
+func (s *State) since(name string) time.Time {
+	if c := s.newestHidden(name); c != nil && c.State == exited {
+		return c.Finished
+	}
+	if c := s.here(name); c != nil && c.brokenOff && s.usable() {
+		return c.Finished
+	}
+	if c := s.ended(name); c != nil {
+		return c.Finished
+	}
+	return time.Time{}
+}
+
+// delay returns the delay of a container's back-off, and whether it is not over.
+func (s *State) delay(name string) (delay time.Duration, waiting bool) {
+	spec, _ := s.spec(name)
+	b, key := s.kubeletBackoff(), kuberuntime.GetBackoffKey(s.Pod, spec)
+	return b.Get(key), b.IsInBackOffSince(key, s.since(name))
+}
+
+// backOff turns the start of a container into a wait, if its back-off is not over.
+func (s *State) backOff(f judge.Facts, name string) bool {
+	delay, waiting := s.delay(name)
+	if waiting {
+		delete(f, "start "+name)
+		f["wait "+name] = lifecycle.CrashLoopBackOff + ": " + lifecycle.CrashLoopMessage(delay, name, s.Pod)
+		s.renewRetry(f)
+	}
+	return waiting
+}
+
+// startNow turns the wait of a container into a start.
+func (s *State) startNow(f judge.Facts, name string, attempt int) {
+	delete(f, "wait "+name)
+	f["start "+name] = attemptText(uint32(attempt))
+	s.renewRetry(f)
+}
+
+// renewRetry renews the time of the next plan after waits were added or taken away.
+func (s *State) renewRetry(f judge.Facts) {
+	delete(f, "retry")
+	var first time.Duration
+	for name := range f {
+		name, isWait := strings.CutPrefix(name, "wait ")
+		if !isWait {
+			continue
+		}
+		delay, _ := s.delay(name)
+		left := s.since(name).Add(delay).Sub(s.Now)
+		if f["retry"] == "" || left < first {
+			first = left
+			f["retry"] = left.Round(time.Second).String()
+		}
+	}
+}
+
+func unknownBackoff() deviation {
+	return deviation{
+		Rule: defect("back-off of a container that has not ended", "new", "The kubelet's back-off counts from the newest instance of a container that has ended; "+
+			"ours starts one at once whose newest instance is in an unknown state, ran when its sandbox died or was never started there."),
+		facts: func(s *State, f judge.Facts) {
+			for _, name := range s.names() {
+				c := s.newest(name)
+				if c == nil {
+					c = s.newestHidden(name)
+				}
+				if c == nil || f["wait "+name] == "" {
+					continue
+				}
+				here := s.usable() && s.here(name) == c
+				if live(c) && (!here || c.State != running) || c.State == created && !here {
+					s.startNow(f, name, c.Attempt+1)
+				}
+			}
+		},
+	}
+}
+
+func initBackoff() deviation {
+	return deviation{
+		Rule: rule("back-off in a new sandbox", judge.Deliberate, "The kubelet forgets the ends of init containers with the sandbox and starts them in the new one at once; ours backs off from them."),
+		facts: func(s *State, f judge.Facts) {
+			for _, c := range s.hidden {
+				if f["start "+c.Name] != "" && s.newestHidden(c.Name) == c && c.State == exited {
+					s.backOff(f, c.Name)
+				}
+			}
+		},
+	}
+}
+
+func createdBefore() deviation {
+	return deviation{
+		Rule: rule("created but not started", judge.Deliberate, "The kubelet makes another instance of a container that was created but not started, after its back-off, and never starts an ephemeral one of those; "+
+			"ours starts the one that there is at once, with its restart count."),
+		facts: func(s *State, f judge.Facts) {
+			for _, name := range s.names() {
+				c := s.here(name)
+				if c == nil || c.State != created || c.brokenOff || newSandbox(f) || f["stop pod"] != "" || f["restart all"] != "" {
+					continue
+				}
+				if f["start "+name]+f["wait "+name] != "" || s.isKind(name, podrunner.Ephemeral) && !s.ran(name) {
+					s.startNow(f, name, c.Attempt)
+					if s.changed(c) {
+						continue
+					}
+					f["start "+name] += fmt.Sprintf(", made before as %s", c.ID)
+				}
+			}
+		},
+	}
+}
+
+// ran reports whether an instance of that name was started.
+func (s *State) ran(name string) bool {
+	return slices.ContainsFunc(s.Containers, func(c *Container) bool { return c.Name == name && c.State != created })
+}
+
+// changed reports whether a container was made from another definition than ours.
+func (s *State) changed(c *Container) bool {
+	spec, k := s.spec(c.Name)
+	return k != podrunner.Ephemeral && c.Hash == OwnHash && c.From.Image != spec.Image
+}
+
+// housekeeping deletes old entries from the kubelet's back-off, or, if a rule says
+// so, that of one container if ours would: it has been quiet since its last start
+// and the wait after its end.
+func (s *State) housekeeping(b *flowcontrol.Backoff, now time.Time, key string, since time.Time, before []Start) {
+	if !s.waitsOut {
+		b.GC()
+		return
+	}
+	var last time.Time
+	for _, st := range before {
+		if kuberuntime.GetBackoffKey(s.Pod, &st.From) == key {
+			last = st.At
+		}
+	}
+	if last.IsZero() {
+		return
+	}
+	if end := since.Add(b.Get(key)); end.After(last) {
+		last = end
+	}
+	if now.Sub(last) > 2*lifecycle.DefaultMaxBackoff {
+		b.DeleteEntry(key)
+	}
+}
+
+func waitsOut() deviation {
+	return deviation{
+		Rule: rule("back-off that is forgotten while it lasts", judge.KubeletDefect, "The kubelet forgets a container's back-off ten minutes after its last start, also when the container has ended since and still waits; ours waits to the end."),
+		state: func(s *State) bool {
+			s.waitsOut = true
+			return slices.ContainsFunc(s.Starts, func(st Start) bool { return s.Now.Sub(st.At) > lifecycle.DefaultMaxBackoff })
+		},
+	}
+}

@@ -1,0 +1,175 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+func clockSetBack() deviation {
+	return deviation{
+		Rule: rule("clock set back", judge.Deliberate, "The kubelet takes the instance of a container that has the latest creation time for the newest; "+
+			"ours takes the one with the highest restart count, because clocks are set back (kubernetes#134153)."),
+		state: func(s *State) bool {
+			all := slices.Clone(s.Containers)
+			slices.SortStableFunc(all, func(a, b *Container) int {
+				return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Attempt, b.Attempt), a.Created.Compare(b.Created))
+			})
+			changed := false
+			for i, c := range all {
+				if i > 0 && all[i-1].Name == c.Name && c.Created.Before(all[i-1].Created) {
+					c.Created, changed = all[i-1].Created.Add(time.Nanosecond), true
+				}
+			}
+			return changed
+		},
+	}
+}
+
+func deletion() deviation {
+	return deviation{
+		Rule: defect("pod that is being deleted", "new", "The kubelet starts no regular container again in a pod with a deletion timestamp; ours does not look at it."),
+		state: func(s *State) bool {
+			was := s.Pod.DeletionTimestamp
+			s.Pod.DeletionTimestamp = nil
+			return was != nil
+		},
+	}
+}
+
+func otherHash() deviation {
+	return deviation{
+		Rule: rule("hash of another form", judge.Deliberate, "The kubelet replaces a container whose hash differs from its own, or that has none; "+
+			"ours leaves a container alone whose hash has another form than its own, because another agent made it."),
+		state: func(s *State) (changed bool) {
+			for _, c := range s.Containers {
+				spec, _ := s.spec(c.Name)
+				if c.Hash != OwnHash && spec != nil && (c.Hash == NoHash || c.From.Image != spec.Image) {
+					c.Hash, c.From.Image, changed = OtherHash, spec.Image, true
+				}
+			}
+			return changed
+		},
+	}
+}
+
+func wholeDefinition() deviation {
+	return deviation{
+		Rule: rule("whole definition", judge.Deliberate, "The kubelet's hash of a definition covers its name and image; ours covers all but resources, because pods from files may change in other ways."),
+		state: func(s *State) (changed bool) {
+			for _, c := range s.Containers {
+				spec, _ := s.spec(c.Name)
+				if c.Hash == OwnHash && spec != nil && c.From.Image == spec.Image && podspec.ContainerHash(&c.From) != podspec.ContainerHash(spec) {
+					c.From.Image, changed = "another", true
+				}
+			}
+			return changed
+		},
+	}
+}
+
+func failedStarts() deviation {
+	return deviation{
+		Rule: rule("back-off after failed starts", judge.Deliberate, "The kubelet's restart back-off grows with each attempt to start a container; ours grows with each container that was made."),
+		state: func(s *State) bool {
+			n := len(s.Starts)
+			s.Starts = slices.DeleteFunc(s.Starts, func(st Start) bool { return st.Failed })
+			return n != len(s.Starts)
+		},
+	}
+}
+
+func oomKilledInit() deviation {
+	return deviation{
+		Rule: defect("init container that was OOM killed", "23b", "The kubelet counts an init container that was OOM killed and exited with 0 as failed; ours counts it as completed."),
+		state: func(s *State) (changed bool) {
+			for _, c := range s.Containers {
+				if c.Reason == "OOMKilled" && c.Code == 0 && c.State == exited && s.isKind(c.Name, podrunner.Init) {
+					c.Reason, changed = "Completed", true
+				}
+			}
+			return changed
+		},
+	}
+}
+
+// brokenOff reports whether c's start was broken off.
+func brokenOff(c *Container) bool {
+	return c.State == exited && c.Reason == "StartError" && strings.HasSuffix(c.Message, "context canceled")
+}
+
+func startBrokenOff() deviation {
+	return deviation{
+		Rule: rule("start that was broken off", judge.Deliberate, "A container whose start was broken off because its agent was killed has exited with 128 for the kubelet; for ours it has not failed, and the same attempt is made again."),
+		state: func(s *State) (changed bool) {
+			for _, c := range s.Containers {
+				if brokenOff(c) {
+					c.State, c.brokenOff, changed = created, true, true
+				}
+			}
+			return changed
+		},
+		facts: func(s *State, f judge.Facts) {
+			for _, name := range s.names() {
+				c := s.here(name)
+				if c == nil || !c.brokenOff || !goesOn(s, f) {
+					continue
+				}
+				if f["start "+name]+f["wait "+name] != "" || s.isKind(name, podrunner.Ephemeral) && !s.ran(name) {
+					s.startNow(f, name, c.Attempt)
+					s.backOff(f, name)
+				}
+			}
+		},
+	}
+}
+
+// backoffKeyDefinition and backoffKeyResources say which starts count for a
+// container whose definition was changed.
+func backoffKeyDefinition() deviation {
+	return deviation{
+		Rule: rule("back-off of a changed definition", judge.Deliberate, "The kubelet's restart back-off of a container starts afresh when its image or resources change; ours when anything but its resources changes."),
+		state: func(s *State) bool {
+			return s.startsOf(func(was, is *corev1.Container) bool {
+				return was.Image == is.Image && podspec.ContainerHash(was) != podspec.ContainerHash(is)
+			}, func(st *Start, _ *corev1.Container) { st.From.Image = "another" })
+		},
+	}
+}
+
+func backoffKeyResources() deviation {
+	return deviation{
+		Rule: defect("back-off of changed resources", "new", "The kubelet's restart back-off of a container starts afresh when its resources change, such as the limit for which it was OOM killed; ours goes on."),
+		state: func(s *State) bool {
+			return s.startsOf(func(was, is *corev1.Container) bool {
+				return podspec.ContainerHash(was) == podspec.ContainerHash(is) && was.Resources.String() != is.Resources.String()
+			}, func(st *Start, is *corev1.Container) { st.From = *is.DeepCopy() })
+		},
+		facts: func(s *State, f judge.Facts) {
+			for _, c := range s.resizable() { // one that is replaced for it starts at once
+				if strings.Contains(f["kill "+c.ID], "resize requires restart") && f["wait "+c.Name] != "" {
+					s.startNow(f, c.Name, c.Attempt+1)
+				}
+			}
+		},
+	}
+}
+
+// startsOf changes the starts of containers that differ from the spec.
+func (s *State) startsOf(differs func(was, is *corev1.Container) bool, change func(*Start, *corev1.Container)) (changed bool) {
+	for i := range s.Starts {
+		st := &s.Starts[i]
+		if is, _ := s.spec(st.From.Name); is != nil && differs(&st.From, is) {
+			change(st, is)
+			changed = true
+		}
+	}
+	return changed
+}

@@ -1,0 +1,259 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// killed is the exit code of a container whose end was not seen.
+const killed = 137
+
+// usable reports whether the newest sandbox goes on.
+func (s *State) usable() bool {
+	b := s.box()
+	ready := 0
+	for _, other := range s.Boxes {
+		if other.Ready {
+			ready++
+		}
+	}
+	return b != nil && b.Ready && ready == 1 && (s.Pod.Spec.HostNetwork || !b.Network || b.IP != "") &&
+		(b.NoLinux || b.Host == s.Pod.Spec.HostNetwork)
+}
+
+// outcome returns how a container ended, as far as ours is concerned: one that
+// runs in a sandbox that is not in use counts as killed.
+func (s *State) outcome(c *Container) (code int32, ended bool) {
+	switch {
+	case c == nil || c.was == nil || c.State == created:
+		return 0, false
+	case c.was.State == exited:
+		return c.was.Code, true
+	default:
+		return killed, !s.usable() || s.here(c.Name) != c
+	}
+}
+
+// done reports whether a container has ended and is not started again.
+func (s *State) done(spec *corev1.Container) bool {
+	code, ended := s.outcome(s.newest(spec.Name))
+	return ended && !s.restarts(spec.Name, code)
+}
+
+// restarts reports whether the pod's policies and rules start a container again.
+func (s *State) restarts(name string, code int32) bool {
+	spec, _ := (&State{Pod: s.policies}).spec(name)
+	return podspec.ShouldRestart(s.policies, spec, code)
+}
+
+func noNamespaces() deviation {
+	return deviation{
+		Rule: rule("sandbox without namespaces", judge.KubeletDefect, "The kubelet makes the sandbox of a pod in the host's network anew, again and again, where the runtime does not tell its namespaces; ours uses it."),
+		state: func(s *State) bool {
+			b := s.box()
+			if b == nil || !b.NoLinux {
+				return false
+			}
+			b.NoLinux, b.Host = false, s.Pod.Spec.HostNetwork
+			return true
+		},
+	}
+}
+
+// ownPolicies makes the kubelet look at what it should when it makes a sandbox anew.
+func ownPolicies() deviation {
+	return deviation{
+		Rule: rule("policies of containers in a new sandbox", judge.KubeletDefect, "When the kubelet makes a pod's sandbox anew, it starts a container again that has ended and is not to be restarted by its own policy, "+
+			"if the pod has no init containers, and not one that its rules restart after an exit with 0; ours asks policy and rules as always."),
+		state: func(s *State) (changed bool) {
+			if s.usable() {
+				return false
+			}
+			for i := range s.Pod.Spec.Containers {
+				c := &s.Pod.Spec.Containers[i]
+				if c.RestartPolicy != nil {
+					s.settle(c)
+					c.RestartPolicy, changed = new(corev1.ContainerRestartPolicyOnFailure), true
+				}
+			}
+			return changed
+		},
+	}
+}
+
+// settle makes a container look as the kubelet skips or starts it with OnFailure.
+func (s *State) settle(spec *corev1.Container) {
+	c := s.newest(spec.Name)
+	if c == nil {
+		return
+	}
+	if s.done(spec) {
+		c.State, c.Code, c.Reason = exited, 0, "Completed"
+	} else if c.State == exited {
+		c.Code = 1
+	}
+}
+
+func neverRemoved() deviation {
+	return deviation{
+		Rule:  rule("removed sandbox of a pod that runs once", judge.KubeletDefect, "The kubelet runs all containers of a pod with restartPolicy Never again whose sandbox was removed from the runtime; ours runs those that had not been made."),
+		state: func(s *State) bool { return len(s.Boxes) == 0 && s.runOnce() },
+	}
+}
+
+func never() deviation {
+	return deviation{
+		Rule:  rule("dead sandbox of a pod that runs once", judge.Deliberate, "With Never a container that had not been made when the sandbox died still gets its run; the kubelet leaves the pod Pending for ever."),
+		state: func(s *State) bool { return len(s.Boxes) > 0 && s.runOnce() },
+	}
+}
+
+// runOnce makes the kubelet's plan for a new sandbox of a pod with Never one for a
+// pod with OnFailure of which all that has ended has succeeded.
+func (s *State) runOnce() bool {
+	if s.usable() || s.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || len(s.Containers) == 0 {
+		return false
+	}
+	for i := range s.Pod.Spec.Containers {
+		s.settle(&s.Pod.Spec.Containers[i])
+	}
+	s.Pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	return true
+}
+
+// hide removes all instances of a name from the kubelet's sight.
+func (s *State) hide(name string) {
+	s.Logs[name] = s.newest(name).Attempt + 1
+	for _, c := range s.Containers {
+		if c.Name == name {
+			s.hidden = append(s.hidden, c)
+		}
+	}
+	s.Containers = slices.DeleteFunc(s.Containers, func(c *Container) bool { return c.Name == name })
+}
+
+// find returns a container that may be hidden.
+func (s *State) find(id string) *Container {
+	return (&State{Containers: slices.Concat(s.Containers, s.hidden)}).container(id)
+}
+
+// newestHidden returns the newest of the instances that are hidden.
+func (s *State) newestHidden(name string) *Container {
+	return (&State{Containers: s.hidden}).newest(name)
+}
+
+// otherSandbox removes what is not in the sandbox in use from the kubelet's sight.
+func otherSandbox() deviation {
+	return deviation{
+		Rule: rule("containers of another sandbox", judge.KubeletDefect, "The kubelet takes containers that an earlier sandbox has left, because they could not be removed or stopped, for those of the sandbox in use; ours does not."),
+		state: func(s *State) (changed bool) {
+			if !s.usable() {
+				return false
+			}
+			for _, name := range s.names() {
+				c := s.newest(name)
+				if c == nil || s.here(name) != nil || s.isKind(name, podrunner.Ephemeral) {
+					continue
+				}
+				switch {
+				case !s.isKind(name, podrunner.Regular) || c.State == created:
+					s.hide(name)
+					changed = true
+				case live(c):
+					c.State, c.Code, changed = exited, killed, true
+				}
+			}
+			return changed
+		},
+	}
+}
+
+// overAgain is about pods that are over, of which nothing is left to stop.
+func overAgain() deviation {
+	return deviation{
+		Rule: rule("pod that is over", judge.Deliberate, "The kubelet stops the dead sandboxes of a pod that is over in each sync; ours does nothing once nothing of it runs."),
+		facts: func(s *State, f judge.Facts) {
+			if f["stop pod"] != "" && !newSandbox(f) && !s.runs() {
+				delete(f, "stop pod")
+			}
+		},
+	}
+}
+
+// runs reports whether anything of the pod runs or may run.
+func (s *State) runs() bool {
+	return slices.ContainsFunc(s.Boxes, func(b *Box) bool { return b.Ready }) || slices.ContainsFunc(s.Containers, live) || slices.ContainsFunc(s.hidden, live)
+}
+
+func unknownWithoutSandbox() deviation {
+	return deviation{
+		Rule: rule("unknown container of a pod without a sandbox", judge.KubeletDefect, "When the kubelet stops a pod it does not stop containers in an unknown state, which go on if their sandbox is gone; ours stops them."),
+		facts: func(s *State, f judge.Facts) {
+			if !s.usable() && s.runs() {
+				f["stop pod"] = "yes"
+			}
+		},
+	}
+}
+
+func sandboxBackoff() deviation {
+	return deviation{
+		Rule: rule("back-off of a sandbox", judge.Deliberate, "A sandbox that dies soon after it was made is made again with the restart back-off, not as fast as its death is noticed."),
+		facts: func(s *State, f judge.Facts) {
+			if !newSandbox(f) || len(s.Boxes) == 0 {
+				return
+			}
+			clock := testingclock.NewFakeClock(s.Now)
+			b := flowcontrol.NewFakeBackOff(lifecycle.DefaultInitialBackoff, lifecycle.DefaultMaxBackoff, clock)
+			for _, st := range s.BoxStarts {
+				clock.SetTime(st.At)
+				b.GC()
+				b.Next(sandboxKey, st.Since)
+			}
+			clock.SetTime(s.Now)
+			since := s.box().Created
+			if !b.IsInBackOffSince(sandboxKey, since) {
+				return
+			}
+			delay := b.Get(sandboxKey)
+			for _, name := range s.names() {
+				if f["start "+name] != "" {
+					delete(f, "start "+name)
+					f["wait "+name] = fmt.Sprintf("%s: back-off %s re-creating failed sandbox of pod=pod_ns(%s)", lifecycle.CrashLoopBackOff, delay, podUID)
+				}
+			}
+			left := since.Add(delay).Sub(s.Now)
+			if until, err := time.ParseDuration(f["retry"]); err == nil {
+				left = min(left, until)
+			}
+			f["retry"] = left.Round(time.Second).String()
+			delete(f, "sandbox")
+			if !s.runs() {
+				delete(f, "stop pod")
+			}
+		},
+	}
+}
+
+func ephemeralOfStopped() deviation {
+	return deviation{
+		Rule: rule("ephemeral container of a pod that is stopped", judge.KubeletDefect, "The kubelet starts a new ephemeral container in the sandbox of a pod that it has just stopped because the pod has failed; ours does not."),
+		facts: func(s *State, f judge.Facts) {
+			for _, name := range s.names() {
+				if f["stop pod"] != "" && !newSandbox(f) && s.isKind(name, podrunner.Ephemeral) {
+					delete(f, "start "+name)
+				}
+			}
+		},
+	}
+}

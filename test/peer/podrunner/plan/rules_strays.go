@@ -1,0 +1,49 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+func stray() deviation {
+	return deviation{
+		Rule: rule("container that the spec does not name", judge.KubeletDefect, "The kubelet can't stop a pod in which a container runs that the spec names no more; ours can."),
+		state: func(s *State) (changed bool) {
+			for _, c := range slices.Clone(s.Containers) {
+				if s.container(c.ID) != nil && !s.inSpec(c.Name) {
+					s.hide(c.Name)
+					changed = true
+				}
+			}
+			return changed
+		},
+	}
+}
+
+func straysStopped() deviation {
+	return deviation{
+		Rule: rule("containers that ought not to run", judge.Deliberate, "Containers that the spec names no more are stopped, as are second instances of one name; the kubelet looks only at the newest of each name in the spec."),
+		facts: func(s *State, f judge.Facts) {
+			if f["stop pod"] != "" {
+				return
+			}
+			for _, c := range slices.Concat(s.Containers, s.hidden) {
+				if f["restart all"] != "" && c.Name != keeper && (!s.inSpec(c.Name) || !s.isKind(c.Name, podrunner.Ephemeral)) {
+					f["remove "+c.ID] = "yes"
+				}
+				switch {
+				case !live(c) || c.Name == keeper || f["kill "+c.ID] != "":
+				case f["restart all"] != "":
+					f["kill "+c.ID] = fmt.Sprintf("Container %s is restarted with all others (2s)", c.Name)
+				case !s.inSpec(c.Name):
+					f["kill "+c.ID] = fmt.Sprintf("Container %s is not in the pod's spec any more (30s)", c.Name)
+				case s.here(c.Name) != c:
+					f["kill "+c.ID] = fmt.Sprintf("Container %s was replaced by another (30s)", c.Name)
+				}
+			}
+		},
+	}
+}

@@ -1,0 +1,90 @@
+package podworker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+type apiObject = apiruntime.Object
+
+// ourSide is what ours needs of a machine.
+type ourSide struct {
+	*diary
+
+	down, cancelled chan struct{}
+}
+
+func (s *ourSide) Inhibit(_ context.Context, need time.Duration) (allowed time.Duration, release func(), err error) {
+	s.take()
+	if allowed = s.world.Allowed; need > allowed {
+		allowed = s.world.Overridden
+	}
+	return allowed, s.release, nil
+}
+
+func (s *ourSide) AwaitShutdown(ctx context.Context) error { return await(ctx, s.down) }
+
+func (s *ourSide) AwaitCancel(ctx context.Context) error { return await(ctx, s.cancelled) }
+
+func await(ctx context.Context, c chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c:
+		return nil
+	}
+}
+
+func (s *ourSide) KillPod(ctx context.Context, pod *corev1.Pod, how podworker.KillOptions) error {
+	return s.kill(ctx, pod, *how.Grace, how.StatusFn)
+}
+
+func (s *ourSide) Eventf(_ apiObject, kind, reason, format string, args ...any) {
+	s.fact("event", fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(format, args...)))
+}
+
+func playOurs(t *testing.T, w *world) (all []judge.Facts) {
+	t.Helper()
+	if w.Shutdowns == nil {
+		return accepted(w.Config.Validate())
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &ourSide{diary: &diary{world: w}, down: make(chan struct{}), cancelled: make(chan struct{})}
+		periods := w.Config.GracePeriods()
+		if periods == nil {
+			all = s.play(func(bool) {})
+			return
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() {
+			err := podworker.HoldShutdown(ctx, s, w.Config.Total(), func(ctx context.Context, allowed time.Duration) {
+				stages := podworker.PlanShutdown(s.now.pods(), periods, allowed)
+				_ = podworker.Shutdown(ctx, s, stages, podworker.ShutdownOptions{AwaitVolumes: s.unmount, Events: s, Node: &corev1.Node{}})
+			})
+			if err != nil {
+				s.fact("error", err.Error())
+			}
+		})
+		all = s.play(func(down bool) {
+			c := s.cancelled
+			if down {
+				c = s.down
+			}
+			go func() { c <- struct{}{} }()
+		})
+		stop()
+		run.Wait()
+	})
+	return all
+}

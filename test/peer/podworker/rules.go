@@ -1,0 +1,274 @@
+package podworker
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+const doc = "lifecycle/podworker/doc.go"
+
+// A deviation is one way in which ours differs. All of them, one after the other,
+// turn what the kubelet does into what ours must do, and the last that changes a fact
+// explains it.
+type deviation struct {
+	judge.Rule[*world]
+
+	// world changes what the kubelet is given, for one shutdown; it may be nil. It
+	// reports whether it changed anything.
+	world func(*world) bool
+	// facts changes what the kubelet does; it may be nil.
+	facts func(*world, judge.Facts)
+}
+
+func deviations() []deviation {
+	return []deviation{
+		{
+			Rule: judge.Rule[*world]{
+				Name: "buckets that contradict each other", Class: judge.KubeletDefect, Doc: doc,
+				Sentence: "The kubelet accepts negative periods in shutdownGracePeriodByPodPriority, and two of one priority, of which it uses any; ours refuses them.",
+			},
+			facts: func(w *world, f judge.Facts) {
+				priorities := map[int32]bool{}
+				for _, b := range w.Config.ShutdownGracePeriodByPodPriority {
+					if f["options"] != "" && (b.GracePeriod < 0 || priorities[b.Priority]) {
+						f["options"] = "refused"
+					}
+					priorities[b.Priority] = true
+				}
+			},
+		},
+		{
+			Rule: judge.Rule[*world]{
+				Name: "less time than needed", Class: judge.Deliberate, Doc: doc,
+				Sentence: "If the machine allows less time than a shutdown needs, the first stages give up theirs. The kubelet does without the graceful shutdown then.",
+			},
+			world: lessTime,
+		},
+		{
+			Rule: judge.Rule[*world]{
+				Name: "no time at all", Class: judge.DefectOfOurs, Item: "new",
+				Sentence: "The kubelet does without the graceful shutdown of a machine that does not wait; ours takes the 0 for no limit, and plans the whole time.",
+			},
+			world: noTime,
+		},
+		{
+			Rule: judge.Rule[*world]{
+				Name: "parts of seconds", Class: judge.Deliberate, Doc: doc,
+				Sentence: "The kubelet cuts ShutdownGracePeriod and ShutdownGracePeriodCriticalPods to whole seconds; here a stage has all of its time.",
+			},
+			world: tenths,
+		},
+		{
+			Rule: judge.Rule[*world]{
+				Name: "volumes of pods that have not ended", Class: judge.Deliberate, Doc: doc,
+				Sentence: "The kubelet asks for the volumes of all pods of a stage, also when its time is over; ours for those of the pods that have ended in time, because the others still use theirs.",
+			},
+			facts: unendedVolumes,
+		},
+		{
+			Rule: judge.Rule[*world]{
+				Name: "event of the cancellation", Class: judge.DefectOfOurs, Item: "new",
+				Sentence: "The kubelet has an event when a shutdown is called off; ours has none.",
+			},
+			facts: func(_ *world, f judge.Facts) {
+				f["event"] = strings.TrimSuffix(f["event"], "\nNormal Shutdown: Shutdown manager detected shutdown cancellation")
+			},
+		},
+		{
+			Rule: judge.Rule[*world]{
+				Name: "shutdown that is called off", Class: judge.Deliberate, Doc: doc,
+				Sentence: "A shutdown that is called off stops at once; the kubelet notices that after it has ended all pods.",
+			},
+			facts: calledOff,
+		},
+	}
+}
+
+func rules(t *testing.T) []judge.Rule[*world] {
+	t.Helper()
+	var rules []judge.Rule[*world]
+	for _, d := range deviations() {
+		rules = append(rules, d.Rule)
+	}
+	return judge.Chain(rules, func(sc judge.Scene[*world]) []judge.Prediction {
+		w := sc.World
+		if w.predicted == nil {
+			w.predicted = map[int][]judge.Prediction{}
+		}
+		if w.predicted[sc.Step] == nil {
+			w.predicted[sc.Step] = w.predict(t, sc.Step, sc.KubeletFacts[sc.Step])
+		}
+		return w.predicted[sc.Step]
+	})
+}
+
+func (w *world) predict(t *testing.T, step int, kubelet judge.Facts) []judge.Prediction {
+	t.Helper()
+	p := []judge.Prediction{{Facts: kubelet, By: -1}}
+	changed := w.only(step)
+	for i, d := range deviations() {
+		if w.Shutdowns == nil && i > 0 { // options alone
+			break
+		}
+		f := maps.Clone(p[len(p)-1].Facts)
+		switch {
+		case d.world != nil && d.world(changed):
+			f = playKubelet(t, changed)[0]
+			if step > 0 { // the lock was taken before
+				f["lock"] = strings.TrimPrefix(f["lock"], "held at first, ")
+			}
+		case d.facts != nil:
+			d.facts(changed, f)
+		}
+		p = append(p, judge.Prediction{Facts: f, By: i})
+	}
+	return p
+}
+
+// only returns a world with one shutdown of w.
+func (w *world) only(step int) *world {
+	c := &world{Config: w.Config, Allowed: w.Allowed, Overridden: w.Overridden, scale: w.scale}
+	if w.Shutdowns == nil {
+		return c
+	}
+	s := w.Shutdowns[step]
+	s.Pods = nil
+	for _, p := range w.Shutdowns[step].Pods {
+		s.Pods = append(s.Pods, &pod{Pod: p.DeepCopy(), Ends: p.Ends, Fails: p.Fails})
+	}
+	c.Shutdowns = []shutdown{s}
+	return c
+}
+
+// allows returns how long the machine waits if it is asked for the whole time.
+func (w *world) allows() time.Duration {
+	if need := w.Config.Total(); need <= w.Allowed {
+		return need
+	}
+	return min(w.Overridden, w.Config.Total())
+}
+
+// lessTime gives the stages that end last their time first.
+func lessTime(w *world) bool {
+	left := w.allows()
+	if left == 0 || left == w.Config.Total() {
+		return false
+	}
+	periods := slices.Clone(w.Config.GracePeriods())
+	slices.SortFunc(periods, func(a, b podworker.ShutdownGracePeriodByPodPriority) int { return cmp.Compare(b.Priority, a.Priority) })
+	for i := range periods {
+		used := slices.ContainsFunc(w.Shutdowns[0].Pods, func(p *pod) bool { return w.stageOf(p).Priority == periods[i].Priority })
+		if !used {
+			continue
+		}
+		periods[i].GracePeriod = min(periods[i].GracePeriod, left)
+		left -= periods[i].GracePeriod
+	}
+	w.Config = podworker.ShutdownConfig{ShutdownGracePeriodByPodPriority: periods}
+	w.Allowed = w.Config.Total()
+	return true
+}
+
+func noTime(w *world) bool {
+	if w.allows() != 0 || w.Config.Total() == 0 {
+		return false
+	}
+	w.Allowed = w.Config.Total()
+	return true
+}
+
+// tenths makes everything take ten times as long, if the stages have tenths of
+// seconds.
+func tenths(w *world) bool {
+	periods := w.Config.GracePeriods()
+	if !slices.ContainsFunc(periods, func(p podworker.ShutdownGracePeriodByPodPriority) bool { return p.GracePeriod%time.Second != 0 }) {
+		return false
+	}
+	w.scale = 10
+	for i := range periods {
+		periods[i].GracePeriod *= w.scale
+	}
+	w.Config = podworker.ShutdownConfig{ShutdownGracePeriodByPodPriority: periods}
+	w.Allowed = w.Config.Total()
+	s := &w.Shutdowns[0]
+	s.Volumes *= w.scale
+	s.Cancelled *= w.scale
+	for _, p := range s.Pods {
+		p.Ends *= w.scale
+		if own := p.Spec.TerminationGracePeriodSeconds; own != nil {
+			p.Spec.TerminationGracePeriodSeconds = new(*own * int64(w.scale))
+		}
+	}
+	return true
+}
+
+// stageOf returns the stage in which a pod ends.
+func (w *world) stageOf(p *pod) (stage podworker.ShutdownGracePeriodByPodPriority) {
+	var priority int32
+	if p.Spec.Priority != nil {
+		priority = *p.Spec.Priority
+	}
+	periods := w.Config.GracePeriods()
+	slices.SortFunc(periods, func(a, b podworker.ShutdownGracePeriodByPodPriority) int { return cmp.Compare(a.Priority, b.Priority) })
+	for i, s := range periods {
+		if i == 0 || s.Priority <= priority {
+			stage = s
+		}
+	}
+	return stage
+}
+
+// times returns the times in a fact, in the order in which they stand there.
+func times(value string) (all []time.Duration) {
+	for word := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' }) {
+		if d, err := time.ParseDuration(word); err == nil {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// unendedVolumes takes away what is asked of volumes of pods that can't be ended, or
+// when the time of the stage is over.
+func unendedVolumes(w *world, f judge.Facts) {
+	for _, p := range w.Shutdowns[0].Pods {
+		name := "pod " + p.Name + "/volumes"
+		if f[name] == "" {
+			continue
+		}
+		told := times(f["pod "+p.Name+"/told"])[0]
+		if p.Fails || times(f[name])[0]-told >= w.stageOf(p).GracePeriod/w.scale {
+			delete(f, name)
+		}
+	}
+}
+
+// calledOff takes away what comes after the cancellation.
+func calledOff(w *world, f judge.Facts) {
+	s := w.Shutdowns[0]
+	at := s.Cancelled / w.scale
+	lock := times(f["lock"])
+	if at == 0 || len(lock) == 0 {
+		return
+	}
+	for _, p := range s.Pods {
+		for _, what := range []string{"/volumes", "/told"} {
+			if value := f["pod "+p.Name+what]; value != "" && times(value)[0] >= at {
+				delete(f, "pod "+p.Name+what)
+				if what == "/told" {
+					delete(f, "pod "+p.Name+"/status")
+				}
+			}
+		}
+	}
+	if lock[0] > at {
+		f["lock"] = strings.ReplaceAll(f["lock"], lock[0].String(), at.String())
+	}
+}

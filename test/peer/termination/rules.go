@@ -1,0 +1,151 @@
+package termination
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+const doc = "lifecycle/doc.go"
+
+// A deviation is a rule, and the world in which the kubelet does what ours does. It
+// reports whether it changed the world.
+type deviation struct {
+	judge.Rule[*world]
+
+	change func(*world) bool
+}
+
+func deviations() []deviation {
+	rule := func(name string, class judge.Class, sentence string) judge.Rule[*world] {
+		return judge.Rule[*world]{Name: name, Class: class, Sentence: sentence, Doc: doc}
+	}
+	return []deviation{
+		{
+			Rule: rule("hook that has run", judge.Deliberate,
+				"The kubelet runs a preStop hook again after it was restarted; here it runs once, if the caller says that it ran."),
+			change: hooksRanBefore,
+		},
+		{
+			Rule: rule("hook of a container that has ended", judge.Deliberate,
+				"The kubelet waits for a preStop hook, such as a sleep, whose container has ended; here that ends the hook."),
+			change: hooksEnd,
+		},
+		{
+			Rule: rule("sidecar behind one that does not run", judge.KubeletDefect,
+				"In the kubelet a sidecar waits for the one after it alone, and for none if that does not run; here for all that come after it."),
+			change: sidecarsInRow,
+		},
+		{
+			Rule: rule("sidecar beside an init container", judge.KubeletDefect,
+				"The kubelet stops sidecars beside an init container that still runs and may need them; here they wait for it."),
+			change: initContainersFirst,
+		},
+		{
+			Rule: rule("container that can't be stopped", judge.KubeletDefect,
+				"In the kubelet sidecars wait to the end of the grace period for a container that can't be stopped; here until that is known."),
+			change: func(w *world) bool {
+				w.quiet = true
+				return slices.ContainsFunc(w.Containers, func(c *container) bool { return c.Fails > 0 })
+			},
+		},
+		{
+			Rule: rule("parts of seconds", judge.Deliberate,
+				"The kubelet cuts the time of a hook, and that of waiting, to whole seconds, so that a container may have up to two seconds more than its pod; here what is left to the deadline is rounded up."),
+			change: func(w *world) bool {
+				w.scale = 10_000 // all durations are whole seconds then
+				return true
+			},
+		},
+	}
+}
+
+func rules(t *testing.T) []judge.Rule[*world] {
+	t.Helper()
+	var rules []judge.Rule[*world]
+	for _, d := range deviations() {
+		rules = append(rules, d.Rule)
+	}
+	return judge.Chain(rules, func(sc judge.Scene[*world]) []judge.Prediction {
+		if sc.World.predicted == nil {
+			sc.World.predicted = sc.World.predict(t, sc.KubeletFacts[0])
+		}
+		return sc.World.predicted
+	})
+}
+
+func (w *world) predict(t *testing.T, kubelet judge.Facts) []judge.Prediction {
+	t.Helper()
+	p := []judge.Prediction{{Facts: kubelet, By: -1}}
+	changed := w.clone()
+	for i, d := range deviations() {
+		f := p[len(p)-1].Facts
+		if d.change(changed) {
+			f = w.kubelet.play(t, changed.clone())[0]
+		}
+		p = append(p, judge.Prediction{Facts: f, By: i})
+	}
+	return p
+}
+
+func (w *world) clone() *world {
+	c := *w
+	c.Pod, c.Containers, c.predicted = w.Pod.DeepCopy(), nil, nil
+	for _, one := range w.Containers {
+		c.Containers = append(c.Containers, new(*one))
+	}
+	return &c
+}
+
+// hooksRanBefore takes away the hooks that our side knows to have run.
+func hooksRanBefore(w *world) (changed bool) {
+	for _, list := range [][]corev1.Container{w.Pod.Spec.Containers, w.Pod.Spec.InitContainers} {
+		for i := range list {
+			if w.container(list[i].Name).HookRan {
+				list[i].Lifecycle, changed = nil, true
+			}
+		}
+	}
+	return changed
+}
+
+// hooksEnd ends hooks with their containers.
+func hooksEnd(w *world) (changed bool) {
+	for _, c := range w.Containers {
+		if c.Survives {
+			c.Survives, changed = false, true
+		}
+	}
+	return changed
+}
+
+// sidecarsInRow takes those away that do not run.
+func sidecarsInRow(w *world) bool {
+	before := len(w.Pod.Spec.InitContainers)
+	w.Pod.Spec.InitContainers = slices.DeleteFunc(w.Pod.Spec.InitContainers, func(c corev1.Container) bool { return !w.container(c.Name).Running })
+	return len(w.Pod.Spec.InitContainers) < before
+}
+
+// initContainersFirst makes init containers regular ones.
+func initContainersFirst(w *world) bool {
+	spec := &w.Pod.Spec
+	before := len(spec.Containers)
+	for _, c := range spec.InitContainers {
+		if c.RestartPolicy == nil {
+			spec.Containers = append(spec.Containers, c)
+		}
+	}
+	spec.InitContainers = slices.DeleteFunc(spec.InitContainers, func(c corev1.Container) bool { return c.RestartPolicy == nil })
+	return len(spec.Containers) > before
+}
+
+// left is the grace period of a container that is asked to stop now, as ours has it:
+// whole seconds, and at least two.
+func (n *node) left() time.Duration {
+	left := time.Duration(n.w.Grace)*time.Second - n.elapsed()
+	return max(2*time.Second, left+(time.Second-left%time.Second)%time.Second)
+}
