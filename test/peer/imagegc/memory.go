@@ -129,7 +129,7 @@ func (m *memory) save(n *node) {
 	for i := range m.ages {
 		deleted = deleted || !slices.Contains(n.present, i)
 	}
-	if !m.changed && !deleted && (n.w.Loop || time.Since(m.savedAt) < 5*time.Minute) || n.faults.Save {
+	if !m.changed && !deleted && !m.savedAt.IsZero() && (n.w.Loop || time.Since(m.savedAt) < 5*time.Minute) || n.faults.Save {
 		m.changed = m.changed || deleted
 		return
 	}
