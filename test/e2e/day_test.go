@@ -179,9 +179,7 @@ func TestADayInTheLife(t *testing.T) {
 		pods, err := d.agent.pods()
 		return fmt.Sprint(describe(pods), err), err == nil && len(pods) == 0
 	})
-	// An agent that is killed after it has removed a pod's sandbox, and before the
-	// pod's logs, leaves those to the next full collection: one a minute.
-	d.requireNothingLeft(80 * time.Second)
+	d.requireNothingLeft()
 	waitFor(t, 30*time.Second, "the machine to be as it was before", func() (string, bool) {
 		now := takeStock(t)
 		return fmt.Sprintf("now %v, before %v", now, before), now == before

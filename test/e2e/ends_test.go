@@ -84,7 +84,7 @@ func TestHooksByCommandAndHTTP(t *testing.T) {
 	n.remove("http.yaml")
 	n.waitGone(20*time.Second, "http")
 	require.Zero(t, n.output.linesWith("FailedPreStopHook"))
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 }
 
 func TestPostStartThatFailsKillsItsContainer(t *testing.T) {
@@ -115,7 +115,7 @@ func TestHookThatHangsCostsNoMoreThanTheGrace(t *testing.T) {
 	require.GreaterOrEqual(t, took, 10*time.Second)
 	require.Less(t, took-stalled(), 14*time.Second, "neither a second grace period nor a second minimum")
 	n.waitGone(20*time.Second, "hang")
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 }
 
 func TestSidecarsStopLast(t *testing.T) {
@@ -142,7 +142,7 @@ func TestSidecarsStopLast(t *testing.T) {
 	require.True(t, main.Before(second), "%v", order)
 	require.True(t, second.Before(first), "%v", order)
 	n.waitGone(20*time.Second, "side")
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 }
 
 func TestInitContainerIsKilledWithItsPod(t *testing.T) {
@@ -159,7 +159,7 @@ func TestInitContainerIsKilledWithItsPod(t *testing.T) {
 	n.remove("init.yaml")
 	require.Less(t, ended(t, pid, 40*time.Second)-stalled(), 3*time.Second, "it is told, not killed")
 	n.waitGone(20*time.Second, "init")
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 }
 
 // TestAgentKilledDuringATermination: the next one ends the pod within the grace
@@ -203,7 +203,7 @@ func agentsKilledDuringATermination(t *testing.T, kills int) {
 	took := time.Since(logTime(t, log, "preStop"))
 	t.Logf("first signal to the end of the process, grace %v, agent killed %d ×: %v", grace, kills, took.Round(10*time.Millisecond))
 	require.Less(t, took-stalled(), grace+2*time.Second+late)
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 }
 
 func TestAgentKilledLeavesNothingOfAPodWhoseManifestGoesMeanwhile(t *testing.T) {
@@ -219,5 +219,5 @@ func TestAgentKilledLeavesNothingOfAPodWhoseManifestGoesMeanwhile(t *testing.T) 
 	n.remove("gone.yaml")
 	n.start()
 	bed.requireGone(t, was)
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 }

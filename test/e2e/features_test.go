@@ -186,7 +186,7 @@ touch /host/here /disk/here && stat -c 'file %u' /host/here /disk/here; echo end
 		n.remove(name + ".yaml")
 		n.waitGone(20*time.Second, name)
 	}
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 }
 
 func ownerOf(t *testing.T, path string) uint32 {

@@ -116,7 +116,7 @@ func TestPodsHaveCgroupsOfTheirOwn(t *testing.T) {
 	}
 	n.remove("sized.yaml")
 	n.waitGone(20*time.Second, "sized")
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 	waitFor(t, 10*time.Second, "no cgroup of the pod to be left", func() (string, bool) { return fmt.Sprint(find()), len(find()) == 0 })
 }
 
@@ -177,5 +177,5 @@ func TestPodsThatCannotRunAreRefused(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, sandboxes)
 	}
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 }

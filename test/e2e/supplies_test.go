@@ -58,9 +58,9 @@ func requireSays(t *testing.T, text string, lines ...string) {
 
 // requireNothingLeft waits until the agent's folder holds nothing of any pod, on
 // disk or mounted.
-func (n *node) requireNothingLeft(within time.Duration) {
+func (n *node) requireNothingLeft() {
 	n.t.Helper()
-	waitFor(n.t, within, "nothing to be left below "+n.root, func() (string, bool) {
+	waitFor(n.t, 20*time.Second, "nothing to be left below "+n.root, func() (string, bool) {
 		var left []string
 		for _, dir := range []string{"pods", "logs/pods"} {
 			entries, _ := os.ReadDir(filepath.Join(n.root, dir)) // it may not have been made
@@ -190,7 +190,7 @@ test -x /image/testserver && echo image is there; stat -c 'disk group %g' /disk`
 	was := bed.traces(t, pod)
 	n.remove("volumes.yaml")
 	bed.requireGone(t, was)
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 	require.FileExists(t, host+"/greeting", "it is the host's")
 }
 
@@ -302,7 +302,7 @@ spec: {restartPolicy: Never, containers: [{name: main, image: kubeparts.test/bus
 		n.remove(name + ".yaml")
 		n.waitGone(20*time.Second, name)
 	}
-	n.requireNothingLeft(20 * time.Second)
+	n.requireNothingLeft()
 }
 
 func TestPrivateImageNeedsItsSecret(t *testing.T) {
