@@ -22,8 +22,9 @@ var ErrRunning = loop.ErrRunning
 // known to be unused and nothing was removed.
 var ErrNotReady = errors.New("not every source of pods has been read")
 
-// requestRetry is when requests are served again that the runtime had no answer to.
-const requestRetry = 5 * time.Second
+// retryAfter is when Run serves a request again that the runtime had no answer to, and
+// when it repeats a full pass that found the sources unread.
+const retryAfter = 5 * time.Second
 
 // eventTypeWarning is that of core/v1, which is not worth linking for it.
 const eventTypeWarning = "Warning"
@@ -97,7 +98,9 @@ func clonePtr[T any](p *T) *T {
 
 // Run collects at once and then each Period, serves the requests in between, and
 // returns nil when ctx is done. What fails is logged, told as an event, and tried
-// again. A second Run beside the first returns [ErrRunning].
+// again. While not every source of pods has been read, a full pass is tried again
+// after five seconds instead of a Period. A second Run beside the first returns
+// [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time
 	return m.loop.Run(ctx, func(ctx context.Context) time.Duration {
@@ -105,14 +108,20 @@ func (m *Manager) Run(ctx context.Context) error {
 			again := m.serve(ctx)
 			return max(0, min(again, next.Sub(m.cfg.Clock.Now())))
 		}
-		if _, err := m.pass(ctx, scope{}); err != nil && ctx.Err() == nil {
+		res, err := m.pass(ctx, scope{})
+		if err != nil && ctx.Err() == nil {
 			m.cfg.Logger.ErrorContext(ctx, "container garbage collection failed", "err", err)
 		}
-		next = m.cfg.Clock.Now().Add(m.cfg.Period)
-		if m.asked() {
-			return min(requestRetry, m.cfg.Period)
+		retry := min(retryAfter, m.cfg.Period)
+		wait := m.cfg.Period
+		if res.Plan.NotReady {
+			wait = retry
 		}
-		return m.cfg.Period
+		next = m.cfg.Clock.Now().Add(wait)
+		if m.asked() {
+			return retry
+		}
+		return wait
 	})
 }
 
@@ -291,7 +300,7 @@ func (m *Manager) serve(ctx context.Context) time.Duration {
 		return m.cfg.Period // it was decided, and what failed has its own back-off
 	}
 	m.putBack(pods)
-	return requestRetry
+	return retryAfter
 }
 
 // putBack keeps requests that could not be served.

@@ -148,6 +148,31 @@ func TestRequestsOutliveWhatCannotBeServed(t *testing.T) {
 	}
 }
 
+// The first pass of an agent that has just started finds its sources unread. What the
+// agent before it left goes soon after they are, not a Period later.
+func TestRunTriesAgainSoonWhileSourcesAreNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ready atomic.Bool
+		b := newBed(t, func(c *containergc.Config) {
+			c.Clock, c.Period, c.SourcesReady = clock.RealClock{}, 10*hour, ready.Load
+		})
+		b.dead("web", "app", 0)
+		b.set("web", "gone")
+		m := b.manager()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+		synctest.Wait()
+		require.Contains(t, b.left(), "web/app#0")
+		ready.Store(true)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		require.NotContains(t, b.left(), "web/app#0")
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
 // A request for one pod knows nothing of others: what would not go there keeps its
 // back-off, and a full pass forgets what is gone.
 func TestRequestsForgetNoBackOff(t *testing.T) {
