@@ -30,11 +30,11 @@ const (
 )
 
 func (r row) String() string {
-	mark := survivedMark
+	mark, reason := survivedMark, r.reason // the reason of a survivor stays whole
 	if r.found {
-		mark = foundMark
+		mark, reason = foundMark, oneLine(r.reason)
 	}
-	return fmt.Sprintf("%-8s  %s\n              %s", mark, r.site, oneLine(r.reason))
+	return fmt.Sprintf("%-8s  %s\n              %s", mark, r.site, reason)
 }
 
 func tablePath(pkg string) string { return filepath.Join(pkg, "testdata", "mutations.txt") }
