@@ -125,7 +125,8 @@ func (s *State) restarting(status *container.PodStatus) bool {
 // The kubelet's housekeeping deletes old entries every two seconds.
 func (s *State) kubeletBackoff() *flowcontrol.Backoff {
 	clock := testingclock.NewFakeClock(s.Now)
-	b := flowcontrol.NewFakeBackOff(lifecycle.DefaultInitialBackoff, lifecycle.DefaultMaxBackoff, clock)
+	initial, longest := s.delays()
+	b := flowcontrol.NewFakeBackOff(initial, longest, clock)
 	for i, st := range s.Starts {
 		clock.SetTime(st.At)
 		key := kuberuntime.GetBackoffKey(s.Pod, &st.From)

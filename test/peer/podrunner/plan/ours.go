@@ -57,7 +57,7 @@ type backoff struct {
 func newBackoff(t *testing.T, s *State) *backoff {
 	t.Helper()
 	clock := testingclock.NewFakeClock(s.Now)
-	b, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{Clock: clock})
+	b, err := lifecycle.NewBackoff(lifecycle.BackoffConfig{Max: s.MaxDelay, Clock: clock})
 	require.NoError(t, err)
 	return &backoff{Backoff: b, clock: clock}
 }

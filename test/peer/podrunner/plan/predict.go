@@ -22,17 +22,11 @@ type deviation struct {
 	facts func(*State, judge.Facts)
 }
 
-// A prediction is what is left of the kubelet's facts after a deviation.
-type prediction struct {
-	facts judge.Facts
-	by    int // the deviation, -1 for none
-}
-
 // predict returns, for one step, what the kubelet does, and then what it would do
 // after each deviation. The last is what ours must do.
-func (w *World) predict(step int, all []deviation) []prediction {
+func (w *World) predict(step int, all []deviation) []judge.Prediction {
 	if w.predicted == nil {
-		w.predicted = map[int][]prediction{}
+		w.predicted = map[int][]judge.Prediction{}
 	}
 	if p := w.predicted[step]; p != nil {
 		return p
@@ -44,19 +38,19 @@ func (w *World) predict(step int, all []deviation) []prediction {
 		c.was = new(*c)
 	}
 	s.current = w.did[step]
-	p := []prediction{{facts: cloneFacts(s.current), by: -1}}
+	p := []judge.Prediction{{Facts: cloneFacts(s.current), By: -1}}
 	for i, d := range all {
 		if d.state != nil && d.state(s) {
 			s.current = w.plan(s)
-			p = append(p, prediction{facts: cloneFacts(s.current), by: i})
+			p = append(p, judge.Prediction{Facts: cloneFacts(s.current), By: i})
 		}
 	}
 	for i, d := range all {
 		if d.facts != nil {
-			f := cloneFacts(p[len(p)-1].facts)
+			f := cloneFacts(p[len(p)-1].Facts)
 			d.facts(s, f)
 			order(s, f)
-			p = append(p, prediction{facts: f, by: i})
+			p = append(p, judge.Prediction{Facts: f, By: i})
 		}
 	}
 	w.predicted[step] = p
@@ -75,26 +69,13 @@ func cloneFacts(f judge.Facts) judge.Facts {
 
 // rules turns deviations into rules.
 func rules(all []deviation) []judge.Rule[*World] {
-	var rules []judge.Rule[*World]
+	rules := make([]judge.Rule[*World], len(all))
 	for i, d := range all {
-		r := d.Rule
-		r.Explains = func(sc judge.Scene[*World]) bool {
-			p := sc.World.predict(sc.Step, all)
-			return p[len(p)-1].facts[sc.Fact] == sc.Ours && lastChange(p, sc.Fact) == i
-		}
-		rules = append(rules, r)
+		rules[i] = d.Rule
 	}
-	return rules
-}
-
-// lastChange returns the deviation that last changed a fact, -1 if none did.
-func lastChange(p []prediction, fact string) int {
-	for i := len(p) - 1; i > 0; i-- {
-		if p[i].facts[fact] != p[i-1].facts[fact] {
-			return p[i].by
-		}
-	}
-	return -1
+	return judge.Chain(rules, func(sc judge.Scene[*World]) []judge.Prediction {
+		return sc.World.predict(sc.Step, all)
+	})
 }
 
 // check marks facts in which both sides agree although a rule says that they differ.
@@ -102,9 +83,9 @@ func (w *World) check(ours []judge.Facts) {
 	all := deviations()
 	for step, f := range ours {
 		p := w.predict(step, all)
-		want := p[len(p)-1].facts
+		want := p[len(p)-1].Facts
 		for _, name := range names(want, f) {
-			if p[0].facts[name] == f[name] && want[name] != f[name] {
+			if p[0].Facts[name] == f[name] && want[name] != f[name] {
 				f[name] += fmt.Sprintf(" (the rules expect %q)", want[name])
 			}
 		}

@@ -28,6 +28,14 @@ func (s *State) since(name string) time.Time {
 	return time.Time{}
 }
 
+// delays returns the first and the longest delay of the back-off.
+func (s *State) delays() (initial, longest time.Duration) {
+	if s.MaxDelay == 0 {
+		return lifecycle.DefaultInitialBackoff, lifecycle.DefaultMaxBackoff
+	}
+	return min(lifecycle.DefaultInitialBackoff, s.MaxDelay), s.MaxDelay
+}
+
 // delay returns the delay of a container's back-off, and whether it is not over.
 func (s *State) delay(name string) (delay time.Duration, waiting bool) {
 	spec, _ := s.spec(name)
@@ -159,7 +167,7 @@ func (s *State) housekeeping(b *flowcontrol.Backoff, now time.Time, key string, 
 	if end := since.Add(b.Get(key)); end.After(last) {
 		last = end
 	}
-	if now.Sub(last) > 2*lifecycle.DefaultMaxBackoff {
+	if _, longest := s.delays(); now.Sub(last) > 2*longest {
 		b.DeleteEntry(key)
 	}
 }
@@ -169,7 +177,8 @@ func waitsOut() deviation {
 		Rule: rule("back-off that is forgotten while it lasts", judge.KubeletDefect, "The kubelet forgets a container's back-off ten minutes after its last start, also when the container has ended since and still waits; ours waits to the end."),
 		state: func(s *State) bool {
 			s.waitsOut = true
-			return slices.ContainsFunc(s.Starts, func(st Start) bool { return s.Now.Sub(st.At) > lifecycle.DefaultMaxBackoff })
+			_, longest := s.delays()
+			return slices.ContainsFunc(s.Starts, func(st Start) bool { return s.Now.Sub(st.At) > longest })
 		},
 	}
 }

@@ -214,7 +214,8 @@ func sandboxBackoff() deviation {
 				return
 			}
 			clock := testingclock.NewFakeClock(s.Now)
-			b := flowcontrol.NewFakeBackOff(lifecycle.DefaultInitialBackoff, lifecycle.DefaultMaxBackoff, clock)
+			initial, longest := s.delays()
+			b := flowcontrol.NewFakeBackOff(initial, longest, clock)
 			for _, st := range s.BoxStarts {
 				clock.SetTime(st.At)
 				b.GC()

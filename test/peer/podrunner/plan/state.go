@@ -27,6 +27,8 @@ type State struct {
 	Starts []Start
 	// BoxStarts are the sandboxes made since then in place of another.
 	BoxStarts []Start
+	// MaxDelay is the longest delay of the back-off, if it is configured.
+	MaxDelay time.Duration
 	// Restarting is the pod's condition AllContainersRestarting.
 	Restarting bool
 	// Used is the memory in use by each container.

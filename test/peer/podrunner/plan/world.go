@@ -31,7 +31,7 @@ type World struct {
 	did  []judge.Facts
 	plan func(*State) judge.Facts
 
-	predicted map[int][]prediction
+	predicted map[int][]judge.Prediction
 }
 
 // What may be kept by nobody.
@@ -65,6 +65,9 @@ func drawWorld(d *judge.Draw) *World {
 	}
 	if d.Chance(6) {
 		w.Without = judge.Pick(d, withoutBackoff, withoutProbes, withoutAttempts)
+	}
+	if d.Chance(10) {
+		w.First.MaxDelay = judge.Pick(d, time.Minute, 15*time.Second, 5*time.Second, time.Second)
 	}
 	if d.Chance(5) {
 		w.Steps = drawInitialization(d)
@@ -236,6 +239,9 @@ func drawFailure(d *judge.Draw, pod *corev1.Pod) string {
 	}
 	for i := range pod.Spec.InitContainers {
 		names = append(names, pod.Spec.InitContainers[i].Name)
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		names = append(names, pod.Spec.EphemeralContainers[i].Name)
 	}
 	return call + " " + judge.Pick(d, names...)
 }
