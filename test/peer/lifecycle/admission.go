@@ -163,10 +163,14 @@ func ourFits(pod *corev1.Pod, n *corev1.Node) string {
 // admitVariant lets the kubelet's package admit a side's pods.
 func admitVariant(s *side, v variant) []judge.Facts {
 	candidates := func() []*corev1.Pod {
-		if v.held {
-			return flat(s.pods)
+		pods := slices.Clone(s.pods)
+		if v.left {
+			pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return v.spares(p.Name) })
 		}
-		return slices.Clone(s.pods)
+		if v.held {
+			pods = flat(pods)
+		}
+		return pods
 	}
 	kill := func(victim *corev1.Pod, _ bool, _ *int64, _ func(*corev1.PodStatus)) error {
 		if v.spares(victim.Name) {

@@ -15,6 +15,10 @@
 //
 // Worlds have no ties between victims, which the kubelet breaks by the order of a
 // map: no two pods request the same memory, and at most one is BestEffort. What a
-// victim's status becomes is left out, because our caller writes it. Hooks, active
-// deadlines, back-off and the order of a node's shutdown are not compared.
+// victim's status becomes is left out, because our caller writes it.
+//
+// A world of "lifecycle/deadline" has a pod with or without an active deadline, which
+// may change, the start times that the agent and the API server know, and a clock that
+// may be set back. In each step both sides say whether the pod's time is over, and from
+// when on.
 package lifecycle

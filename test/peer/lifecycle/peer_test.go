@@ -20,3 +20,9 @@ func TestPeerAdmission(t *testing.T) {
 		Name: "lifecycle/admission", World: drawWorld, Kubelet: admitKubelet, Ours: admitOurs, Scenarios: 5000, Rules: admissionRules(),
 	})
 }
+
+func TestPeerDeadline(t *testing.T) {
+	judge.Run(t, judge.Peer[*deadlineWorld]{
+		Name: "lifecycle/deadline", World: drawDeadlineWorld, Kubelet: playDeadlineKubelet, Ours: playDeadlineOurs, Scenarios: 5000, Rules: deadlineRules(),
+	})
+}

@@ -57,6 +57,7 @@ type variant struct {
 	held      bool // preemption sees pods that request what they hold
 	pruned    bool // victims that are not needed stay
 	spared    []string
+	left      bool // spared pods are no candidates: what they would have freed, cheaper ones have to
 	numeric   bool // tolerations compare numbers
 	known     bool // the node has all extended resources that the fetched one has
 	settled   bool // pods that were admitted before go anywhere
@@ -113,8 +114,8 @@ func (v variant) replay(s judge.Scene[*world]) judge.Facts {
 		if v.defaulted {
 			fillIn(pod)
 		}
-		if v.numeric && w.Node != nil {
-			spellOut(pod, w.Node)
+		if v.numeric {
+			spellOut(pod, w.Node, w.Fresh)
 		}
 		if v.settled && s.World.Settled[pod.Name] && pod.Status.StartTime != nil {
 			goAnywhere(pod)
@@ -141,8 +142,16 @@ func (v variant) replay(s judge.Scene[*world]) judge.Facts {
 	facts := admitVariant(side, v)[0]
 	if v.pruned && facts["victims"] != "" {
 		v.spared = notNeeded(pod, before, w.Node, strings.Fields(facts["victims"]))
-		side.pods = before
+		side.pods = slices.Clone(before)
 		facts = admitVariant(side, v)[0]
+		var victims []*corev1.Pod
+		for name := range strings.FieldsSeq(facts["victims"]) {
+			victims = append(victims, byName(before, name))
+		}
+		if needs, _ := lifecycle.Needs(lifecycle.FitsAll(pod, before, w.Node)); !covers(victims, needs) {
+			v.left, side.pods = true, before
+			facts = admitVariant(side, v)[0]
+		}
 	}
 	return facts
 }
@@ -213,10 +222,17 @@ func fillIn(pod *corev1.Pod) {
 	}
 }
 
-// spellOut adds tolerations of single values for those that compare numbers.
-func spellOut(pod *corev1.Pod, n *corev1.Node) {
+// spellOut adds tolerations of single values for those that compare numbers, for the
+// taints of the node and of the fetched one.
+func spellOut(pod *corev1.Pod, nodes ...*corev1.Node) {
+	var taints []corev1.Taint
+	for _, n := range nodes {
+		if n != nil {
+			taints = append(taints, n.Spec.Taints...)
+		}
+	}
 	for _, toleration := range pod.Spec.Tolerations {
-		for _, taint := range n.Spec.Taints {
+		for _, taint := range taints {
 			bound, err1 := strconv.ParseInt(toleration.Value, 10, 64)
 			value, err2 := strconv.ParseInt(taint.Value, 10, 64)
 			plain := strconv.FormatInt(bound, 10) == toleration.Value && strconv.FormatInt(value, 10) == taint.Value

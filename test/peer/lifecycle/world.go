@@ -144,7 +144,7 @@ func drawNode(d *judge.Draw) *corev1.Node {
 		corev1.ResourceMemory:           resource.MustParse(judge.Pick(d, "4Gi", "1Gi", "300Mi")),
 		corev1.ResourceEphemeralStorage: resource.MustParse(judge.Pick(d, "100Gi", "1Gi")),
 	}
-	for _, name := range []corev1.ResourceName{knownExt, "hugepages-2Mi", "attachable-volumes-ebs", "kubernetes.io/batch-cpu"} {
+	for _, name := range []corev1.ResourceName{knownExt, "hugepages-2Mi", "attachable-volumes-ebs", "kubernetes.io/batch-cpu", "requests.cpu/x"} {
 		if d.Chance(60) {
 			n.Status.Allocatable[name] = resource.MustParse(judge.Pick(d, "4", "0", "4Mi"))
 		}
