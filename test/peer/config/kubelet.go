@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,7 +21,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
 	"k8s.io/kubernetes/pkg/kubelet/eviction"
-	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/util/codec"
+	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
+	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/configfiles"
+	utilfs "k8s.io/kubernetes/pkg/util/filesystem"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -26,15 +31,18 @@ import (
 // kubelet reads configurations as the kubelet does.
 type kubelet struct {
 	scheme *runtime.Scheme
-	codecs *serializer.CodecFactory
+	loader configfiles.Loader
 	fields []string // of a KubeletConfiguration, longest first
+	file   string   // that both sides read
 }
 
 func newKubelet(t *testing.T) *kubelet {
 	t.Helper()
-	s, codecs, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
+	s, _, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
 	require.NoError(t, err)
-	k := &kubelet{scheme: s, codecs: codecs}
+	k := &kubelet{scheme: s, file: filepath.Join(t.TempDir(), "kubelet.yaml")}
+	k.loader, err = configfiles.NewFsLoader(&utilfs.DefaultFs{}, k.file)
+	require.NoError(t, err)
 	for name := range fieldTypes() {
 		k.fields = append(k.fields, name)
 	}
@@ -50,16 +58,29 @@ func newKubelet(t *testing.T) *kubelet {
 func (k *kubelet) play(t *testing.T, w *world) []judge.Facts {
 	t.Helper()
 	f := judge.Facts{}
-	internal, err := codec.DecodeKubeletConfiguration(t.Context(), k.codecs, []byte(w.text()))
+	w.dir = filepath.Dir(k.file)
+	require.NoError(t, os.WriteFile(k.file, []byte(w.text()), 0o600))
+	internal, err := k.loader.Load(t.Context())
 	if err != nil {
 		f["decode"] = "refused"
 		return []judge.Facts{f}
 	}
 	defaultEviction(internal)
 	require.NoError(t, k.scheme.Convert(internal, &w.accepted, nil))
+	for field, cannot := range cannotWork(w) {
+		if cannot() {
+			f["refused "+field] = "later"
+		}
+	}
+	for _, l := range append(slices.Clone(w.Lines), line{}) {
+		if notStrict(w, l.Name) {
+			f["strict "+l.Name] = "logged"
+		}
+	}
 	refused := false
-	if _, err := eviction.ParseThresholdConfig(internal.EnforceNodeAllocatable, internal.EvictionHard, internal.EvictionSoft,
-		internal.EvictionSoftGracePeriod, internal.EvictionMinimumReclaim); err != nil {
+	thresholds, err := eviction.ParseThresholdConfig(internal.EnforceNodeAllocatable, internal.EvictionHard, internal.EvictionSoft,
+		internal.EvictionSoftGracePeriod, internal.EvictionMinimumReclaim)
+	if err != nil {
 		f["refused eviction"] = "yes"
 		refused = true
 	}
@@ -80,7 +101,48 @@ func (k *kubelet) play(t *testing.T, w *world) []judge.Facts {
 		return []judge.Facts{f}
 	}
 	addValues(t, f, w.accepted)
+	addIgnored(f, w)
+	for _, t := range thresholds {
+		f["threshold "+string(t.Signal)+" "+t.GracePeriod.String()] = amountOf(t.Value) + reclaimOf(t.MinReclaim)
+	}
 	return []judge.Facts{f}
+}
+
+// addIgnored adds the fields that are read and that ours does not have, and the default
+// thresholds that a file takes away.
+func addIgnored(f judge.Facts, w *world) {
+	for _, l := range w.Lines {
+		if fieldTypes()[l.Name] != nil && !isOurs(l.Name) && l.Value != "null" && l.Value != "~" {
+			f["ignored "+l.Name] = "read"
+		}
+	}
+	value, set := w.value("evictionHard")
+	if !set || value == "null" || value == "~" || len(w.accepted.EvictionHard) == 0 {
+		return
+	}
+	var lost []string
+	for signal := range eviction.DefaultEvictionHard {
+		if w.accepted.EvictionHard[signal] == "" {
+			lost = append(lost, signal)
+		}
+	}
+	slices.Sort(lost)
+	f["lost evictionHard"] = strings.Join(lost, ", ")
+}
+
+// amountOf returns an amount as a configuration has it.
+func amountOf(v evictionapi.ThresholdValue) string {
+	if v.Quantity != nil {
+		return v.Quantity.String()
+	}
+	return strconv.FormatFloat(float64(v.Percentage*100), 'g', 6, 32) + "%"
+}
+
+func reclaimOf(v *evictionapi.ThresholdValue) string {
+	if v == nil {
+		return ""
+	}
+	return " and " + amountOf(*v)
 }
 
 // defaultEviction does what the program kubelet does after it has read its file.

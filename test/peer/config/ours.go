@@ -2,45 +2,128 @@ package config
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-func ours(t *testing.T, w *world) []judge.Facts {
+// ours reads the file with our package.
+func (k *kubelet) ours(t *testing.T, w *world) []judge.Facts {
 	t.Helper()
 	f := judge.Facts{}
-	file, err := config.Parse([]byte(w.text()))
+	w.dir = filepath.Dir(k.file)
+	require.NoError(t, os.WriteFile(k.file, []byte(w.text()), 0o600))
+	file, err := config.Load(k.file)
 	if err == nil {
-		for _, note := range file.Notes {
-			if strings.HasPrefix(note.Text, "ignored: ") {
-				f["ignored "+note.Field] = "yes"
-			}
-		}
+		addNotes(t, f, file.Notes)
 		addValues(t, f, file.Settings)
+		addThresholds(t, f, file.Settings)
 		return []judge.Facts{f}
 	}
 	all := []error{err}
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		all = many.Unwrap()
 	}
+	var problems []config.Problem
 	for _, err := range all {
-		if p, ok := errors.AsType[config.Problem](err); ok {
-			addProblem(f, p)
+		p, ok := errors.AsType[config.Problem](err)
+		if !ok {
+			return []judge.Facts{{"decode": "refused", "text": strings.ReplaceAll(err.Error(), k.file, "FILE")}}
 		}
+		require.Equal(t, k.file+": "+lineText(p), err.Error())
+		problems = append(problems, p)
+		addProblem(f, p)
 	}
 	if f["decode"] != "" {
-		return []judge.Facts{{"decode": "refused"}}
+		f = judge.Facts{"decode": "refused"}
 	}
+	addLines(t, f, problems)
 	return []judge.Facts{f}
+}
+
+// lineText is a problem as a line.
+func lineText(p config.Problem) string {
+	text := p.Text
+	if p.Field != "" {
+		text = p.Field + ": " + text
+	}
+	if p.Line > 0 {
+		text = "line " + strconv.Itoa(p.Line) + ": " + text
+	}
+	return text
+}
+
+// addNotes adds a fact for each field that is ignored, and the thresholds that a file
+// takes away.
+func addNotes(t *testing.T, f judge.Facts, notes []config.Problem) {
+	t.Helper()
+	for _, note := range notes {
+		if strings.HasPrefix(note.Text, "ignored: ") {
+			f["ignored "+note.Field] = "yes"
+			continue
+		}
+		rest, ok := strings.CutPrefix(note.Text, "nothing is evicted for ")
+		signals, _, more := strings.Cut(rest, " any more: ")
+		require.True(t, ok && more, note.Text)
+		f["lost "+note.Field] = signals
+	}
+	addLines(t, f, notes)
+}
+
+// addLines adds the line of each field that is named, as one fact for its first line
+// and one for those where it stands again. Lines come in order.
+func addLines(t *testing.T, f judge.Facts, all []config.Problem) {
+	t.Helper()
+	last := 0
+	for _, p := range all {
+		require.GreaterOrEqual(t, p.Line, last)
+		last = p.Line
+		if p.Field == "" {
+			continue
+		}
+		name := "line " + fieldName(p)
+		if strings.HasPrefix(p.Text, "is already set") && p.Field == fieldName(p) {
+			name = "again " + fieldName(p)
+		}
+		lines := strings.Fields(f[name])
+		if line := strconv.Itoa(p.Line); !slices.Contains(lines, line) {
+			f[name] = strings.Join(append(lines, line), " ")
+		}
+	}
+}
+
+// addThresholds adds the thresholds that the eviction manager has.
+func addThresholds(t *testing.T, f judge.Facts, s config.Settings) {
+	t.Helper()
+	all, err := s.Thresholds()
+	require.NoError(t, err)
+	for _, threshold := range all {
+		value := threshold.Value.String()
+		if threshold.MinReclaim.Quantity != 0 || threshold.MinReclaim.Fraction != 0 {
+			value += " and " + threshold.MinReclaim.String()
+		}
+		f["threshold "+string(threshold.Signal)+" "+threshold.GracePeriod.String()] = value
+	}
+}
+
+// fieldName is the field of the file that a problem is in.
+func fieldName(p config.Problem) string {
+	name, _, _ := strings.Cut(p.Field, ".")
+	name, _, _ = strings.Cut(name, "[")
+	return name
 }
 
 // addProblem adds a problem by what kind it is.
 func addProblem(f judge.Facts, p config.Problem) {
-	field, _, _ := strings.Cut(p.Field, ".")
-	field, _, _ = strings.Cut(field, "[")
+	field := fieldName(p)
 	switch {
 	case strings.HasPrefix(p.Text, "not implemented: "):
 		f["not implemented "+field] = "yes"

@@ -14,7 +14,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestPeer(t *testing.T) {
 	klog.SetLogger(logr.Discard())
+	k := newKubelet(t)
 	judge.Run(t, judge.Peer[*world]{
-		Name: "config", World: newWorld, Kubelet: newKubelet(t).play, Ours: ours, Rules: rules(), Scenarios: 1200,
+		Name: "config", World: newWorld, Kubelet: k.play, Ours: k.ours, Rules: rules(), Scenarios: 1200,
 	})
 }

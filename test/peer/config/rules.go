@@ -9,6 +9,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +34,12 @@ func has(facts []judge.Facts, prefix string) bool {
 
 // refuses reports whether a side refuses the file.
 func refuses(facts []judge.Facts) bool {
-	return has(facts, "decode") || has(facts, "refused ") || has(facts, "strict ") || has(facts, "not implemented ")
+	for fact, value := range facts[0] {
+		if strings.HasPrefix(fact, "refused ") && value == "yes" {
+			return true
+		}
+	}
+	return has(facts, "decode") || has(facts, "strict ") || has(facts, "not implemented ")
 }
 
 // isOurs reports whether ours has a field.
@@ -56,16 +62,31 @@ func otherYAML(w *world) bool {
 	})
 }
 
-// notStrict reports whether the file has what only a strict reader refuses.
-func notStrict(w *world) bool {
-	seen := map[string]bool{}
-	for _, l := range w.Lines {
-		if fieldTypes()[l.Name] == nil && l.Name != "apiVersion" && l.Name != "kind" || seen[l.Name] {
-			return true
-		}
-		seen[l.Name] = true
+// secondDocument reports whether the file has more than one document.
+func secondDocument(w *world) bool { return strings.HasPrefix(w.Tail, "---\n") }
+
+// notStrict reports whether only a strict reader refuses a field of ours: one that is
+// unknown, there twice, or has such a field. The empty name is the whole file.
+func notStrict(w *world, field string) bool {
+	if field == "" {
+		return secondDocument(w)
 	}
-	return strings.HasPrefix(w.Tail, "---\n")
+	value, set := w.value(field)
+	if len(linesOf(w, field)) > 1 {
+		return true
+	}
+	if !set || field == "apiVersion" || field == "kind" {
+		return false
+	}
+	t := fieldTypes()[field]
+	switch {
+	case t == nil:
+		return true
+	case !isOurs(field):
+		return false
+	default:
+		return t.Kind() == reflect.Struct && strings.HasPrefix(value, `{"a":`) || t.Kind() == reflect.Map && value == `{"a":"b","a":"c"}`
+	}
 }
 
 // isRepeated reports whether the file has a field twice.
@@ -77,8 +98,21 @@ func isRepeated(w *world) bool {
 	return len(names) < len(w.Lines)
 }
 
+// overridden reports whether the file has a value that cannot be decoded, and a later
+// one of the same field.
+func overridden(w *world) bool {
+	for i, l := range w.Lines {
+		later := slices.ContainsFunc(w.Lines[i+1:], func(o line) bool { return o.Name == l.Name })
+		t := fieldTypes()[l.Name]
+		if later && t != nil && json.Unmarshal([]byte(l.Value), reflect.New(t).Interface()) != nil {
+			return true
+		}
+	}
+	return false
+}
+
 func rules() []judge.Rule[*world] {
-	return slices.Concat(formRules(), valueRules(), []judge.Rule[*world]{defaultsRule(), checkedRule()}, fieldRules())
+	return slices.Concat(formRules(), valueRules(), []judge.Rule[*world]{defaultsRule(), checkedRule()}, ownRules(), fieldRules())
 }
 
 // formRules are about how a file is read.
@@ -87,15 +121,22 @@ func formRules() []judge.Rule[*world] {
 		Name: "unknown and repeated fields", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet logs an unknown field, a field that is there twice and a second document, and goes on; ours refuses the file.",
 		Explains: func(s scene) bool {
-			if strings.HasPrefix(s.Fact, "strict ") {
-				return s.Ours == "yes" && notStrict(s.World)
+			if field, ok := strings.CutPrefix(s.Fact, "strict "); ok {
+				return s.Ours == "yes" && notStrict(s.World, field) || s.Kubelet == "logged" && s.Ours == "" && (has(s.OursFacts, "decode") || secondDocument(s.World))
 			}
-			_, ok := refusal(s)
-			if !ok && s.Fact != "decode" || !has(s.OursFacts, "strict ") || !notStrict(s.World) {
+			field, ok := refusal(s)
+			switch {
+			case !ok && s.Fact != "decode":
+				return false
+			case isRepeated(s.World):
+				// Ours checks the first of two values, and the kubelet the last.
+				return has(s.OursFacts, "strict ") || has(s.OursFacts, "decode") && overridden(s.World)
+			case s.Kubelet == "" || s.Ours != "":
 				return false
 			}
-			// Ours checks the first of two values, and nothing behind a first document.
-			return s.Kubelet != "" && s.Ours == "" || s.Ours == "yes" && isRepeated(s.World)
+			// Ours reads nothing before a second document, and checks no field that it could
+			// not read.
+			return has(s.OursFacts, "strict ") && strings.HasPrefix(s.World.Tail, "---\n") || has(s.OursFacts, "strict "+field)
 		},
 	}, {
 		Name: "fields of protection", Class: judge.Deliberate, Doc: docPath,
@@ -111,7 +152,7 @@ func formRules() []judge.Rule[*world] {
 		Explains: func(s scene) bool {
 			if field, ok := strings.CutPrefix(s.Fact, "ignored "); ok {
 				_, set := s.World.value(field)
-				return set && s.Ours == "yes" && !isOurs(field)
+				return set && s.Ours == "yes" && !isOurs(field) && (s.Kubelet == "read" || refuses(s.KubeletFacts))
 			}
 			if s.Fact == "decode" {
 				return s.Kubelet == "refused" && s.Ours == "" && undecodable(s.World)
@@ -138,10 +179,11 @@ func valueRules() []judge.Rule[*world] {
 		Sentence: "The kubelet takes 1e2 for a whole number and yes for true; ours refuses them.",
 		Explains: func(s scene) bool {
 			if s.Fact == "decode" {
-				return s.Kubelet == "" && s.Ours == "refused" && otherYAML(s.World)
+				yes := slices.ContainsFunc(s.World.Lines, func(l line) bool { return l.Value == "yes" && isOurs(l.Name) })
+				return s.Kubelet == "" && s.Ours == "refused" && otherYAML(s.World) || s.Kubelet == "refused" && s.Ours == "" && yes
 			}
 			_, ok := refusal(s)
-			return ok && s.Kubelet == "yes" && has(s.OursFacts, "decode") && otherYAML(s.World)
+			return ok && s.Kubelet != "" && has(s.OursFacts, "decode") && otherYAML(s.World)
 		},
 	}, {
 		Name: "refused whole", Class: judge.Deliberate, Doc: docPath,
@@ -149,6 +191,8 @@ func valueRules() []judge.Rule[*world] {
 		Explains: func(s scene) bool {
 			field, ok := strings.CutPrefix(s.Fact, "value ")
 			switch {
+			case strings.HasPrefix(s.Fact, "threshold "), strings.HasPrefix(s.Fact, "lost "), strings.HasPrefix(s.Fact, "ignored "):
+				return refuses(s.KubeletFacts) && s.Kubelet == "" || refuses(s.OursFacts) && s.Ours == ""
 			case !ok:
 				return has(s.KubeletFacts, "decode") && s.Kubelet == "" && s.Ours == "yes"
 			case refuses(s.OursFacts):
@@ -217,18 +261,15 @@ func checkedRule() judge.Rule[*world] {
 		Name: "values that cannot work", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet takes some values that cannot work, and fails or goes without them when it uses them; ours refuses them with the file.",
 		Explains: func(s scene) bool {
-			field, ok := refusal(s)
-			if !ok || s.Kubelet != "" || s.Ours != "yes" {
-				return false
-			}
-			check := cannotWork(&s.World.accepted)[field]
-			return check != nil && check()
+			_, ok := refusal(s)
+			return ok && s.Kubelet == "later" && s.Ours == "yes"
 		},
 	}
 }
 
 // cannotWork returns, for a field, whether its value cannot work.
-func cannotWork(c *kubeletconfigv1beta1.KubeletConfiguration) map[string]func() bool {
+func cannotWork(w *world) map[string]func() bool {
+	c := &w.accepted
 	negative := func(d metav1.Duration, least time.Duration) func() bool {
 		return func() bool { return d.Duration < least }
 	}
@@ -243,11 +284,15 @@ func cannotWork(c *kubeletconfigv1beta1.KubeletConfiguration) map[string]func() 
 		}
 	}
 	all := map[string]func() bool{
-		"eviction":     func() bool { return noEviction(c) },
-		"podPidsLimit": func() bool { return *c.PodPidsLimit == -1 }, // -2 and below in the file
+		"eviction": func() bool { return noEviction(c) },
+		"podPidsLimit": func() bool { // which the kubelet takes for -1
+			value, _ := w.value("podPidsLimit")
+			n, err := strconv.Atoi(value)
+			return err == nil && n < -1
+		},
 		"staticPodURL": func() bool {
 			u, err := url.Parse(c.StaticPodURL)
-			return err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"
+			return c.StaticPodURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https")
 		},
 		"staticPodURLHeader": func() bool {
 			for name := range c.StaticPodURLHeader {
@@ -264,13 +309,17 @@ func cannotWork(c *kubeletconfigv1beta1.KubeletConfiguration) map[string]func() 
 		"clusterDNS": func() bool {
 			return slices.ContainsFunc(c.ClusterDNS, func(ip string) bool { return net.ParseIP(ip) == nil })
 		},
-		"clusterDomain":                    func() bool { return len(validation.IsDNS1123Subdomain(strings.TrimSuffix(c.ClusterDomain, "."))) > 0 },
-		"podsPerCore":                      func() bool { return c.PodsPerCore > c.MaxPods },
-		"maxPods":                          func() bool { return c.MaxPods < 1 },
-		"kubeReserved":                     reserved(c.KubeReserved),
-		"systemReserved":                   reserved(c.SystemReserved),
-		"cgroupRoot":                       func() bool { return !path.IsAbs(c.CgroupRoot) || path.Clean(c.CgroupRoot) != c.CgroupRoot },
-		"containerLogMaxSize":              func() bool { return !slices.Contains([]string{"10Mi", "1", "-1", "1Gi"}, c.ContainerLogMaxSize) },
+		"clusterDomain": func() bool {
+			return c.ClusterDomain != "" && len(validation.IsDNS1123Subdomain(strings.TrimSuffix(c.ClusterDomain, "."))) > 0
+		},
+		"podsPerCore":    func() bool { return c.PodsPerCore > c.MaxPods },
+		"maxPods":        func() bool { return c.MaxPods < 1 },
+		"kubeReserved":   reserved(c.KubeReserved),
+		"systemReserved": reserved(c.SystemReserved),
+		"cgroupRoot": func() bool {
+			return c.CgroupRoot != "" && (!path.IsAbs(c.CgroupRoot) || path.Clean(c.CgroupRoot) != c.CgroupRoot)
+		},
+		"containerLogMaxSize":              func() bool { return !slices.Contains([]string{"10Mi", "1", "5", "-1", "1Gi"}, c.ContainerLogMaxSize) },
 		"volumeStatsAggPeriod":             negative(c.VolumeStatsAggPeriod, time.Second),
 		"syncFrequency":                    negative(c.SyncFrequency, time.Millisecond),
 		"fileCheckFrequency":               negative(c.FileCheckFrequency, time.Millisecond),

@@ -1,15 +1,21 @@
 package config
 
 import (
+	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	imagepullmanager "k8s.io/kubernetes/pkg/kubelet/images/pullmanager"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-func fieldRules() []judge.Rule[*world] {
+// fieldRules are about single fields.
+func fieldRules() []judge.Rule[*world] { return slices.Concat(looserRules(), stricterRules()) }
+
+// looserRules are mostly about what the kubelet refuses and ours accepts.
+func looserRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "enforcement without cgroups", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet refuses cgroupsPerQOS false unless enforceNodeAllocatable is none; ours does without both by default, and accepts it.",
@@ -29,9 +35,23 @@ func fieldRules() []judge.Rule[*world] {
 		Name: "folder of logs", Class: judge.DefectOfOurs, Item: "new",
 		Sentence: "The kubelet refuses a podLogsDir that is not clean or has characters that are not ASCII; ours accepts it.",
 		Explains: func(s scene) bool {
-			return s.Fact == "refused podLogsDir" && s.Kubelet == "yes" && s.Ours == "" && strings.HasPrefix(s.World.accepted.PodLogsDir, "/")
+			dir := s.World.accepted.PodLogsDir
+			strange := path.Clean(dir) != dir || strings.ContainsFunc(dir, func(r rune) bool { return r > unicode.MaxASCII })
+			return s.Fact == "refused podLogsDir" && s.Kubelet == "yes" && s.Ours == "" && strange
 		},
 	}, {
+		Name: "relative folder of logs", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "The kubelet takes a relative podLogsDir from the folder of the file; ours refuses it.",
+		Explains: func(s scene) bool {
+			value, set := s.World.value("podLogsDir")
+			return s.Fact == "refused podLogsDir" && s.Kubelet == "" && s.Ours == "yes" && set && !strings.HasPrefix(value, `"/`)
+		},
+	}}
+}
+
+// stricterRules are mostly about what ours refuses and the kubelet accepts.
+func stricterRules() []judge.Rule[*world] {
+	return []judge.Rule[*world]{{
 		Name: "limits without cgroups", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "Settings of pods' cgroups need cgroupsPerQOS or a cgroupRoot, and the driver cgroupfs; ours refuses them otherwise, and a limit of 0 processes.",
 		Explains: func(s scene) bool {
@@ -66,6 +86,15 @@ func fieldRules() []judge.Rule[*world] {
 		Explains: func(s scene) bool {
 			all := slices.Sorted(slices.Values(s.World.accepted.EnforceNodeAllocatable))
 			return s.Fact == "refused enforceNodeAllocatable" && s.Kubelet == "yes" && s.Ours == "" && len(slices.Compact(slices.Clone(all))) < len(all)
+		},
+	}, {
+		Name: "periods that cancel out", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "The kubelet refuses shutdownGracePeriodByPodPriority beside another period above 0; ours adds the two periods, and says nothing where the sum is 0.",
+		Explains: func(s scene) bool {
+			c := s.World.accepted
+			all, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
+			return s.Fact == "refused shutdownGracePeriodByPodPriority" && s.Kubelet == "yes" && s.Ours == "" &&
+				len(c.ShutdownGracePeriodByPodPriority) > 0 && all != 0 && all+critical == 0
 		},
 	}, {
 		Name: "patterns of images", Class: judge.DefectOfOurs, Item: "new",

@@ -20,8 +20,12 @@ type world struct {
 	Lines []line
 	Tail  string
 
+	dir      string                                    // of the file
 	accepted kubeletconfigv1beta1.KubeletConfiguration // what the kubelet reads, valid or not
 }
+
+// longest is how long a file may be in ours.
+const longest = 1 << 20
 
 // A line sets one field. Its value is JSON, or a plain YAML scalar.
 type line struct{ Name, Value string }
@@ -34,7 +38,7 @@ func (w *world) text() string {
 	return b.String() + w.Tail
 }
 
-func (w *world) String() string { return w.text() }
+func (w *world) String() string { return w.text()[:min(len(w.text()), 5000)] }
 
 // value returns what the file sets a field to first.
 func (w *world) value(name string) (value string, ok bool) {
@@ -73,9 +77,6 @@ func leftOut() map[string]string {
 	return map[string]string{
 		"failCgroupV1":         "the kubelet's validation depends on the machine",
 		"singleProcessOOMKill": "the kubelet's validation depends on the machine",
-		"featureGates":         "the kubelet panics on one that it does not know, and ours has none",
-		"logging":              "a type of another module, which ours ignores",
-		"tracing":              "a type of another module, which ours ignores",
 	}
 }
 
@@ -90,19 +91,31 @@ func newWorld(d *judge.Draw) *world {
 		header[i].Value = judge.Pick(d, `""`, "v1", "kubelet.config.k8s.io/v1", "KubeletConfigurations")
 	}
 	w.Lines = header[d.Int(100)/99:] // now and then without an apiVersion
-	for range judge.Pick(d, 1, 0, 1, 2, 3, 5) {
+	var theme []string
+	if d.Chance(35) {
+		theme = themes()[d.Int(len(themes()))]
+	}
+	for range judge.Pick(d, 1, 0, 1, 2, 3, 5) + len(theme) {
 		name := pickField(d, names)
+		if len(theme) > 0 {
+			name, theme = theme[0], theme[1:]
+		}
 		value := drawValue(d, types[name], name, 2)
 		if _, twice := w.value(name); twice && !d.Chance(10) {
 			continue
 		}
 		switch {
+		case types[name] == reflect.TypeFor[metav1.Duration]() && d.Chance(6):
+			value = "null"
+		case types[name].Kind() == reflect.Int32 && d.Chance(4):
+			value = "!!int x"
 		case d.Chance(2):
-			value = judge.Pick(d, "null", `"text"`, "7", "true", "[]", "{}", "[1]", `{"a":"b"}`, "1.5", "yes", "~", "0x10")
+			value = judge.Pick(d, "null", `"text"`, "7", "true", "[]", "{}", "[1]", `{"a":"b"}`, "1.5", "yes", "~", "0x10", "&a 7", "*a", "{[1]: 2}",
+				"1_000", "0o17", strings.Repeat("z", 59+d.Int(4)), `{"a":"b","a":"c"}`, "2147483648", "-2147483649", "!!str 5", "!!int x")
 		case d.Chance(2):
 			name = strings.ToUpper(name[:1]) + name[1:]
 		case d.Chance(2):
-			name = judge.Pick(d, "unheardOf", "max_pods")
+			name, value = judge.Pick(d, "unheardOf", "max_pods"), judge.Pick(d, value, "null")
 		}
 		w.Lines = append(w.Lines, line{name, value})
 		if partner := partners()[name]; partner != "" && d.Chance(50) {
@@ -114,7 +127,37 @@ func newWorld(d *judge.Draw) *world {
 	if d.Chance(3) {
 		w.Tail = judge.Pick(d, "---\n", "---\na: b\n", "]\n", "\tx\n", "# end\n")
 	}
+	switch d.Int(150) {
+	case 148:
+		w.Lines, w.Tail = nil, judge.Pick(d, "", "# nothing\n", "[]\n", "text\n", "null\n", "{}\n")
+	case 149:
+		w.Tail = "# "
+		w.Tail += strings.Repeat("x", longest-len(w.text())+d.Int(2))
+	}
 	return w
+}
+
+// themes are fields that are checked together, or by many conditions.
+func themes() [][]string {
+	return [][]string{
+		{"shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownGracePeriodByPodPriority"},
+		{"systemReserved", "kubeReserved"},
+		{"staticPodURL", "staticPodURLHeader"},
+		{"crashLoopBackOff"},
+		{"enforceNodeAllocatable"},
+		{"tlsCertFile", "tlsPrivateKeyFile"},
+		{"staticPodPath", "resolvConf", "podLogsDir"},
+		{"evictionHard", "mergeDefaultEvictionSettings"},
+		{"clusterDNS", "clusterDomain"},
+		{"maxPods", "podsPerCore"},
+		{"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge"},
+		{"cgroupsPerQOS", "cgroupRoot", "cgroupDriver", "podPidsLimit"},
+		{"serializeImagePulls", "maxParallelImagePulls", "registryPullQPS", "registryBurst"},
+		{"imagePullCredentialsVerificationPolicy", "preloadedImagesVerificationAllowlist"},
+		{"allowedUnsafeSysctls"},
+		{"containerLogMaxSize", "containerLogMaxFiles", "containerLogMaxWorkers", "containerLogMonitorInterval"},
+		{"cpuCFSQuotaPeriod", "volumeStatsAggPeriod"},
+	}
 }
 
 // partners are fields that are checked together.
@@ -147,6 +190,9 @@ func quoted(s string) string {
 func drawValue(d *judge.Draw, t reflect.Type, name string, depth int) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if name == "featureGates" || name == "logging" || name == "tracing" {
+		return "{}" // of types that ours ignores; the kubelet panics on a gate that it does not know
 	}
 	if t == reflect.TypeFor[metav1.Duration]() {
 		return quoted(judge.Pick(d, "30s", "1m0s", "0s", "1s", "999ms", "3s", "2m0s", "5m0s", "300s", "301s", "-1s", "1h0m0s", "100ms", "1ms", "2s", "x", ""))

@@ -68,7 +68,7 @@ func (w *world) hasUID(at int, uid string) bool {
 	for _, s := range w.Steps[:at+1] {
 		for _, f := range s.Files {
 			for _, doc := range f.Docs {
-				if get(doc, "metadata", "uid") == uid {
+				if text(doc, "metadata", "uid") == uid {
 					return true
 				}
 			}

@@ -15,6 +15,7 @@ import (
 	"time"
 	_ "unsafe" // linkname
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/util/parsers"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -91,14 +93,14 @@ func kubeletSide(t *testing.T, w *world) (all []judge.Facts) {
 		k.storage = newPodStorage(k.ops, record.NewFakeRecorder(1000), ignore{})
 		m := newMemory()
 		for i, s := range w.Steps {
-			time.Sleep(10 * time.Second)
+			time.Sleep(time.Duration(s.After) * time.Second)
 			k.step = s
 			w.would = append(w.would, map[string]judge.Facts{})
 			f := judge.Facts{}
 			if !w.HTTP {
 				write(t, dir, s)
 			}
-			k.read(t)
+			k.read(t, f)
 			m.pods(f, w, i, slices.SortedFunc(maps.Values(k.pods), func(a, b *corev1.Pod) int {
 				return strings.Compare(a.Namespace+"/"+a.Name+string(a.UID), b.Namespace+"/"+b.Name+string(b.UID))
 			}))
@@ -140,14 +142,14 @@ func answer(s step) (*http.Response, error) {
 }
 
 // read is one pass of the source and what it leads to.
-func (k *kubelet) read(t *testing.T) {
+func (k *kubelet) read(t *testing.T, f judge.Facts) {
 	t.Helper()
 	source := kubetypes.FileSource
 	if k.w.HTTP {
 		source = kubetypes.HTTPSource
 		_ = extractFromURL(k.server, klog.Background())
 	} else {
-		_ = listConfig(k.file, klog.Background())
+		_ = listConfig(k.file, funcr.New(func(_, line string) { k.noteEntry(f, line) }, funcr.Options{}))
 	}
 	for len(k.updates) > 0 {
 		require.NoError(t, merge(k.storage, t.Context(), source, <-k.updates))
@@ -160,6 +162,16 @@ func (k *kubelet) read(t *testing.T) {
 			} else {
 				k.pods[pod.UID] = pod
 			}
+		}
+	}
+}
+
+// noteEntry adds what the kubelet logs of an entry of the folder that is no file. Of a
+// folder it says so as well, and goes on.
+func (k *kubelet) noteEntry(f judge.Facts, line string) {
+	for _, e := range k.step.Entries {
+		if strings.Contains(line, "/"+e.Name+`"`) && !strings.Contains(line, "is a directory") {
+			f["file "+e.Name+" text"] = "refused"
 		}
 	}
 }
@@ -237,8 +249,20 @@ func (k *kubelet) document(t *testing.T, f judge.Facts, prefix, text, source str
 		require.Len(t, err.Error(), len(fmt.Sprintf("invalid pod: %v", errs)))
 	}
 	addProblems(f, prefix, errs)
+	addImages(f, prefix+"image spec.initContainers", pod.Spec.InitContainers)
+	addImages(f, prefix+"image spec.containers", pod.Spec.Containers)
 	if _, reference, _ := podutil.HasAPIObjectReference(pod); reference != "" && len(errs) == 0 {
 		f[prefix+"reference"] = reference
+	}
+}
+
+// addImages adds a fact for each image that the kubelet cannot pull, because it is no
+// reference.
+func addImages(f judge.Facts, prefix string, containers []core.Container) {
+	for i, c := range containers {
+		if _, _, _, err := parsers.ParseImageName(c.Image); err != nil && c.Image != "" {
+			f[fmt.Sprintf("%s[%d]", prefix, i)] = "no reference"
+		}
 	}
 }
 
@@ -276,20 +300,4 @@ func folder(t *testing.T) string {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
-}
-
-// write makes the folder's files those of a step.
-func write(t *testing.T, dir string, s step) {
-	t.Helper()
-	dir = filepath.Join(dir, "manifests")
-	require.NoError(t, os.RemoveAll(dir))
-	if s.Missing {
-		return
-	}
-	require.NoError(t, os.Mkdir(dir, 0o755))
-	for _, f := range s.Files {
-		path := filepath.Join(dir, f.Name)
-		require.NoError(t, os.WriteFile(path, []byte(f.text()), 0o644))
-		require.NoError(t, os.Chtimes(path, time.Now(), time.Now()))
-	}
 }

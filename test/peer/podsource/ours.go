@@ -24,16 +24,18 @@ func oursSide(t *testing.T, w *world) (all []judge.Facts) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := folder(t)
 		var now step
-		directory, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: filepath.Join(dir, "manifests"), NodeName: w.Node, PollOnly: true, Clock: clock.RealClock{}})
+		told := &observer{}
+		read := &passes{}
+		directory, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: filepath.Join(dir, "manifests"), NodeName: w.Node, PollOnly: true, Clock: clock.RealClock{}, Observer: podsource.Observer{ProblemsChanged: told.changed}})
 		require.NoError(t, err)
 		server, err := podsource.NewHTTP(podsource.HTTPConfig{
-			URL: "http://host/pods", NodeName: w.Node, Clock: clock.RealClock{},
+			URL: "http://host/pods", NodeName: w.Node, Clock: clock.RealClock{}, Observer: podsource.Observer{ProblemsChanged: told.changed},
 			Client: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) { return answer(now) })},
 		})
 		require.NoError(t, err)
 		m := newMemory()
 		for i, s := range w.Steps {
-			time.Sleep(10 * time.Second)
+			time.Sleep(time.Duration(s.After) * time.Second)
 			now = s
 			f := judge.Facts{}
 			var res podsource.Result
@@ -43,14 +45,36 @@ func oursSide(t *testing.T, w *world) (all []judge.Facts) {
 				write(t, dir, s)
 				res, _ = directory.Load(t.Context())
 			}
+			require.Equal(t, read.expect(w, s), res.FilesRead)
+			require.ElementsMatch(t, textsOf(res.Problems), told.problems)
 			m.pods(f, w, i, res.Pods)
 			for _, p := range res.Problems {
+				require.True(t, w.HTTP && p.File == "http://host/pods" || !w.HTTP && strings.HasPrefix(p.File, dir), p.File)
 				ourProblem(f, w, s, p)
 			}
 			all = append(all, f)
 		}
 	})
 	return all
+}
+
+// An observer knows the problems that there are from what it was told.
+type observer struct{ problems []string }
+
+func (o *observer) changed(added, gone []podsource.Problem) {
+	o.problems = append(o.problems, textsOf(added)...)
+	for _, text := range textsOf(gone) {
+		if i := slices.Index(o.problems, text); i >= 0 {
+			o.problems = slices.Delete(o.problems, i, i+1)
+		}
+	}
+}
+
+func textsOf(all []podsource.Problem) (texts []string) {
+	for _, p := range all {
+		texts = append(texts, p.Error())
+	}
+	return texts
 }
 
 // ourProblem adds what is wrong with one document.
@@ -106,6 +130,9 @@ func ourProblem(f judge.Facts, w *world, s step, p podsource.Problem) {
 		return
 	}
 	for _, e := range errs {
+		if container, ok := strings.CutSuffix(e.Field, ".image"); ok && e.Type == field.ErrorTypeInvalid && strings.HasSuffix(container, "]") {
+			f[prefix+"image "+container] = "no reference"
+		}
 		if e.Type == field.ErrorTypeDuplicate && strings.Contains(e.Detail, "comes first") {
 			f[prefix+"taken "+e.Field] = "yes"
 		} else {

@@ -1,10 +1,13 @@
 package podsource
 
 import (
+	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
@@ -40,6 +43,8 @@ func fieldOf(err *field.Error) string {
 		}
 	case last == "httpHeaders":
 		return path + ".name"
+	case strings.HasSuffix(path, ".valueFrom.fieldRef.fieldPath"), strings.HasSuffix(path, ".valueFrom.resourceFieldRef.resource"), strings.HasSuffix(path, ".volumeDevices.name"):
+		return path + " " + strings.TrimPrefix(string(err.Type), "FieldValue")
 	case path == "spec.dnsConfig":
 		return "spec.dnsConfig.nameservers Required"
 	case path == "spec.volumes.projected.sources.serviceAccountToken.path":
@@ -109,6 +114,11 @@ type group struct {
 	paths    []string // patterns of paths in which a container is "container"
 }
 
+// volumeSources returns the names of all kinds of volume sources.
+func volumeSources() []string {
+	return slices.Sorted(maps.Keys(fieldsOf(reflect.TypeFor[corev1.VolumeSource]())))
+}
+
 // containerPath replaces what names a container by "container".
 func containerPath(path string) string {
 	for _, prefix := range []string{"spec.initContainers[", "spec.containers["} {
@@ -142,14 +152,14 @@ func groups() []group {
 		{
 			name: "file modes", class: judge.DefectOfOurs, item: "new",
 			sentence: "The kubelet refuses a mode of a volume's file above 0777 or below 0; ours accepts it.",
-			paths:    []string{`spec\.volumes\..*\.(mode|defaultMode)`},
+			paths:    []string{`spec\.volumes\.(secret|configMap|downwardAPI|projected)\.defaultMode`, `spec\.volumes\.(projected\.sources\.)?(secret|configMap|downwardAPI)\.items\.mode`},
 		},
 		{
 			name: "volume sources", class: judge.DefectOfOurs, item: "new",
 			sentence: "The kubelet validates the fields of every kind of volume source; ours those of hostPath and emptyDir and the paths of files.",
 			paths: []string{
 				`spec\.volumes\.(persistentDisk|awsElasticBlockStore|gitRepo|nfs|iscsi|glusterfs|persistentVolumeClaim|rbd|flexVolume|cinder|cephfs|cephFS|flocker|fc|azureFile|azureDisk|vsphereVolume|quobyte|photonPersistentDisk|portworxVolume|scaleIO|storageos|csi|ephemeral|image)\..*`,
-				`spec\.volumes\.projected paths`, `spec\.volumes\.[A-Za-z]+[A-Z][A-Za-z]*|spec\.volumes\.(flocker|csi|fc|rbd|iscsi|nfs|quobyte|ephemeral|image|secret|projected|cinder|glusterfs|storageos|cephfs)`, `spec\.volumes\.hostPath\.type`, `spec\.volumes\.emptyDir\.medium`, `spec\.volumes\.(secret|configMap)\.(name|secretName|items\.key)`,
+				`spec\.volumes\.projected paths`, `spec\.volumes\.(` + strings.Join(volumeSources(), "|") + `)`, `spec\.volumes\.hostPath\.type`, `spec\.volumes\.emptyDir\.medium`, `spec\.volumes\.(secret|configMap)\.(name|secretName|items\.key)`,
 				`spec\.volumes\.projected\.sources(\.(secret|configMap)\.(name|items\.key))?`, `spec\.volumes\.projected\.sources\.(clusterTrustBundle|podCertificate).*`,
 				`spec\.volumes\.projected\.sources\.(secret|configMap|downwardAPI|serviceAccountToken)`,
 				`spec\.volumes\.projected\.sources\.serviceAccountToken\.(expirationSeconds|audience)`,
@@ -164,7 +174,7 @@ func groups() []group {
 		{
 			name: "references to fields", class: judge.DefectOfOurs, item: "new",
 			sentence: "The kubelet refuses an environment variable with a path, a divisor or a file that no pod has; ours accepts it.",
-			paths:    []string{`container\.env\.valueFrom\.(fieldRef|resourceFieldRef|fileKeyRef)\..*`, `container\.envFrom\..*`},
+			paths:    []string{`container\.env\.valueFrom\.(fieldRef\.(fieldPath (Invalid|NotSupported)|apiVersion)|resourceFieldRef\.(resource (Invalid|NotSupported)|containerName|divisor)|fileKeyRef\.(key|path|volumeName))`, `container\.envFrom\.(prefix|(configMapRef|secretRef)\.name)`},
 		},
 		{
 			name: "names of the host and DNS", class: judge.DefectOfOurs, item: "new",
@@ -174,7 +184,7 @@ func groups() []group {
 		{
 			name: "tolerations", class: judge.DefectOfOurs, item: "new",
 			sentence: "The kubelet validates tolerations; ours accepts any.",
-			paths:    []string{`spec\.tolerations.*`},
+			paths:    []string{`spec\.tolerations\.(key|operator|value|effect|tolerationSeconds)`},
 		},
 		{
 			name: "scheduling", class: judge.Deliberate,
@@ -194,7 +204,7 @@ func groups() []group {
 		{
 			name: "handlers and mounts", class: judge.DefectOfOurs, item: "new",
 			sentence: "The kubelet validates stop signals, device paths, mount propagation, mounts of a device and recursive read-only mounts; ours accepts any.",
-			paths:    []string{`container\.lifecycle\.stopSignal`, `container\.volumeDevices\.devicePath`, `container\.volumeMounts\.(mountPropagation|recursiveReadOnly|name Invalid)`, `container\.volumeDevices\.name.*`},
+			paths:    []string{`container\.lifecycle\.stopSignal`, `container\.volumeDevices\.devicePath`, `container\.volumeMounts\.(mountPropagation|recursiveReadOnly|name Invalid)`, `container\.volumeDevices\.name (Invalid|Duplicate)`},
 		},
 	}
 }

@@ -22,6 +22,6 @@ func TestPeer(t *testing.T) {
 	// the rest of it would not be compared. The fact "reference" has that decision.
 	require.NoError(t, utilfeature.DefaultMutableFeatureGate.Set("PreventStaticPodAPIReferences=false"))
 	judge.Run(t, judge.Peer[*world]{
-		Name: "podsource", World: newWorld, Kubelet: kubeletSide, Ours: oursSide, Rules: rules(), Scenarios: 700,
+		Name: "podsource", World: newWorld, Kubelet: kubeletSide, Ours: oursSide, Rules: rules(), Scenarios: 1000,
 	})
 }

@@ -2,6 +2,7 @@ package podsource
 
 import (
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -37,6 +38,17 @@ func enums() map[string][]string {
 	}
 }
 
+// oddImages are references at the edge of what can be one.
+func oddImages() []string {
+	digits := strings.Repeat("0123456789abcdef", 4)
+	return []string{
+		"../x", "nginx@sha256:12", "nginx@sha256:" + digits[:63], "nginx@sha256:" + strings.ToUpper(digits), "nginx@" + digits, "nginx:1@sha256:" + digits,
+		"nginx:" + strings.Repeat("x", 128), "nginx:" + strings.Repeat("x", 129), "nginx:-1", "nginx:.1", "nginx:_1", "nginx:", "nginx@", "nginx:a b",
+		"a__b", "a___b", "a..b", "a--b", "a.-b", "-a", "a-", "a/", "/a", "a//b", "A/b", "A", "localhost/a", "localhost:5000/a", "host:5000/A", "host.x/a", "h_st.x/a",
+		"[::1]:5000/a", "a/b/c:1", "é", " nginx", "docker.io/nginx", strings.Repeat("x.", 126) + "y",
+	}
+}
+
 // drawPod returns a pod that mostly is right.
 func drawPod(d *judge.Draw, name string) *corev1.Pod {
 	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
@@ -44,6 +56,9 @@ func drawPod(d *judge.Draw, name string) *corev1.Pod {
 	p.Namespace = judge.Pick(d, "", "", "kube-system", "default")
 	if d.Chance(15) {
 		p.UID = types.UID(judge.Pick(d, "uid-", "11111111-2222-3333-4444-") + name)
+		if d.Chance(15) {
+			p.UID = "uid-of-several"
+		}
 	}
 	if d.Chance(20) {
 		p.Labels = map[string]string{"app": "web"}
@@ -130,7 +145,7 @@ func drawVolumes(d *judge.Draw) (all []corev1.Volume) {
 	}
 	for i := range d.Between(1, 3) {
 		v := corev1.Volume{Name: "v" + strconv.Itoa(i)}
-		switch d.Int(9) {
+		switch judge.Pick(d, 0, 1, 2, 3, 4, 5, 6, 5, 6, 7, 8) {
 		case 0: // an emptyDir by default
 		case 1:
 			v.HostPath = &corev1.HostPathVolumeSource{Path: judge.Pick(d, "/data", "/a/../b", "")}
@@ -200,8 +215,9 @@ func drawProjected(d *judge.Draw) *corev1.ProjectedVolumeSource {
 func drawContainer(d *judge.Draw, name string, volumes []corev1.Volume) corev1.Container {
 	images := enums()["image"]
 	c := corev1.Container{Name: name, Image: images[d.Int(4)]}
-	if d.Chance(2) {
-		c.Image = "../x"
+	if d.Chance(8) {
+		odd := oddImages()
+		c.Image = odd[d.Int(len(odd))]
 	}
 	c.ImagePullPolicy = judge.Pick(d, "", "", corev1.PullAlways, corev1.PullNever)
 	c.TerminationMessagePolicy = judge.Pick(d, "", "", corev1.TerminationMessageFallbackToLogsOnError)

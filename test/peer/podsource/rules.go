@@ -62,7 +62,7 @@ func document(s scene) any {
 }
 
 func rules() []judge.Rule[*world] {
-	all := slices.Concat(podRules(), manyRules(), valueRules(), defaultRules())
+	all := slices.Concat(identityRules()[:1], podRules(), manyRules(), identityRules()[1:], valueRules(), defaultRules())
 	for _, g := range groups() {
 		has := g.matcher()
 		r := judge.Rule[*world]{
@@ -77,5 +77,5 @@ func rules() []judge.Rule[*world] {
 		}
 		all = append(all, r)
 	}
-	return slices.Concat(all, fieldRules(), stricterRules(), laxerRules())
+	return slices.Concat(all, fieldRules(), imageRules(), stricterRules(), laxerRules())
 }

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/distribution/reference"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
@@ -22,36 +21,19 @@ func ancestors(path string) (all []string) {
 	}
 }
 
-// derived explains facts about a pod that the kubelet refuses and ours accepts: they
-// are what they would be if the kubelet accepted it.
+// derived explains facts about a pod whose document the kubelet refuses and ours
+// accepts: the kubelet has none, or keeps those of the answer before.
 func derived(s scene) bool {
 	pod, _, ok := podFact(s.Fact)
 	if !ok {
 		return false
 	}
-	sources := sourcesOf(s.World, s.Step, pod)
-	if s.World.HTTP && s.Kubelet != "" && refuses(s.KubeletFacts, s.Step, "answer") {
-		// The kubelet keeps the pods of the answer before.
-		return s.Kubelet == before(s.KubeletFacts, s.Step, s.Fact) && (len(sources) == 0 && s.Ours == "" ||
-			slices.ContainsFunc(sources, func(o source) bool { return isWould(s, o) }))
+	last := lastRead(s)
+	if s.World.HTTP {
+		return refuses(s.KubeletFacts, last.Step, "answer") && isModel(s)
 	}
-	if hasPod(s.KubeletFacts, s.Step, pod) || !hasPod(s.OursFacts, s.Step, pod) {
-		return false
-	}
-	return slices.ContainsFunc(sources, func(o source) bool {
-		return refuses(s.KubeletFacts, s.Step, o.file.Name) && isWould(s, o)
-	})
-}
-
-// isWould reports whether our value is what the kubelet would have for a document, or
-// a difference that another rule explains.
-func isWould(s scene, o source) bool {
-	_, what, _ := podFact(s.Fact)
-	if strings.HasSuffix(what, " changed") || strings.HasSuffix(what, seenAnnotation) {
-		return true // what the kubelet has not seen has not changed
-	}
-	s.Kubelet = s.World.would[s.Step][documentPrefix(o.file.Name, o.doc)][s.Fact]
-	return s.Kubelet == s.Ours || slices.ContainsFunc(slices.Concat(valueRules(), defaultRules()), func(r judge.Rule[*world]) bool { return r.Explains(s) })
+	h, has := modelOf(s).pods[s.Step][pod]
+	return has && !hasPod(s.KubeletFacts, s.Step, pod) && refuses(s.KubeletFacts, last.Step, h.file.Name) && isModel(s)
 }
 
 // hasPort reports whether one of the pod's containers of a kind has a host port of
@@ -131,7 +113,11 @@ func mountsDeclared(doc any, path string) bool {
 			declared[text(v, "name")] = true
 		}
 	}
-	mounts, _ := get(containerOf(doc, path), "volumeMounts").(*list)
+	kind := "volumeMounts"
+	if strings.Contains(path, ".volumeDevices.") {
+		kind = "volumeDevices"
+	}
+	mounts, _ := get(containerOf(doc, path), kind).(*list)
 	return mounts != nil && !slices.ContainsFunc(mounts.items, func(m any) bool { return !declared[text(m, "name")] })
 }
 
@@ -141,10 +127,13 @@ func fieldRules() []judge.Rule[*world] {
 		Sentence: "The kubelet looks at nothing else in a manifest without a name, and not into a probe or hook where none may be; ours names every problem.",
 		Explains: func(s scene) bool {
 			prefix, path, ok := onlyOurs(s)
+			facts := s.KubeletFacts[s.Step]
+			if prefix, _, isImage := strings.Cut(s.Fact, "image "); isImage && s.Kubelet == "" {
+				return facts[prefix+"problem metadata.name"] != ""
+			}
 			if !ok {
 				return false
 			}
-			facts := s.KubeletFacts[s.Step]
 			if text(document(s), "metadata", "name") == "" {
 				return facts[prefix+"problem metadata.name"] != ""
 			}
@@ -158,18 +147,6 @@ func fieldRules() []judge.Rule[*world] {
 				return true
 			}
 			return slices.ContainsFunc(ancestors(path), func(parent string) bool { return facts[prefix+"problem "+parent] != "" })
-		},
-	}, {
-		Name: "image references", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet accepts every image that is not empty, and a container with a reference that cannot be parsed never starts; ours refuses its manifest.",
-		Explains: func(s scene) bool {
-			_, path, ok := onlyOurs(s)
-			image := text(get(document(s), "spec"), "image")
-			if c := containerOf(document(s), path); c != nil {
-				image = text(c, "image")
-			}
-			_, err := reference.ParseNormalizedNamed(image)
-			return ok && strings.HasSuffix(path, ".image") && err != nil
 		},
 	}, {
 		Name: "restart policies of init containers", Class: judge.DefectOfOurs, Item: "new",
@@ -234,6 +211,14 @@ func stricterRules() []judge.Rule[*world] {
 	}}
 }
 
+// isPodRequest reports whether a fact is a request of the pod that ours takes from its
+// limit.
+func isPodRequest(s scene) bool {
+	pod, what, _ := podFact(s.Fact)
+	name, ok := strings.CutPrefix(what, ".spec.resources.requests.")
+	return ok && s.Ours == s.OursFacts[s.Step]["pod "+pod+" .spec.resources.limits."+name]
+}
+
 // laxerRules are about what the kubelet refuses and ours accepts.
 func laxerRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
@@ -259,9 +244,8 @@ func laxerRules() []judge.Rule[*world] {
 		Name: "requests of the pod", Class: judge.DefectOfOurs, Item: "new",
 		Sentence: "The kubelet takes the sum of its containers' requests for the request of a pod that has only a limit, and refuses it if that is more than the limit; ours takes the limit.",
 		Explains: func(s scene) bool {
-			if pod, what, ok := podFact(s.Fact); ok {
-				name, ok := strings.CutPrefix(what, ".spec.resources.requests.")
-				return ok && s.Ours == s.OursFacts[s.Step]["pod "+pod+" .spec.resources.limits."+name]
+			if isPodRequest(s) {
+				return true
 			}
 			if prefix, path, ok := onlyOurs(s); ok {
 				return path == "spec.resources.requests negative" && s.KubeletFacts[s.Step][prefix+"problem spec.resources.limits negative"] != ""

@@ -2,13 +2,11 @@ package podsource
 
 import (
 	"encoding/json"
-	"fmt"
+	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/distribution/reference"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -79,11 +77,6 @@ func definedUID(w *world, step int, uid string) int {
 	return len(all)
 }
 
-// isNew reports whether the step before had no file of a name.
-func isNew(w *world, step int, name string) bool {
-	return step == 0 || !slices.ContainsFunc(w.Steps[step-1].Files, func(f file) bool { return f.Name == name })
-}
-
 // defined counts the documents that have defined a pod so far. Ours keeps those of a
 // file that has become bad.
 func defined(w *world, step int, pod string) int {
@@ -111,64 +104,6 @@ func hasPod(facts []judge.Facts, step int, pod string) bool {
 	return step >= 0 && facts[step]["pod "+pod+" uid"] != ""
 }
 
-// before returns what a fact about a pod is if the pod stays as it was in the step
-// before: empty if there was none.
-func before(facts []judge.Facts, step int, fact string) string {
-	pod, what, _ := podFact(fact)
-	switch {
-	case !hasPod(facts, step-1, pod):
-		return ""
-	case strings.HasSuffix(what, " changed"):
-		return "false"
-	default:
-		return facts[step-1][fact]
-	}
-}
-
-// contentChanged reports whether ours counts two documents as two contents.
-func contentChanged(a, b any) bool {
-	content := func(doc any) string {
-		var text strings.Builder
-		toJSON(&text, doc)
-		var pod corev1.Pod
-		if err := json.Unmarshal([]byte(strings.ReplaceAll(text.String(), "1e2", "100")), &pod); err != nil {
-			return text.String()
-		}
-		return marshal(pod.ObjectMeta) + marshal(pod.Spec)
-	}
-	return content(a) != content(b)
-}
-
-// lastRead returns the documents of a pod in the last step before this one in which
-// ours took the pod from them.
-func lastRead(s scene, pod string) []source {
-	for step := s.Step - 1; step >= 0; step-- {
-		all := slices.DeleteFunc(sourcesOf(s.World, step, pod), func(o source) bool { return refuses(s.OursFacts, step, o.file.Name) })
-		if len(all) > 0 {
-			return all
-		}
-	}
-	return nil
-}
-
-// firstSeen returns the step in which a side first saw the pod's UID.
-func firstSeen(facts []judge.Facts, step int, pod string) int {
-	if uid := facts[step]["pod "+pod+" uid"]; uid != "derived" {
-		for step > 0 && otherPod(facts[step-1], "", uid) {
-			step--
-		}
-		return step
-	}
-	for step > 0 && facts[step]["pod "+pod+" uid changed"] == "false" {
-		step--
-	}
-	return step
-}
-
-func timeOf(step int) time.Time {
-	return time.Date(2000, 1, 1, 0, 0, 10*(step+1), 0, time.UTC)
-}
-
 // otherPod reports whether another pod has a UID.
 func otherPod(facts judge.Facts, pod, uid string) bool {
 	for fact, value := range facts {
@@ -178,6 +113,27 @@ func otherPod(facts judge.Facts, pod, uid string) bool {
 		}
 	}
 	return false
+}
+
+// keepsOld reports whether ours refuses a file that defines a pod or its UID, or has
+// done so, or of which it has the pod from before.
+func keepsOld(s scene, pod string) bool {
+	return slices.ContainsFunc(s.World.Steps[s.Step].Files, func(f file) bool {
+		if !refuses(s.OursFacts, s.Step, f.Name) {
+			return false
+		}
+		uid := s.KubeletFacts[s.Step]["pod "+pod+" uid"]
+		sameUID := slices.ContainsFunc(f.Docs, func(doc any) bool { return uid != "" && text(doc, "metadata", "uid") == uid })
+		if s.World.HTTP || sameUID || modelOf(s).pods[s.Step][pod].file.Name == f.Name {
+			return true
+		}
+		for step := range s.Step + 1 {
+			if slices.ContainsFunc(sourcesOf(s.World, step, pod), func(o source) bool { return o.file.Name == f.Name }) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func podRules() []judge.Rule[*world] {
@@ -190,7 +146,7 @@ func podRules() []judge.Rule[*world] {
 			}
 			pod, _, ok := podFact(s.Fact)
 			sources := sourcesOf(s.World, s.Step, pod)
-			return ok && s.Ours == "" && len(sources) > 0 && !slices.ContainsFunc(sources, func(o source) bool { return isManifest(s.World, o.file.Name) })
+			return ok && isModel(s) && s.Ours == "" && len(sources) > 0 && !slices.ContainsFunc(sources, func(o source) bool { return isManifest(s.World, o.file.Name) })
 		},
 	}, {
 		Name: "unknown and repeated fields", Class: judge.Deliberate, Doc: docPath,
@@ -212,21 +168,7 @@ func podRules() []judge.Rule[*world] {
 		Sentence: "The kubelet ends the pods of a file that has become bad; ours refuses a file as a whole if anything in it is wrong, and its pods stay as they were.",
 		Explains: func(s scene) bool {
 			pod, _, ok := podFact(s.Fact)
-			asBefore := s.Ours == before(s.OursFacts, s.Step, s.Fact)
-			if !ok || !asBefore && s.Ours != "" {
-				return false
-			}
-			if asBefore && s.Step > 0 && s.Kubelet == before(s.KubeletFacts, s.Step, s.Fact) && s.KubeletFacts[s.Step-1][s.Fact] != s.OursFacts[s.Step-1][s.Fact] {
-				return true // as they were on both sides
-			}
-			for step := range s.Step + 1 {
-				for _, o := range sourcesOf(s.World, step, pod) {
-					if refuses(s.OursFacts, s.Step, o.file.Name) && (asBefore || isNew(s.World, s.Step, o.file.Name)) {
-						return true
-					}
-				}
-			}
-			return false
+			return ok && isModel(s) && keepsOld(lastRead(s), pod)
 		},
 	}, {
 		Name: "sources that are away", Class: judge.Deliberate, Doc: docPath,
@@ -234,8 +176,8 @@ func podRules() []judge.Rule[*world] {
 		Explains: func(s scene) bool {
 			_, _, ok := podFact(s.Fact)
 			now := s.World.Steps[s.Step]
-			away := !readsStep(s.World, now) || s.World.HTTP && now.Files[0].text() == ""
-			return ok && away && s.Kubelet == "" && s.Ours == before(s.OursFacts, s.Step, s.Fact)
+			away := !s.World.HTTP && now.Missing || s.World.HTTP && now.Status == http.StatusOK && now.Files[0].text() == ""
+			return ok && away && s.Kubelet == "" && isModel(s)
 		},
 	}, {
 		Name: "references to the API", Class: judge.Deliberate, Doc: docPath,
@@ -258,9 +200,8 @@ func manyRules() []judge.Rule[*world] {
 				return marked && strings.Trim(after, "-\n ") != "" && s.Kubelet == "" && s.Ours == "refused"
 			}
 			pod, _, ok := podFact(s.Fact)
-			return ok && !hasPod(s.KubeletFacts, s.Step, pod) && slices.ContainsFunc(sourcesOf(s.World, s.Step, pod), func(o source) bool {
-				return o.doc > 0 && o.file.Form == asYAML && isWould(s, o)
-			})
+			h := modelOf(s).pods[s.Step][pod]
+			return ok && h.doc > 0 && h.file.Form == asYAML && !hasPod(s.KubeletFacts, s.Step, pod) && isModel(s)
 		},
 	}, {
 		Name: "YAML in JSON files", Class: judge.Deliberate, Doc: docPath,
@@ -281,12 +222,10 @@ func manyRules() []judge.Rule[*world] {
 				return s.Kubelet == "" && s.Ours == "yes" && definedTwice(s)
 			}
 			pod, _, ok := podFact(s.Fact)
-			sources := sourcesOf(s.World, s.Step, pod)
-			several := len(sources) > 1
-			sources = slices.DeleteFunc(sources, func(o source) bool {
-				return !isManifest(s.World, o.file.Name) || refuses(s.OursFacts, s.Step, o.file.Name)
-			})
-			return ok && several && len(sources) > 0 && isWould(s, sources[0])
+			sources := sourcesOf(s.World, lastRead(s).Step, pod)
+			return ok && isModel(s) && (len(sources) > 1 || slices.ContainsFunc(sources, func(o source) bool {
+				return o.uid() != "" && definedUID(s.World, s.Step, o.uid()) > 1
+			}))
 		},
 	}, {
 		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: docPath, Ends: true,
@@ -301,30 +240,34 @@ func manyRules() []judge.Rule[*world] {
 				return s.Ours == "" && uid != "derived" && otherPod(s.OursFacts[s.Step], pod, uid)
 			}
 			uid := s.OursFacts[s.Step]["pod "+pod+" uid"]
-			return uid != "derived" && otherPod(s.KubeletFacts[s.Step], pod, uid) &&
-				slices.ContainsFunc(sourcesOf(s.World, s.Step, pod), func(o source) bool { return isWould(s, o) })
+			return uid != "derived" && otherPod(s.KubeletFacts[s.Step], pod, uid) && isModel(s)
 		},
 	}, {
 		Name: "came again", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "When a file is good again its pods are new to the kubelet, which had ended them; to ours they are those from before.",
 		Explains: func(s scene) bool {
+			_, what, _ := podFact(s.Fact)
+			isNew := s.Kubelet == "new" && s.Ours != "" || s.Ours == "new" && s.Kubelet != ""
+			return strings.HasSuffix(what, " changed") && isNew && isModel(s)
+		},
+	}}
+}
+
+// identityRules are about what pods are the same to each side.
+func identityRules() []judge.Rule[*world] {
+	return []judge.Rule[*world]{{
+		Name: "time of the first sight", Class: judge.DefectOfOurs, Item: "new",
+		Sentence: "The kubelet writes config.seen with nine digits behind the point; ours leaves zeros out.",
+		Explains: func(s scene) bool {
+			_, what, _ := podFact(s.Fact)
+			return what == seenPath && s.Kubelet == strings.Replace(s.Ours, `Z"`, `.000000000Z"`, 1)
+		},
+	}, {
+		Name: "UID from content", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet makes the UID of a pod from the path of its file and from its content with the defaults; ours makes it from the content alone, as it is written, so that a renamed file is the same pod.",
+		Explains: func(s scene) bool {
 			pod, what, _ := podFact(s.Fact)
-			if !strings.HasSuffix(what, " changed") {
-				return false
-			}
-			ours, kubelet := hasPod(s.OursFacts, s.Step-1, pod), hasPod(s.KubeletFacts, s.Step-1, pod)
-			if s.Ours == "new" {
-				return !ours && kubelet && (s.Kubelet == "true" || s.Kubelet == "false")
-			}
-			now, old := sourcesOf(s.World, s.Step, pod), lastRead(s, pod)
-			if s.Kubelet != "new" || kubelet || !ours || len(now) == 0 || len(old) == 0 {
-				return false
-			}
-			doc := now[0].file.Docs[now[0].doc]
-			if what == "uid changed" && text(doc, "metadata", "uid") != "" {
-				return s.Ours == fmt.Sprint(text(doc, "metadata", "uid") != text(old[0].file.Docs[old[0].doc], "metadata", "uid"))
-			}
-			return s.Ours == fmt.Sprint(contentChanged(old[0].file.Docs[old[0].doc], doc))
+			return hasPod(s.KubeletFacts, s.Step, pod) && (what == "hash changed" || what == "uid changed" || what == seenPath) && isModel(s)
 		},
 	}}
 }
@@ -332,33 +275,11 @@ func manyRules() []judge.Rule[*world] {
 // valueRules are about single values of a pod that both sides have.
 func valueRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "time of the first sight", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet writes config.seen with nine digits behind the point; ours leaves zeros out.",
-		Explains: func(s scene) bool {
-			pod, what, _ := podFact(s.Fact)
-			return what == ".metadata.annotations."+seenAnnotation &&
-				s.Kubelet == marshal(timeOf(firstSeen(s.KubeletFacts, s.Step, pod)).Format("2006-01-02T15:04:05.000000000Z07:00")) &&
-				s.Ours == marshal(timeOf(firstSeen(s.OursFacts, s.Step, pod)).Format(time.RFC3339Nano))
-		},
-	}, {
 		Name: "kind", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet's pods have no kind and no API version; ours have those of the manifest.",
 		Explains: func(s scene) bool {
 			_, what, _ := podFact(s.Fact)
 			return s.Kubelet == "" && (what == ".kind" && s.Ours == `"Pod"` || what == ".apiVersion" && s.Ours == `"v1"`)
-		},
-	}, {
-		Name: "UID from content", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "The kubelet makes the UID of a pod from the path of its file and from its content with the defaults; ours makes it from the content alone, as it is written, so that a renamed file is the same pod.",
-		Explains: func(s scene) bool {
-			pod, what, _ := podFact(s.Fact)
-			now, old := sourcesOf(s.World, s.Step, pod), lastRead(s, pod)
-			if len(now) == 0 || len(old) == 0 || !hasPod(s.KubeletFacts, s.Step, pod) {
-				return false
-			}
-			change := fmt.Sprint(contentChanged(old[0].file.Docs[old[0].doc], now[0].file.Docs[now[0].doc]))
-			own := text(now[0].file.Docs[now[0].doc], "metadata", "uid") != ""
-			return s.Ours == change && (what == "hash changed" || what == "uid changed" && !own)
 		},
 	}, {
 		Name: "hash of the content", Class: judge.Deliberate, Doc: docPath,

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,13 +23,22 @@ type world struct {
 	// would are the facts about the pods of documents as the kubelet decodes them, by
 	// step and document, whether it refuses them or not.
 	would []map[string]judge.Facts
+	model model // of ours, as far as it was asked for
 }
 
 // A step is what the source has when both sides read it.
 type step struct {
-	Missing bool   // the folder does not exist
-	Files   []file // sorted by name; one of an HTTP server: its answer
-	Status  int    // of the answer; 0: the server does not answer
+	After   int     // seconds since the step before
+	Missing bool    // the folder does not exist
+	Files   []file  // sorted by name; one of an HTTP server: its answer
+	Entries []entry // what else is in the folder
+	Status  int     // of the answer; 0: the server does not answer
+}
+
+// An entry of the folder has the name of a manifest, and is none.
+type entry struct {
+	Name string
+	Kind string // folder, link to a folder, link to nothing, loop, pipe
 }
 
 // A file has documents, or is an answer.
@@ -40,6 +50,8 @@ type file struct {
 	// Head and Tail are put around the text, Cut bytes are taken from its end.
 	Head, Tail string
 	Cut        int
+	// Link says that the file is a symbolic link to one elsewhere.
+	Link bool
 }
 
 type form int
@@ -111,7 +123,7 @@ func (w *world) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node %s, HTTP %t\n", w.Node, w.HTTP)
 	for i, s := range w.Steps {
-		fmt.Fprintf(&b, "step %d: missing %t, status %d\n", i, s.Missing, s.Status)
+		fmt.Fprintf(&b, "step %d: after %d s, missing %t, status %d, besides files %v\n", i, s.After, s.Missing, s.Status, s.Entries)
 		for _, f := range s.Files {
 			fmt.Fprintf(&b, "--- %s\n%s\n", f.Name, f.text())
 		}
@@ -134,7 +146,10 @@ func newWorld(d *judge.Draw) *world {
 		if i > 0 {
 			files = nextFiles(d, w.HTTP, files, &pods)
 		}
-		s := step{Files: slices.Clone(files), Status: 200}
+		s := step{Files: slices.Clone(files), Status: 200, After: judge.Pick(d, 10, 10, 2, 1)}
+		if !w.HTTP && d.Chance(10) {
+			s.Entries = []entry{{Name: judge.Pick(d, "z.yaml", "z.JSON"), Kind: judge.Pick(d, "folder", "link to a folder", "link to nothing", "loop", "pipe")}}
+		}
 		if i > 0 && d.Chance(8) {
 			s.Missing = !w.HTTP
 			s.Status = judge.Pick(d, 500, 404, 0)
@@ -279,6 +294,7 @@ func addFile(d *judge.Draw, files []file, pods *int) []file {
 	case slices.ContainsFunc(files, func(o file) bool { return o.Name == f.Name }):
 		return files
 	}
+	f.Link = d.Chance(8)
 	n := 1
 	if f.Form == asYAML && d.Chance(8) {
 		n = d.Between(2, 3)
@@ -353,7 +369,7 @@ func newAnswer(d *judge.Draw, pods *int) file {
 func newDoc(d *judge.Draw, pods *int) any {
 	*pods++
 	name := "pod" + strconv.Itoa(*pods)
-	if d.Chance(4) {
+	if d.Chance(9) {
 		name = "pod1" // as another one may be named
 	}
 	pod := drawPod(d, name)
@@ -364,7 +380,19 @@ func newDoc(d *judge.Draw, pods *int) any {
 	for range judge.Pick(d, 0, 1, 1, 2) {
 		breakOne(d, doc, reflect.TypeFor[corev1.Pod]())
 	}
+	if spec, ok := get(doc, "spec").(*object); ok && d.Chance(3) {
+		spec.set(judge.Pick(d, "dnsPolicy", "restartPolicy"), judge.Pick(d, "Sometimes", "always"))
+	}
 	return doc
+}
+
+// timeOf returns the time of a step.
+func (w *world) timeOf(step int) time.Time {
+	seconds := 0
+	for _, s := range w.Steps[:step+1] {
+		seconds += s.After
+	}
+	return time.Date(2000, 1, 1, 0, 0, seconds, 0, time.UTC)
 }
 
 // podName returns the name that a document's pod has on the node.
