@@ -2,13 +2,18 @@ package prober
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 	kubeletgrpc "k8s.io/kubernetes/pkg/probe/grpc"
 
 	"github.com/kubeparts/kubeparts/prober"
@@ -35,8 +40,12 @@ func playHealth(side func(*testing.T, *healthServer) (run func() (result, text s
 }
 
 func healthKubelet(_ *testing.T, s *healthServer) (run func() (result, text string), end func()) {
+	if pod := s.pod(); s.w.Meets == serving {
+		p := newKubeletProber(nil)
+		return func() (string, string) { return p.run(pod, "127.0.0.1") }, func() {}
+	}
 	return func() (string, string) {
-		result, text, err := kubeletgrpc.New().Probe("127.0.0.1", s.w.Service, s.port(), s.w.patience())
+		result, text, err := kubeletgrpc.New().Probe("127.0.0.1", s.w.Service, s.port(), impatience)
 		if err != nil {
 			return "unknown", err.Error()
 		}
@@ -48,12 +57,29 @@ func healthOurs(t *testing.T, s *healthServer) (run func() (result, text string)
 	t.Helper()
 	c, err := grpcprobe.New(grpcprobe.Config{UserAgent: agent()})
 	require.NoError(t, err)
+	if s.w.Meets == serving {
+		p := newOurProber(t, prober.Config{HistoryBytes: 40000, Clock: ahead(), GRPC: c}, s.pod(), "127.0.0.1")
+		return p.run, func() { p.close(); _ = c.Close() }
+	}
 	return func() (string, string) {
-		ctx, cancel := context.WithTimeout(context.Background(), s.w.patience())
+		ctx, cancel := context.WithTimeout(context.Background(), impatience)
 		defer cancel()
-		outcome, text := c.Check(ctx, prober.GRPCRequest{Address: fmt.Sprintf("127.0.0.1:%d", s.port()), Service: s.w.Service, Timeout: s.w.patience()})
+		outcome, text := c.Check(ctx, prober.GRPCRequest{Address: fmt.Sprintf("127.0.0.1:%d", s.port()), Service: s.w.Service, Timeout: impatience})
 		return outcome.String(), text
 	}, func() { _ = c.Close() }
+}
+
+// impatience is how long a check may take that gets no answer. A probe has whole seconds,
+// so the clients are asked there.
+const impatience = 60 * time.Millisecond
+
+// pod returns a pod with a probe of the server.
+func (s *healthServer) pod() *corev1.Pod {
+	action := &corev1.GRPCAction{Port: int32(s.port())}
+	if s.w.Service != "" {
+		action.Service = &s.w.Service
+	}
+	return onePod(&corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: action}, TimeoutSeconds: 20, PeriodSeconds: 30, SuccessThreshold: 1, FailureThreshold: 3}, nil)
 }
 
 const inGRPCDoc = "prober/grpcprobe/doc.go"
@@ -78,12 +104,32 @@ func healthRules() []judge.Rule[health] {
 			},
 		},
 		{
-			Name: "two messages, the first of which is bad", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "Of two messages, gRPC's own client says what is wrong with the first; ours says that there are two.",
+			Name: "messages above 16 KiB", Class: judge.Deliberate, Doc: inGRPCDoc,
+			Sentence: "The kubelet reads messages of up to 4 MiB; here one that is to be longer than 16 KiB is a failure.",
+			Explains: func(s judge.Scene[health]) bool {
+				const most = 16 << 10
+				data, _ := body(s.World.Runs[s.Step])
+				if s.Fact != "text" || len(data) < 5 {
+					return false
+				}
+				size := binary.BigEndian.Uint32(data[1:])
+				return size > most && strings.HasSuffix(s.Ours, fmt.Sprintf("code = ResourceExhausted desc = grpc: received message larger than max (%d vs. %d)", size, most))
+			},
+		},
+		{
+			Name: "two messages, one of which is bad", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "Of two messages, gRPC's own client says what is wrong with the first, or else with the second; ours says that there are two.",
 			Explains: func(s judge.Scene[health]) bool {
 				const two = "cardinality violation: expected <EOF> for non server-streaming RPCs, but received another message"
-				return s.Fact == "text" && strings.HasSuffix(s.Ours, "desc = "+two) && strings.Contains(s.Kubelet, "code = Internal desc = ") &&
-					!strings.Contains(s.Kubelet, "cardinality")
+				data, encoding := body(s.World.Runs[s.Step])
+				bad, rest := problem(data, encoding)
+				if bad == "" {
+					bad, _ = problem(rest, encoding)
+				}
+				if strings.HasSuffix(bad, "unexpected EOF") {
+					bad = malformedStatus(s.World.Runs[s.Step], bad)
+				}
+				return s.Fact == "text" && bad != "" && strings.HasSuffix(s.Ours, "code = Internal desc = "+two) && strings.HasSuffix(s.Kubelet, bad)
 			},
 		},
 		{
@@ -91,35 +137,62 @@ func healthRules() []judge.Rule[health] {
 			Sentence: "If the connection ends after a message that is bad, gRPC's own client says what is wrong with the message; ours says that the connection has ended.",
 			Explains: func(s judge.Scene[health]) bool {
 				run := s.World.Runs[s.Step]
-				return s.Fact == "text" && run[len(run)-1].Kind == "close" && strings.HasSuffix(s.Ours, "code = Unavailable desc = error reading from server: EOF") &&
-					strings.HasSuffix(s.Kubelet, "code = Internal desc = "+badFormat(run))
+				bad, _ := problem(body(run))
+				return s.Fact == "text" && run[len(run)-1].Kind == "close" && bad != "" && strings.HasSuffix(s.Ours, "code = Unavailable desc = error reading from server: EOF") &&
+					strings.HasSuffix(s.Kubelet, bad)
 			},
 		},
 	}
 }
 
-// badFormat returns what is wrong with the format of a message, or nothing.
-func badFormat(run []frame) string {
-	encoding := ""
+// body returns what an answer sends as its body, and the encoding that it names.
+func body(run []frame) (data []byte, encoding string) {
 	for _, f := range run {
 		for _, field := range f.Fields {
 			if field[0] == "grpc-encoding" && encoding == "" {
 				encoding = field[1]
 			}
 		}
-		if f.Kind != "data" || len(f.Data) == 0 {
-			continue
-		}
-		switch format := f.Data[0]; {
-		case format == 0:
-			return "the message can be read"
-		case format != 1:
-			return fmt.Sprintf("grpc: received unexpected payload format %d", format)
-		case encoding == "" || encoding == "identity":
-			return "grpc: compressed flag set with identity or empty encoding"
-		default:
-			return fmt.Sprintf("grpc: Decompressor is not installed for grpc-encoding %q", encoding)
+		if f.Kind == "data" {
+			data = append(data, f.Data...)
 		}
 	}
-	return "there is no message"
+	return data, encoding
+}
+
+// malformedStatus returns what gRPC's own client says of a status that is no number, which
+// ends an answer in the place of its end; else what it says of the end.
+func malformedStatus(run []frame, end string) string {
+	for _, field := range run[len(run)-1].Fields {
+		if _, err := strconv.ParseInt(field[1], 10, 32); field[0] == "grpc-status" && err != nil {
+			return "code = Unknown desc = transport: malformed grpc-status: " + err.Error()
+		}
+	}
+	return end
+}
+
+// problem returns what gRPC's own client says of the first message of a body, or nothing,
+// and what comes after the message.
+func problem(data []byte, encoding string) (text string, rest []byte) {
+	const internal, prefix, most = "code = Internal desc = ", 5, 4 << 20
+	if len(data) < prefix {
+		return internal + "unexpected EOF", nil
+	}
+	format, size, data := data[0], binary.BigEndian.Uint32(data[1:]), data[prefix:]
+	switch {
+	case size > most:
+		return fmt.Sprintf("code = ResourceExhausted desc = grpc: received message larger than max (%d vs. %d)", size, most), nil
+	case len(data) < int(size):
+		return internal + "unexpected EOF", nil
+	case format > 1:
+		return internal + fmt.Sprintf("grpc: received unexpected payload format %d", format), nil
+	case format == 1 && (encoding == "" || encoding == "identity"):
+		return internal + "grpc: compressed flag set with identity or empty encoding", nil
+	case format == 1:
+		return internal + fmt.Sprintf("grpc: Decompressor is not installed for grpc-encoding %q", encoding), nil
+	}
+	if err := proto.Unmarshal(data[:size], &healthpb.HealthCheckResponse{}); err != nil {
+		return internal + timeoutText("grpc: failed to unmarshal the received message: "+err.Error()), nil
+	}
+	return "", data[size:]
 }

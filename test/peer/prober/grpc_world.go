@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
@@ -72,7 +71,8 @@ func drawFrames(d *judge.Draw) (all []frame) {
 		i := d.Int(2)
 		head = slices.Delete(head, i, i+1)
 	}
-	if d.Chance(8) {
+	encoded := d.Chance(8)
+	if encoded {
 		head = append(head, [2]string{"grpc-encoding", judge.Pick(d, "gzip", "identity", "snappy", "")})
 	}
 	if d.Chance(8) {
@@ -85,7 +85,7 @@ func drawFrames(d *judge.Draw) (all []frame) {
 	all = append(all, frame{Kind: "headers", Fields: head, End: d.Chance(3)})
 	messages := judge.Pick(d, 1, 1, 1, 1, 1, 1, 0, 2)
 	for range messages {
-		all = append(all, drawMessage(d)...)
+		all = append(all, drawMessage(d, encoded)...)
 	}
 	if messages == 2 { // which of several faults the kubelet names depends on chance
 		return append(all, frame{Kind: "headers", Fields: trailers, End: true})
@@ -123,17 +123,21 @@ func drawTrailers(d *judge.Draw) [][2]string {
 	return append(trailers, [2]string{"x-more", "1"})
 }
 
-// drawMessage draws a message, in one frame or more.
-func drawMessage(d *judge.Draw) (all []frame) {
+// drawMessage draws a message, in one frame or more. One that is encoded is more often
+// marked as compressed.
+func drawMessage(d *judge.Draw, encoded bool) (all []frame) {
 	body := []byte{8, byte(judge.Pick(d, 1, 1, 1, 1, 2, 0, 3, 4, 100))}
 	if d.Chance(12) {
 		body = judge.Pick(d, []byte{}, []byte{8}, []byte{8, 2, 8, 1}, []byte{18, 1, 'x', 8, 1}, []byte{10, 1, 1}, []byte{0xff}, []byte{8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
-			[]byte{0, 1}, []byte{11, 12}, []byte{8, 0x80, 0x80, 0x80, 0x80, 0x10}, bytes.Repeat([]byte{16, 1}, 4000))
+			[]byte{0, 1}, []byte{11, 12}, []byte{8, 0x80, 0x80, 0x80, 0x80, 0x10}, []byte{0x80, 0x80, 0x80, 0x80, 0x10, 1}, bytes.Repeat([]byte{16, 1}, 4000))
 	}
 	message := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body)))
 	message = append(message, body...)
-	if d.Chance(8) {
+	if d.Chance(8) || encoded && d.Chance(50) {
 		message[0] = byte(judge.Pick(d, 1, 2, 255))
+	}
+	if d.Chance(3) { // it claims to be longer than it is
+		binary.BigEndian.PutUint32(message[1:], judge.Pick[uint32](d, 20000, 16<<10, 16<<10+1, 5<<20, 1<<31))
 	}
 	if d.Chance(6) {
 		message = message[:d.Int(len(message)+1)]
@@ -326,12 +330,4 @@ func (w *frameWriter) send(id uint32, f frame) error {
 		_, _ = io.Copy(io.Discard, w.conn) // unread data would make it a reset
 		return io.EOF
 	}
-}
-
-// patience is how long a check may take: long where there is an answer.
-func (w health) patience() time.Duration {
-	if w.Meets == serving {
-		return 20 * time.Second
-	}
-	return 60 * time.Millisecond
 }

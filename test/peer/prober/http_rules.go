@@ -2,14 +2,14 @@ package prober
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -32,7 +32,7 @@ func webRules() []judge.Rule[web] {
 			Sentence: "The kubelet asks servers to close each connection; here it is kept for the next run, unless FreshConnection is set or the period is longer than a minute.",
 			Explains: func(s webScene) bool {
 				if s.Fact == "open connections" {
-					return s.Kubelet == "0" && s.Ours == "1" && keeps1(s) && mayKeep(s)
+					return s.Kubelet == "0" && s.Ours == "1" && keeps1(s) && mayKeep(s) && !s.World.asksToClose()
 				}
 				return s.Fact == "request 1" && keeps1(s) && s.Ours == strings.Replace(s.Kubelet, closeLine, "", 1)
 			},
@@ -46,7 +46,7 @@ func webRules() []judge.Rule[web] {
 				if n > 1 || !keeps1(s) {
 					want = asHTTP1(s.Kubelet + closeLine)
 				}
-				ours := s.Ours
+				ours := regexp.MustCompile(`(?m)^Cookie: \n`).ReplaceAllString(s.Ours, "") // HTTP/2 has no empty one
 				if slices.ContainsFunc(s.World.Get.HTTPHeaders, func(h corev1.HTTPHeader) bool { return h.Name == "Connection" }) {
 					// HTTP/2 has no such header.
 					ours = regexp.MustCompile(`(?m)^Connection: .*\n`).ReplaceAllString(ours, "")
@@ -74,7 +74,8 @@ func webRules() []judge.Rule[web] {
 }
 
 // webDefects are the defects of ours among them.
-func webDefects() []judge.Rule[web] {
+func webDefects(t *testing.T) []judge.Rule[web] {
+	t.Helper()
 	return []judge.Rule[web]{
 		{
 			Name: "Host over redirects", Class: judge.DefectOfOurs, Item: "25c",
@@ -82,8 +83,10 @@ func webDefects() []judge.Rule[web] {
 			Explains: func(s webScene) bool {
 				n, isRequest := requestNumber(s.Fact)
 				first := s.OursFacts[s.Step]["request 1"]
-				return isRequest && n > 1 && first != "" && hostOf(s.Ours) == hostOf(first) &&
-					s.Kubelet == withHost(s.Ours, hostOf(s.Kubelet))
+				if isRequest && n > 1 && first != "" && hostOf(s.Ours) == hostOf(first) && s.Kubelet == withHost(s.Ours, hostOf(s.Kubelet)) {
+					return true
+				}
+				return isBadHost(s.World.Get.HTTPHeaders) && refusesHost(s)
 			},
 		},
 		{
@@ -106,12 +109,12 @@ func webDefects() []judge.Rule[web] {
 					return r.Then == resets && strings.HasSuffix(s.Ours, ": read: connection reset by peer") ||
 						(r.Then == keeps || r.Delay > 0) && strings.HasSuffix(s.Ours, ": timed out")
 				}
-				_, err := final(bufio.NewReader(strings.NewReader(r.Bytes)))
 				if !strings.HasSuffix(s.Kubelet, ": timed out") {
 					return false
 				}
-				if _, seen, cut := strings.Cut(s.Ours, `: malformed MIME header: missing colon: "`); cut && r.Delay > 0 {
-					return strings.Contains(r.Bytes, "\n"+strings.TrimSuffix(seen, `"`)) // the line so far
+				_, err := final(bufio.NewReader(strings.NewReader(r.Bytes)))
+				if n := r.sentWithin(time.Duration(s.World.Timeout) * time.Second); n < len(r.Bytes) {
+					_, err = final(bufio.NewReader(strings.NewReader(r.Bytes[:n]))) // the line so far
 				}
 				return err != nil && strings.HasSuffix(s.Ours, timeoutText(": "+err.Error()))
 			},
@@ -120,47 +123,71 @@ func webDefects() []judge.Rule[web] {
 			Name: "heads above 4 KiB", Class: judge.DefectOfOurs, Item: "25a",
 			Sentence: "An answer fails when its head is above 4 KiB and head and body exceed 14 KiB.",
 			Explains: func(s webScene) bool {
-				return stopsEarly(s, "multiple Read calls return no data or error", func(r reply) bool {
-					head, _, _ := strings.Cut(r.Bytes, "\r\n\r\n")
-					return len(head) > 4000 && len(r.Bytes) > 14<<10
-				})
+				r, isFirst := firstAnswer(s)
+				return isFirst && r.overflows() && failsAtOnce(s, "multiple Read calls return no data or error")
 			},
 		},
 		{
 			Name: "redirects with a broken body", Class: judge.DefectOfOurs, Item: "25c",
 			Sentence: "A redirect whose body breaks off is a failure; the kubelet follows it.",
-			Explains: func(s webScene) bool { return stopsEarly(s, breakText(lastAnswer(s)), isBrokenRedirect) },
+			Explains: func(s webScene) bool {
+				r, isFirst := firstAnswer(s)
+				if !isFirst || !r.redirects() || s.OursFacts[s.Step]["result"] != "failure" {
+					return false
+				}
+				// It fails as any other answer does that breaks off there.
+				asked := askAgain(t, s, func(first *reply) { first.Bytes = strings.Replace(first.Bytes, "\nLocation: ", "\nX-Was-At: ", 1) })
+				why := asked["text"]
+				if why == "timed out in the body" {
+					why = "timed out"
+				}
+				return asked["result"] == "unknown" && failsAtOnce(s, why)
+			},
 		},
 	}
 }
 
 // moreWebDefects are those that nobody knew.
-func moreWebDefects() []judge.Rule[web] {
+func moreWebDefects(t *testing.T) []judge.Rule[web] {
+	t.Helper()
 	return []judge.Rule[web]{
 		{
 			Name: "many informational answers", Class: judge.DefectOfOurs, Item: "new",
 			Sentence: "More than five informational answers before the final one are a failure; the kubelet reads on.",
 			Explains: func(s webScene) bool {
-				return stopsEarly(s, ": too many 1xx informational responses", func(r reply) bool {
-					n := strings.Count(r.Bytes, "X-Info: 1")
-					return n > 5 || n == 5 && r.Status < 200
-				})
+				r, isFirst := firstAnswer(s)
+				return isFirst && r.informational() > 5 && failsAtOnce(s, "too many 1xx informational responses")
 			},
 		},
 		{
 			Name: "time for redirects", Class: judge.DefectOfOurs, Item: "new",
 			Sentence: "A run over a kept connection that is redirected, or whose connection has ended, has its timeout once more.",
 			Explains: func(s webScene) bool {
-				kubelet, ours := s.KubeletFacts[s.Step], s.OursFacts[s.Step]
-				if s.Step == 0 || !keeps1(s) || s.World.Runs[s.Step].Answers[0].Delay == 0 || !strings.HasSuffix(kubelet["text"], ": timed out") {
+				text := s.KubeletFacts[s.Step]["text"]
+				if s.Step == 0 || s.OursFacts[s.Step-1]["open connections"] != "1" || s.World.Runs[s.Step].Answers[0].Delay == 0 ||
+					!strings.HasSuffix(text, ": timed out") && text != "timed out in the body" {
 					return false
 				}
-				n, isRequest := requestNumber(s.Fact)
-				more := fmt.Sprintf("request %d", requestCount(kubelet)+1)
-				if isRequest {
-					return n > requestCount(kubelet) && s.Kubelet == ""
+				// What remains is as if the first answer had taken no time.
+				return explainsAsked(t, s, func(first *reply) { first.Delay = 0 })
+			},
+		},
+		{
+			Name: "slow bodies of redirects", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "The kubelet follows a redirect when its head has come; ours waits for its body, for which the time may run out.",
+			Explains: func(s webScene) bool {
+				r := s.World.Runs[s.Step].Answers[0]
+				if ours := s.OursFacts[s.Step]; ours["request 1"] == "" || strings.HasPrefix(ours["request 1"], "HTTP/2 ") || r.Delay == 0 || r.Pieces == 1 || !r.redirects() {
+					return false
 				}
-				return ours[more] != "" && isVerdict(s, lastAnswer(s))
+				return explainsAsked(t, s, func(first *reply) { first.Pieces, first.Delay = 1, time.Duration(r.awaited())*r.Delay })
+			},
+		},
+		{
+			Name: "kept although asked to close", Class: judge.DefectOfOurs, Item: "new",
+			Sentence: "A connection is kept although a header of the probe asks the server to close it, if the server leaves it open; the kubelet closes it.",
+			Explains: func(s webScene) bool {
+				return s.Fact == "open connections" && s.Kubelet == "0" && s.Ours == "1" && keeps1(s) && mayKeep(s) && s.World.asksToClose()
 			},
 		},
 		{
@@ -187,9 +214,9 @@ func moreWebDefects() []judge.Rule[web] {
 func keeps1(s webScene) bool { return !s.World.Fresh && s.World.Period <= 60 }
 
 // mayKeep reports whether the first answer of a run leaves a connection that can be used
-// again: it is whole, the server waits for more, and nobody has asked to close it.
+// again: it is whole, and the server waits for more.
 func mayKeep(s webScene) bool {
-	if requestCount(s.OursFacts[s.Step]) == 0 || !s.World.keepsAsked() {
+	if requestCount(s.OursFacts[s.Step]) == 0 {
 		return false
 	}
 	r := s.World.Runs[s.Step].Answers[0] // where it redirects to is asked over another
@@ -200,10 +227,10 @@ func mayKeep(s webScene) bool {
 	return err == nil && r.Then == keeps && !response.Close
 }
 
-// keepsAsked reports whether the headers of the probe leave the connection to the two
-// sides.
-func (w web) keepsAsked() bool {
-	return !slices.ContainsFunc(w.Get.HTTPHeaders, func(h corev1.HTTPHeader) bool { return h.Name == "Connection" && h.Value == "close" })
+// asksToClose reports whether a header of the probe asks the server to close the
+// connection.
+func (w web) asksToClose() bool {
+	return slices.ContainsFunc(w.Get.HTTPHeaders, func(h corev1.HTTPHeader) bool { return h.Name == "Connection" && h.Value == "close" })
 }
 
 // verdict returns what a plain answer means.
@@ -263,19 +290,6 @@ func requestCount(f judge.Facts) (n int) {
 	return n
 }
 
-// stopsEarly reports whether our run ended in a failure with a text because of the last
-// answer that it got, where the kubelet's went on.
-func stopsEarly(s webScene, text string, cause func(reply) bool) bool {
-	ours := s.OursFacts[s.Step]
-	n := requestCount(ours)
-	answers := s.World.Runs[s.Step].Answers
-	if n == 0 || ours["result"] != "failure" || !strings.HasSuffix(ours["text"], text) || !cause(answers[min(n, len(answers))-1]) {
-		return false
-	}
-	i, isRequest := requestNumber(s.Fact)
-	return !isRequest || i > n && s.Ours == ""
-}
-
 // withoutCredentials returns a request without its Authorization header.
 func withoutCredentials(request string) string {
 	return regexp.MustCompile(`(?mi)^Authorization: Basic .*\n`).ReplaceAllString(request, "")
@@ -302,45 +316,6 @@ func breaksInHead(r reply) bool {
 func lastAnswer(s webScene) reply {
 	answers := s.World.Runs[s.Step].Answers
 	return answers[max(0, min(requestCount(s.OursFacts[s.Step]), len(answers))-1)]
-}
-
-// isVerdict reports whether ours says what an answer means, or that there was none.
-func isVerdict(s webScene, r reply) bool {
-	result, text := r.verdict()
-	if ours := s.OursFacts[s.Step]; ours["result"] == "failure" && result != "failure" {
-		return s.Fact == "result" || s.Fact == "text" && strings.HasPrefix(s.Ours, "Get \"")
-	}
-	return s.Fact == "result" && s.Ours == result || s.Fact == "text" && s.Ours == short(text) ||
-		s.Fact == "event" && result == "warning" && s.Ours == short(warningEvent+text) || s.Fact == "open connections" && s.Kubelet == "0" && s.Ours == "1"
-}
-
-// breakText returns how our text of an answer ends whose body breaks off.
-func breakText(r reply) string {
-	response, err := final(bufio.NewReader(strings.NewReader(r.Bytes)))
-	if err != nil {
-		return "no answer"
-	}
-	_, err = io.ReadAll(response.Body)
-	switch {
-	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
-		return ": " + err.Error()
-	case r.Then == resets:
-		return ": read: connection reset by peer"
-	case r.Then == keeps || r.Delay > 0 && err == nil:
-		return ": timed out"
-	default:
-		return ": unexpected EOF"
-	}
-}
-
-// isBrokenRedirect reports whether an answer is a redirect with a body that breaks off.
-func isBrokenRedirect(r reply) bool {
-	response, err := final(bufio.NewReader(strings.NewReader(r.Bytes)))
-	if err != nil || response.Header.Get("Location") == "" {
-		return false
-	}
-	_, err = io.ReadAll(response.Body)
-	return err != nil || r.Delay > 0 || r.Then == resets || response.ContentLength < 0 && r.Then == keeps
 }
 
 // brokenText returns our text of an answer whose body breaks, from the kubelet's, with

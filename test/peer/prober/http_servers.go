@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -222,8 +223,14 @@ func (n *network) forgets() bool {
 	return n.now.Forgets || n.now.Answers[min(n.answered, len(n.now.Answers)-1)].Bytes == ""
 }
 
-// readHead reads a request to the end of its head, and sorts its header lines.
+// readHead reads a request to the end of its head, and sorts its header lines. A TLS
+// handshake has no end: what looks like one is there by chance.
 func readHead(in *bufio.Reader) (string, error) {
+	const handshake = 0x16
+	if first, err := in.Peek(1); err == nil && first[0] == handshake {
+		_, err := io.Copy(io.Discard, in)
+		return "", errors.Join(err, io.EOF)
+	}
 	var lines []string
 	for {
 		line, err := in.ReadString('\n')

@@ -40,6 +40,7 @@ type ours struct {
 	events   []string
 	announce map[string]string
 	told     map[prober.Key]prober.Change
+	results  map[prober.Key]prober.Change // as they were after the last step
 }
 
 // playOurs plays a world against our prober.
@@ -81,6 +82,7 @@ func (o *ours) start() {
 		}
 	}()
 	o.manager, o.cancel, o.began, o.told = m, cancel, time.Now(), map[prober.Key]prober.Change{}
+	o.results = map[prober.Key]prober.Change{}
 }
 
 func (o *ours) end() {
@@ -270,6 +272,7 @@ func (o *ours) note() {
 		if l := o.containers[i]; l.State == exited && o.w.comesBack(c, l.Code) && !o.stopped && !o.ended() && (!c.Init || c.Sidecar) {
 			o.remembers(c)
 		}
+		o.tells(c, o.containers[i].ID)
 		if o.containers[i].State != running {
 			continue
 		}
@@ -288,6 +291,18 @@ func (o *ours) remembers(c container) {
 		if p != nil {
 			require.NotEqual(o.t, prober.NoProbe, o.manager.Result(prober.Key{PodUID: podUID, Container: c.Name, Kind: prober.Kind(k)}, ""))
 		}
+	}
+}
+
+// tells checks that a result that has become another one was announced.
+func (o *ours) tells(c container, id string) {
+	for k := range c.Probes {
+		key := prober.Key{PodUID: podUID, Container: c.Name, Kind: prober.Kind(k)}
+		was, is := o.results[key], prober.Change{Key: key, ContainerID: id, Result: o.manager.Result(key, id)}
+		if was.ContainerID == id && (was.Result == prober.Success && is.Result == prober.Failure || was.Result == prober.Failure && is.Result == prober.Success) {
+			require.Equal(o.t, is, o.told[key])
+		}
+		o.results[key] = is
 	}
 }
 

@@ -7,7 +7,19 @@ import (
 	"time"
 
 	"github.com/kubeparts/kubeparts/prober"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
+
+// eventRules are about which events are made.
+func eventRules() []judge.Rule[world] {
+	return []judge.Rule[world]{
+		{
+			Name: "fewer events", Class: judge.Deliberate, Doc: inDoc,
+			Sentence: "The kubelet makes an event of each failed run; with EventsOnChange ours makes one of the failure that reaches the threshold, of the first below it, with its number, and of one in EventPeriod.",
+			Explains: func(s scene) bool { return s.Fact == "events" && s.World.Quiet && s.Ours == quietEvents(s) },
+		},
+	}
+}
 
 // A quiet computes the events that ours makes with EventsOnChange, from the commands
 // that it ran.

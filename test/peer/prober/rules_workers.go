@@ -9,7 +9,46 @@ import (
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/prober"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
+
+// workerRules are about probes that the kubelet has no worker for.
+func workerRules() []judge.Rule[world] {
+	return []judge.Rule[world]{
+		{
+			Name: "workers that are not made again", Class: judge.KubeletDefect, Doc: inDoc, Ends: true,
+			Sentence: "AddPod of the kubelet stops at the first probe that is there already, so a probe behind it that has ended is never added again when its container starts once more; here AddPod adds whatever is missing.",
+			Explains: func(s scene) bool {
+				lost := lostWorkers(s)
+				switch s.Fact {
+				case "ran":
+					return len(lost) > 0 && once(s, s.Kubelet) == without(lost, s.Ours)
+				case "events":
+					return len(lost) > 0 && once(s, s.KubeletFacts[s.Step]["ran"]) == without(lost, s.OursFacts[s.Step]["ran"]) &&
+						s.Ours == allEvents(s, s.OursFacts[s.Step]["ran"])
+				}
+				name, about := about(s.Fact)
+				for _, k := range about {
+					if lost[name+"/"+k.String()] && s.Ours == byRuns(s, name, k) {
+						return true
+					}
+				}
+				return false
+			},
+		},
+	}
+}
+
+// without returns the commands that ran, but for those of some probes.
+func without(lost map[string]bool, ran string) string {
+	var kept []string
+	for line := range strings.SplitSeq(ran, "\n") {
+		if command := commandOf(line); len(command) < 3 || !lost[command[1]+"/"+command[2]] {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
 
 // lostWorkers returns the probes that the pod asks for and that the kubelet has no
 // worker for, because AddPod stops at the first that is there.

@@ -2,6 +2,7 @@ package requests
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,8 +24,11 @@ func containerRules() []rule {
 				if name, ok := variable(s); ok && s.Ours == "" {
 					return s.Kubelet != "" && s.Kubelet == serviceVariables(s)[name]
 				}
+				if s.Fact == "event Failed" {
+					return s.Kubelet == failedEvents(s) && slices.ContainsFunc(messages(s), func(name string) bool { return otherValues(s, name) })
+				}
 				ours := withServices(s, s.Ours)
-				return isText(s) && ours != s.Ours && withAddresses(s, ours) == s.Kubelet
+				return isText(s) && ours != s.Ours && joined(s, withAddresses(s, ours)) == s.Kubelet
 			},
 		},
 		{
@@ -152,7 +156,24 @@ func variable(s scene) (string, bool) {
 func isText(s scene) bool {
 	request, _, field := about(s)
 	_, isVariable := variable(s)
-	return isVariable || request == "create" && (field == "args" || field == "command" || strings.HasPrefix(field, "mount"))
+	return isVariable || request == "create" && (field == "args" || field == "command" || strings.HasPrefix(field, "mount")) ||
+		request == "container" && field == "message" && kubeletFact(s, beside(s, "reason")) == "CreateContainerConfigError"
+}
+
+// joined returns a text as the fact has it: the last part of a path is joined to it.
+func joined(s scene, text string) string {
+	if strings.HasSuffix(s.Fact, "/host_path") {
+		return filepath.Clean(text)
+	}
+	return text
+}
+
+// otherValues reports whether the two messages about a container differ in the values
+// of variables only.
+func otherValues(s scene, name string) bool {
+	s.Fact = "container " + name + "/message"
+	theirs, ours := kubeletFact(s, s.Fact), ourFact(s, s.Fact)
+	return theirs != ours && isText(s) && theirs == withAddresses(s, withServices(s, withPages(s, ours)))
 }
 
 // serviceVariables are those that the kubelet sets for services.

@@ -99,7 +99,7 @@ func failureRules() []rule {
 			Explains: func(s scene) bool {
 				_, name, field := about(s)
 				if s.Fact == "event Failed" {
-					return s.Kubelet == failedEvents(s)
+					return s.Kubelet == failedEvents(s) && slices.ContainsFunc(messages(s), func(name string) bool { return severalProblems(s, name) })
 				}
 				return field == "message" && severalProblems(s, name)
 			},
@@ -131,8 +131,14 @@ func severalProblems(s scene, name string) bool {
 	if ours == forbiddenRoot(s, c) || strings.HasPrefix(theirs, "error DevicePath `") && len(c.VolumeDevices) > 0 {
 		return true
 	}
-	if strings.HasPrefix(theirs, "cannot find volume ") && (strings.HasPrefix(ours, "missing value for ") || strings.HasPrefix(ours, "failed to resolve recursive")) {
+	if strings.HasPrefix(theirs, "cannot find volume ") && strings.HasPrefix(ours, "missing value for ") {
 		return true
+	}
+	for _, m := range c.VolumeMounts {
+		if strings.HasPrefix(ours, fmt.Sprintf("failed to resolve recursive read-only mode: volume %q ", m.Name)) &&
+			(theirs == fmt.Sprintf("cannot find volume %q to mount into container %q", m.Name, name) || theirs == fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", m.Name, name)) {
+			return true
+		}
 	}
 	for _, e := range pod(s).Spec.EphemeralContainers {
 		if e.Name == name && theirs == "unable to find target container "+e.TargetContainerName {
@@ -171,13 +177,12 @@ func forbiddenRoot(s scene, c *corev1.Container) string {
 // failedEvents returns our events about failures as the kubelet would have them.
 func failedEvents(s scene) string {
 	all := strings.Split(inRuntimesWords(s.Ours), " | ")
-	for fact, theirs := range s.KubeletFacts[s.Step] {
-		name, ok := strings.CutPrefix(fact, "container ")
-		name, isMessage := strings.CutSuffix(name, "/message")
-		if !ok || !isMessage || !severalProblems(s, name) {
+	for _, name := range messages(s) {
+		if !severalProblems(s, name) && !otherValues(s, name) {
 			continue
 		}
-		all = append(all, "Warning: Error: "+theirs)
+		fact := "container " + name + "/message"
+		all = append(all, "Warning: Error: "+kubeletFact(s, fact))
 		all = slices.DeleteFunc(all, func(e string) bool {
 			return e == "Warning: Error: "+ourFact(s, fact) && !kubeletSays(s, ourFact(s, fact))
 		})
@@ -187,43 +192,55 @@ func failedEvents(s scene) string {
 	return strings.Join(slices.Compact(all), " | ")
 }
 
-// kubeletSays reports whether the kubelet gives a message for some container.
-func kubeletSays(s scene, message string) bool {
-	for fact, theirs := range s.KubeletFacts[s.Step] {
-		if strings.HasPrefix(fact, "container ") && strings.HasSuffix(fact, "/message") && theirs == message {
-			return true
+// messages returns the containers that the kubelet gives a message for.
+func messages(s scene) (names []string) {
+	for fact := range s.KubeletFacts[s.Step] {
+		name, ok := strings.CutPrefix(fact, "container ")
+		if name, isMessage := strings.CutSuffix(name, "/message"); ok && isMessage {
+			names = append(names, name)
 		}
 	}
-	return false
+	slices.Sort(names)
+	return names
+}
+
+// kubeletSays reports whether the kubelet gives a message for some container.
+func kubeletSays(s scene, message string) bool {
+	return slices.ContainsFunc(messages(s), func(name string) bool { return kubeletFact(s, "container "+name+"/message") == message })
 }
 
 // failedAlone explains what a container leads to that only our side refuses, for the
 // reason that cause returns.
 func failedAlone(s scene, cause func(*corev1.Container) string) bool {
-	var failed []string
-	var messages []string
+	var failed, ours, theirs []string
 	for _, all := range [][]corev1.Container{pod(s).Spec.InitContainers, pod(s).Spec.Containers, debugging(pod(s))} {
 		for i := range all {
 			name := all[i].Name
 			message := cause(&all[i])
-			if message != "" && ourFact(s, "container "+name+"/message") == message && kubeletFact(s, "container "+name+"/reason") == "" {
-				failed, messages = append(failed, name), append(messages, "Warning: Error: "+message)
+			reason := kubeletFact(s, "container "+name+"/reason")
+			if message == "" || ourFact(s, "container "+name+"/message") != message || !slices.Contains([]string{"", "CreateContainerError", "RunContainerError"}, reason) {
+				continue
+			}
+			failed, ours = append(failed, name), append(ours, "Warning: Error: "+message)
+			if reason != "" {
+				theirs = append(theirs, "Warning: Error: "+kubeletFact(s, "container "+name+"/message"))
 			}
 		}
 	}
 	if len(failed) == 0 {
 		return false
 	}
-	request, name, _ := about(s)
+	request, name, field := about(s)
 	switch {
 	case slices.Contains(failed, name) && request == "create":
 		return s.Ours == ""
 	case slices.Contains(failed, name) && request == "container":
-		return s.Kubelet == ""
+		return field == "message" || field == "reason" && s.Ours == "CreateContainerConfigError"
 	case s.Fact == "calls":
 		return s.Ours == callsWithout(s.Kubelet, failed)
 	case s.Fact == "event Failed":
-		return s.Kubelet == without(s.Ours, messages) || without(s.Kubelet, imageFailures(s)) == without(s.Ours, messages)
+		s.Ours = without(s.Ours, ours)
+		return s.Kubelet == failedEvents(s) || without(s.Kubelet, theirs) == without(failedEvents(s), theirs)
 	case s.Fact == "event Created", s.Fact == "event Started", s.Fact == "file etc-hosts", s.Fact == "file etc-hosts/mode":
 		// Those of the containers that both sides start are there.
 		return s.Ours == ""

@@ -41,6 +41,15 @@ func imageRules() []rule {
 			},
 		},
 		{
+			Name: "an image with two policies while the sandbox is made", Class: judge.Deliberate, Doc: ourDoc, Ends: true,
+			Sentence: "Images of one pod are pulled at the same time, and while its sandbox is made.",
+			Explains: func(s scene) bool {
+				// Which container comes first decides what the other finds in the next turn.
+				request, name, _ := about(s)
+				return request == "pull" && s.Kubelet == "" && s.World.Steps[s.Step].Faults["RunPodSandbox"] != "" && len(policies(s, name)) > 1
+			},
+		},
+		{
 			Name: "images while the sandbox is made", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "Images of one pod are pulled at the same time, and while its sandbox is made.",
 			Explains: func(s scene) bool {
@@ -147,6 +156,18 @@ func mountingNow(s scene, volume string) (n int) {
 		}
 	}
 	return n
+}
+
+// policies returns with which policies the containers of the pod want an image.
+func policies(s scene, image string) (all []string) {
+	for _, list := range [][]corev1.Container{pod(s).Spec.InitContainers, pod(s).Spec.Containers, debugging(pod(s))} {
+		for _, c := range list {
+			if c.Image == image || c.Image+":latest" == image {
+				all = append(all, string(c.ImagePullPolicy))
+			}
+		}
+	}
+	return distinct(all)
 }
 
 func debugging(p *corev1.Pod) (all []corev1.Container) {
