@@ -55,6 +55,7 @@ type model struct {
 	now   time.Time         // monotonic
 
 	ends     map[string]end
+	shown    map[*container]time.Time // of those seen dead, on the wall as it was then
 	failures map[string]failure
 	failing  bool
 	eventAt  time.Time
@@ -70,8 +71,9 @@ type model struct {
 // An end is when a container ended: on the wall, or monotonic if that is when it was
 // first seen dead.
 type end struct {
-	at   time.Time
-	seen bool
+	at     time.Time
+	seen   bool
+	offset time.Duration // of the wall when it was seen
 }
 
 type failure struct {

@@ -98,7 +98,11 @@ func (m *model) units(ends map[*container]time.Time) (units []*unit) {
 		slices.SortFunc(u.dead, m.newest)
 		latest := m.wall()
 		for _, c := range u.dead {
-			if end := m.own(c, ends); end.Before(latest) {
+			end, seen := m.shown[c]
+			if !seen {
+				end = m.own(c, ends)
+			}
+			if end.Before(latest) {
 				latest = end
 			}
 			ends[c] = latest
@@ -131,6 +135,7 @@ func (m *model) isDead(c *container, uid string) bool {
 // seen dead.
 func (m *model) findEnds() map[*container]time.Time {
 	ends := map[*container]time.Time{}
+	m.shown = map[*container]time.Time{}
 	if m.w.MinAge == 0 && m.w.MaxContainers < 0 || !m.has(ageFromEnd) {
 		return ends
 	}
@@ -149,11 +154,11 @@ func (m *model) findEnds() map[*container]time.Time {
 			e.at = c.ended
 		}
 		if e.at.IsZero() || !e.seen && e.at.After(m.wall()) {
-			e = end{m.now, true}
+			e = end{m.now, true, m.offset}
 		}
 		known[c.ID], ends[c] = e, e.at
 		if e.seen {
-			ends[c] = e.at.Add(m.offset)
+			ends[c], m.shown[c] = e.at.Add(m.offset), e.at.Add(e.offset)
 		}
 	}
 	m.ends = known

@@ -22,9 +22,10 @@ func playOurs(root string) func(*testing.T, *World) []judge.Facts {
 		return play(t, w, root, func(t *testing.T, n *node) agent {
 			t.Helper()
 			told := &told{node: n}
+			perPod, total := w.MaxPerPodContainer, w.MaxContainers
 			cfg := containergc.Config{
 				Runtime: n, Remover: n, Pods: n, SourcesReady: func() bool { return !n.step.NotReady },
-				Policy:  containergc.Policy{MinAge: w.MinAge, MaxPerPodContainer: &w.MaxPerPodContainer, MaxContainers: &w.MaxContainers},
+				Policy:  containergc.Policy{MinAge: w.MinAge, MaxPerPodContainer: &perPod, MaxContainers: &total},
 				PodLogs: n.pods(), ContainerLogs: root + "/containers",
 				RemovalsPerSecond: -1,
 				Recorder:          ourRecorder{n}, Node: &corev1.Node{}, Clock: wall{node: n}, Observer: told.observer(),
@@ -34,6 +35,7 @@ func playOurs(root string) func(*testing.T, *World) []judge.Facts {
 			}
 			m, err := containergc.New(cfg)
 			require.NoError(t, err)
+			perPod, total = 7, 7 // of which it has copies
 			return func(ctx context.Context, all bool) (err error) {
 				told.begin()
 				if all {

@@ -57,12 +57,12 @@ func (st *step) between(l pastLook, asOurs bool) string {
 	c := oursCauses()
 	m := st.remember(c)
 	st.looks(m, st.index, st.ours, c)
+	st.changes = st.m.changes
 	for _, o := range looksBetween(st.index, st.ours) {
 		if o.at < l.at {
 			st.look(m, o.at, false, c, judge.Facts{})
 		}
 	}
-	st.changes = st.m.changes
 	lists := judge.Facts{}
 	st.look(m, l.at, false, c, lists)
 	st.isBetween = true

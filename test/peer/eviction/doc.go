@@ -56,8 +56,8 @@
 //
 // # How rules work
 //
-// model.go has what a side does in a turn, and replay.go what it finds out about
-// thresholds and conditions, each with a switch for every difference. A rule fires only
+// model.go and victims.go have what a side does in a turn, and replay.go what it finds
+// out about thresholds and conditions, each with a switch for every difference. A rule fires only
 // where the model with all switches as in the kubelet comes to what the kubelet did,
 // and with all as in ours to what ours did: then the difference is put down to the
 // first switch without which ours would have done something else.

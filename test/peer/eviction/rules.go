@@ -3,6 +3,7 @@ package eviction
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,13 +111,33 @@ func (st *step) escalation(name string) string {
 	if d == nil {
 		return ""
 	}
-	isDisruption := strings.HasPrefix(d.message, "The node was low")
+	message := st.said(name)
+	if message == "" {
+		message = d.message
+	}
+	isDisruption := strings.HasPrefix(message, "The node was low")
 	if slices.Contains(st.note().Adopted, name) {
 		isDisruption = slices.ContainsFunc(st.m.pod(name).Pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
 		})
 	}
-	return fmt.Sprintf("1 s, disruption %t, %q", isDisruption, d.message)
+	return fmt.Sprintf("1 s, disruption %t, %q", isDisruption, message)
+}
+
+// said returns the message with which ours has evicted a pod before, "" if it has not.
+func (st *step) said(name string) (message string) {
+	for _, f := range st.before {
+		status := f["kill "+name+"/status"]
+		status = status[strings.LastIndexByte(status, '\n')+1:]
+		quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(status, "Failed Evicted "))
+		if err != nil {
+			continue // it has not evicted it in this step
+		}
+		if message, err = strconv.Unquote(quoted); err != nil {
+			panic(err)
+		}
+	}
+	return message
 }
 
 // killed returns the word for a pod in the list of those that a side has killed.

@@ -197,26 +197,10 @@ func newWorld(d *judge.Draw) *world {
 	if len(w.Restarts) == 0 && d.Chance(50) {
 		w.drawLooks(d)
 	}
-	if len(w.Restarts) == 0 && len(w.Pods) > 1 && d.Chance(4) {
-		w.drawGrowth(d)
+	if len(w.Restarts) == 0 && len(w.Pods) > 1 {
+		w.drawCourse(d)
 	}
 	return w
-}
-
-// drawGrowth has pods grow while they are ending, and memory shrink by as much, so that
-// what they free is enough only if that was seen.
-func (w *world) drawGrowth(d *judge.Draw) {
-	const gi = 1024 * mi
-	w.Settings, w.Allocatable, w.Parallel = []setting{{Signal: eviction.MemoryAvailable, Hard: "1Gi"}}, false, d.Between(2, 3)
-	w.Figures[memoryFigure] = nodeStat{Capacity: 8 * gi, Levels: []level{{0, gi - 10*mi}, {2 * time.Second, gi - 300*mi}}}
-	for i := range w.Pods {
-		p := &w.Pods[i]
-		later := p.Usage
-		p.Usage.Memory, later.Memory = new(100*mi+int64(i+1)*64), new(400*mi+int64(i+1)*64)
-		p.Later, p.LaterAt, p.Arrives, p.Missing = &later, time.Second, 0, nil
-		p.Kill = killing{Takes: 9 * time.Second}
-	}
-	w.Looks = []extraLook{{1, 3500 * time.Millisecond}, {1, 6500 * time.Millisecond}}
 }
 
 // drawLooks draws looks at times at which nothing else happens.

@@ -125,18 +125,14 @@ func (m *memory) note(im *imageView, kind int, now time.Time) {
 
 // save does what ours does at the end of each pass.
 func (m *memory) save(n *node) {
-	deleted := false
-	for i := range m.ages {
-		deleted = deleted || !slices.Contains(n.present, i)
+	for i := range m.ages { // deleted in the pass
+		if !slices.Contains(n.present, i) {
+			delete(m.ages, i)
+			m.changed = true
+		}
 	}
-	if !m.changed && !deleted && !m.savedAt.IsZero() && (n.w.Loop || time.Since(m.savedAt) < 5*time.Minute) || n.faults.Save {
-		m.changed = m.changed || deleted
+	if !m.changed && !m.savedAt.IsZero() && (n.w.Loop || time.Since(m.savedAt) < 5*time.Minute) || n.faults.Save {
 		return
 	}
 	m.saved, m.offset, m.changed, m.savedAt = maps.Clone(m.ages), n.offset, false, time.Now()
-	for i := range m.saved {
-		if !slices.Contains(n.present, i) {
-			delete(m.saved, i)
-		}
-	}
 }

@@ -398,11 +398,7 @@ func (m *model) try(im imageView, reason string) (failed bool) {
 	m.order = append(m.order, im.name)
 	cause := ""
 	if im.Slow > 0 {
-		if visitor := (im.Visitor - 1) % len(m.w.Images); im.Visitor > 0 && m.present[visitor] {
-			if _, ok := m.visitors[visitor]; !ok {
-				m.visitors[visitor] = m.now
-			}
-		}
+		m.visit(im.guest)
 		m.now = m.now.Add(min(im.Slow, callLimit))
 	}
 	switch {
@@ -431,6 +427,22 @@ func (m *model) try(im imageView, reason string) (failed bool) {
 	m.failures[im.index]++
 	m.causes[cause], m.failed = true, true
 	return true
+}
+
+// visit notes which images a container uses that comes now.
+func (m *model) visit(g guest) {
+	if !m.present[g.of] {
+		return
+	}
+	used := []int{g.of}
+	if m.has(namesCount) {
+		used = append(used, g.named...)
+	}
+	for _, i := range used {
+		if _, ok := m.visitors[i]; !ok {
+			m.visitors[i] = m.now
+		}
+	}
 }
 
 // measureAgain is ours after a deletion; it makes an event, too.

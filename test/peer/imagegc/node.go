@@ -89,9 +89,22 @@ func (n *node) create(c Container) {
 		return
 	}
 	n.created++
-	made := &box{Container: c, id: fmt.Sprintf("container-%d", n.created), volume: n.volume(c)}
-	made.imageID, made.ref, made.spec = n.named(c)
-	n.containers = append(n.containers, made)
+	n.containers = append(n.containers, n.box(c))
+}
+
+func (n *node) box(c Container) *box {
+	b := &box{Container: c, id: fmt.Sprintf("container-%d", n.created), volume: n.volume(c)}
+	b.imageID, b.ref, b.spec = n.named(c)
+	return b
+}
+
+// visitor returns the container that comes while an image is deleted, if one does.
+func (n *node) visitor(im *Image) (c Container, comes bool) {
+	if im.Slow == 0 || im.Visitor == 0 {
+		return Container{}, false
+	}
+	i := (im.Visitor - 1) % len(n.w.Images)
+	return Container{Image: i, Other: i, Form: "id"}, true
 }
 
 func (n *node) moveTag(from int) {
@@ -294,8 +307,10 @@ func (n *node) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) erro
 func (n *node) removeImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
 	n.mu.Lock()
 	im := n.image(spec.GetImage(), spec.GetRuntimeHandler())
-	if im != nil && im.Slow > 0 && im.Visitor > 0 {
-		n.create(Container{Image: (im.Visitor - 1) % len(n.w.Images), Other: (im.Visitor - 1) % len(n.w.Images), Form: "id"})
+	if im != nil {
+		if c, comes := n.visitor(im); comes {
+			n.create(c)
+		}
 	}
 	n.mu.Unlock()
 	switch {

@@ -35,6 +35,13 @@ type imageView struct {
 	volume bool   // by its id, for any runtime handler
 	named  bool   // in another way that ours knows
 	ages   [memories]age
+	guest  guest
+}
+
+// A guest is the container that comes while an image is deleted.
+type guest struct {
+	of    int   // image, -1 if none comes
+	named []int // images that it names in any way
 }
 
 // A boxView is one container in a view.
@@ -61,12 +68,28 @@ func (b *bed) look() view {
 			used:   slices.ContainsFunc(n.containers, func(c *box) bool { return n.uses(c, im) }),
 			volume: slices.ContainsFunc(n.containers, func(c *box) bool { return c.readable() && c.volume.GetImage() == im.ID }),
 			named:  slices.ContainsFunc(n.containers, func(c *box) bool { return c.names(im) }),
+			guest:  n.guest(im),
 		})
 	}
 	for m := range b.memories {
 		b.memories[m].look(n, &v, m)
 	}
 	return v
+}
+
+// guest returns the container that comes while an image is deleted.
+func (n *node) guest(im *Image) guest {
+	c, comes := n.visitor(im)
+	if !comes {
+		return guest{of: -1}
+	}
+	g, made := guest{of: c.Image}, n.box(c)
+	for _, i := range n.present {
+		if made.names(n.w.Images[i]) {
+			g.named = append(g.named, i)
+		}
+	}
+	return g
 }
 
 // ties reports whether two images that the kubelet may delete have the same times: then

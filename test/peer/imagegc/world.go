@@ -109,8 +109,23 @@ func newWorld(d *judge.Draw) *World {
 	case 1, 2:
 		w.drawVisit(d)
 	}
+	w.boundClock()
 	w.Loop = d.Chance(30) && (w.MinAge == nil || *w.MinAge > 0) && (w.MaxAge > 0 || w.High == nil || *w.High < 100)
 	return w
+}
+
+// boundClock leaves out what would set the clock beyond the times that package time has
+// with a monotonic reading, which end in 2157.
+func (w *World) boundClock() {
+	shown := w.Clock
+	for _, s := range w.Steps {
+		for i := range s.Changes {
+			if c := &s.Changes[i]; shown+c.By > 120*365*24*time.Hour {
+				c.By = 0
+			}
+			shown += s.Changes[i].By
+		}
+	}
 }
 
 func (w *World) drawPolicy(d *judge.Draw) {
@@ -149,6 +164,9 @@ func (w *World) drawImage(d *judge.Draw, i int, unit uint64) *Image {
 	im.Takes = im.Size
 	if d.Chance(8) {
 		im.Takes = judge.Pick(d, 0, im.Size/2, 2*im.Size)
+	}
+	if w.Workers > 1 { // else it depends on which deletion ends first whether another begins
+		im.Takes = min(im.Takes, im.Size)
 	}
 	if w.Handlers {
 		im.Handler = judge.Pick(d, "", "kata", "runc")

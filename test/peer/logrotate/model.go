@@ -320,7 +320,8 @@ func (m *model) rotate(i int, p *pot, h Happening) (to string, failed bool) {
 			delete(p.names, name)
 		}
 	}
-	if to = m.newName(rotated); p.names[to].folder {
+	to = m.newName(rotated)
+	if e, there := p.names[to]; e.folder || there && m.has(newNames) { // it is in the way
 		return "", true
 	}
 	p.names[to] = p.names[logName]

@@ -70,6 +70,9 @@ func newWorld(d *judge.Draw) *World {
 			}
 			c.Beside = append(c.Beside, end)
 		}
+		if d.Chance(2) { // no name sorts behind these
+			c.Beside = append(c.Beside, "99981231-235959", "99990101-000000")
+		}
 		if d.Chance(5) {
 			c.Folders = append(c.Folders, judge.Pick(d, "19970101-000000", "19991231-235958"))
 		}

@@ -229,7 +229,7 @@ func (m *maker) change() (c Change, ok bool) {
 		}
 		return *judge.Pick(m.Draw, all...), true
 	}
-	if m.slow && m.Chance(35) {
+	if m.slow && m.Chance(50) {
 		if o, found := any(slices.Concat(sandboxes, containers)); found {
 			return put(m.trouble(o))
 		}
@@ -321,7 +321,11 @@ func (m *maker) newSandbox(pod string, before []*Object) Object {
 		o.State = judge.Pick(m.Draw, 1, strange)
 	}
 	o.IP, o.More = m.addresses()
-	o.Unlabelled, o.NoName = m.bare && m.Chance(30), m.Chance(4)
+	noName := 4
+	if m.bare {
+		noName = 50 // the pod's name is that of a container then
+	}
+	o.Unlabelled, o.NoName = m.bare && m.Chance(30), m.Chance(noName)
 	m.fresh = append(m.fresh, o.ID)
 	return o
 }
