@@ -206,7 +206,7 @@ func endRules() []phaseRule {
 		Name: "init container that failed before", Class: judge.DefectOfOurs, Item: "new",
 		Sentence: "Regular containers of a pod that is terminated are shown as ended if its last init container has completed; ours does not see that if an earlier attempt of it had failed.",
 		Explains: func(s phaseScene) bool {
-			pod := failedOnce(s.World.Pod)
+			pod := failedOnce(matched(s.World.Pod))
 			if pod == nil || !strings.HasPrefix(s.Fact, "ended container ") || !strings.Contains(s.Fact, "/state") {
 				return false
 			}
