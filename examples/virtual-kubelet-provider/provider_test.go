@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,7 +36,9 @@ type bench struct {
 	*provider.Provider
 	t     *testing.T
 	began time.Time
-	told  []string
+
+	mu   sync.Mutex
+	told []string
 }
 
 // run calls f with a provider of these programs, in a bubble whose clock goes on
@@ -48,6 +52,8 @@ func run(t *testing.T, programs map[string]provider.Program, f func(b *bench)) {
 		toy.Changed = p.Changed
 		b := &bench{Provider: p, t: t, began: time.Now()}
 		p.NotifyPods(t.Context(), func(pod *corev1.Pod) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
 			b.told = append(b.told, fmt.Sprintf("%v %s", time.Since(b.began).Round(time.Second), words(pod)))
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -58,6 +64,13 @@ func run(t *testing.T, programs map[string]provider.Program, f func(b *bench)) {
 		require.NoError(t, <-done)
 		toy.Close()
 	})
+}
+
+// heard returns what the provider has told so far.
+func (b *bench) heard() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.told)
 }
 
 // at waits until d after the beginning, and until all is quiet then.
@@ -153,7 +166,7 @@ func TestACrashIsRestartedAndBacksOff(t *testing.T) {
 			"2s Running ready=0/1 restarts=1 CrashLoopBackOff",
 			"12s Running ready=1/1 restarts=2", // 10 s after its end
 			"13s Running ready=0/1 restarts=2 CrashLoopBackOff",
-		}, b.told)
+		}, b.heard())
 		b.at(34 * time.Second) // 20 s after the next
 		require.Equal(t, "Running ready=0/1 restarts=3 CrashLoopBackOff", b.status("web"))
 		pod, err := b.GetPod(t.Context(), "default", "web")
@@ -281,7 +294,8 @@ func TestDeletion(t *testing.T) {
 				b.at(10 * time.Second)
 				require.NoError(t, b.DeletePod(t.Context(), pod))
 				b.at(30 * time.Second)
-				require.Equal(t, tc.last, b.told[len(b.told)-1])
+				heard := b.heard()
+				require.Equal(t, tc.last, heard[len(heard)-1])
 				all, err := b.GetPods(t.Context())
 				require.NoError(t, err)
 				require.Empty(t, all)
