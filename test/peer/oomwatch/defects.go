@@ -45,15 +45,20 @@ func defects() []rule {
 			Sentence: "A kill without a dump right after the kill of a group is taken for one of the group.",
 			Explains: func(s scene) bool {
 				step := s.World.Steps[s.Step]
-				k, ok := step.find(s.Fact)
-				if !ok || !step.Causes[noDump] || !step.Causes[wholeGroup] {
+				if !step.Causes[noDump] || !step.Causes[wholeGroup] {
 					return false
 				}
-				all := 0
+				all, isNameless := 0, false
 				for _, other := range step.Kills {
 					if other.Kind == "group" || other.Victim == "" {
 						all++
 					}
+					isNameless = isNameless || other.Kind == "group" && other.Process == ""
+				}
+				k, ok := step.find(s.Fact)
+				if !ok { // the event about a process without a name has the number in its place
+					number := strconv.Itoa(all)
+					return isNameless && s.Fact == "pod event about "+number && s.Kubelet == "" && strings.HasSuffix(s.Ours, ": "+number)
 				}
 				return k.Victim == "" && memberOfGroup(step, s) || strings.HasSuffix(s.Fact, "/number") && k.Kind == "group" && s.Ours == strconv.Itoa(all) ||
 					strings.Contains(s.Fact, "event about") && (s.Ours == "" || strings.Contains(s.Ours, fmt.Sprintf("killed %d processes", all)))

@@ -158,21 +158,25 @@ func addressRules() []rule {
 // newestVanished reports whether the newest sandbox of the list was gone when it
 // was inspected.
 func (f finding) newestVanished() bool {
-	box, ok := f.newestListed()
-	_, found := f.known[box.ID]
-	return ok && !found
+	return slices.ContainsFunc(f.newestListed(), func(o Object) bool {
+		_, found := f.known[o.ID]
+		return !found
+	})
 }
 
-// newestListed returns the newest sandbox of the list.
-func (f finding) newestListed() (box Object, ok bool) {
+// newestListed returns the newest sandbox of the list. It may be one of several that
+// were made at the same time, of which the kubelet takes any.
+func (f finding) newestListed() (all []Object) {
 	listed := map[string]Object{}
 	for _, o := range f.listed {
 		listed[o.ID] = o
 	}
-	if boxes := sorted(listed, true); len(boxes) > 0 {
-		return boxes[0], true
+	for _, o := range sorted(listed, true) {
+		if len(all) == 0 || o.Attempt == all[0].Attempt && o.Created == all[0].Created {
+			all = append(all, o)
+		}
 	}
-	return Object{}, false
+	return all
 }
 
 // kubeletAddresses returns a sandbox's as the kubelet reads them.
@@ -204,8 +208,8 @@ func statusRules() []rule {
 			Name: "name of a pod whose sandbox has none", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
 			Sentence: "A pod whose newest sandbox has no name has none in the kubelet's status; here it has the name that another sandbox or a container tells.",
 			Explains: about(func(f finding) bool {
-				box, ok := f.newestListed()
-				return f.fact == "name" && f.isStatus() && f.Kubelet == "ns" && ok && box.NoName
+				isNameless := slices.ContainsFunc(f.newestListed(), func(o Object) bool { return o.NoName })
+				return f.fact == "name" && f.isStatus() && f.Kubelet == "ns" && isNameless
 			}),
 		},
 		{
@@ -217,9 +221,10 @@ func statusRules() []rule {
 		{
 			Name: "name of a pod that vanishes during its inspection", Class: judge.DefectOfOurs, Item: "new",
 			Explains: about(func(f finding) bool {
-				box, ok := f.newestListed()
+				newest := f.newestListed()
+				isNewestNamed := slices.ContainsFunc(newest, func(o Object) bool { return !o.NoName })
 				named := f.anyKnown(func(o Object) bool { return !o.isSandbox() && !o.Unlabelled || o.isSandbox() && !o.NoName })
-				return f.fact == "name" && f.isStatus() && !named && (!ok && len(f.listed) > 0 || ok && !box.NoName) && f.Ours == "" && f.Kubelet == "ns/name-"+f.pod
+				return f.fact == "name" && f.isStatus() && !named && (len(newest) == 0 && len(f.listed) > 0 || isNewestNamed) && f.Ours == "" && f.Kubelet == "ns/name-"+f.pod
 			}),
 		},
 		{
