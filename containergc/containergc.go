@@ -22,8 +22,8 @@ var ErrRunning = loop.ErrRunning
 // known to be unused and nothing was removed.
 var ErrNotReady = errors.New("not every source of pods has been read")
 
-// retryAfter is when Run serves a request again that the runtime had no answer to, and
-// when it repeats a full pass that found the sources unread.
+// retryAfter is how long Run waits before it tries again what it could not do: requests
+// for single pods that it could not serve, and a full pass before the sources were read.
 const retryAfter = 5 * time.Second
 
 // eventTypeWarning is that of core/v1, which is not worth linking for it.
@@ -112,8 +112,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			m.cfg.Logger.ErrorContext(ctx, "container garbage collection failed", "err", err)
 		}
-		retry := min(retryAfter, m.cfg.Period)
-		wait := m.cfg.Period
+		wait, retry := m.cfg.Period, min(retryAfter, m.cfg.Period)
 		if res.Plan.NotReady {
 			wait = retry
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-// twoCalls answers the call that ends a pod slowly, and the one that gives it no more
-// time.
+// twoCalls is a Killer of one pod: slow ends the call with the pod's grace period, and
+// hard the call that takes the rest of it away.
 type twoCalls struct{ slow, hard chan error }
 
 func (c twoCalls) Kill(_ context.Context, _ *corev1.Pod, e eviction.Eviction) error {
@@ -25,6 +25,8 @@ func (c twoCalls) Kill(_ context.Context, _ *corev1.Pod, e eviction.Eviction) er
 	return <-c.slow
 }
 
+// A pod that is to end sooner has two calls. While the second goes on, the pod is not
+// reported, whatever became of the first.
 func TestFirstCallMayFailBesideAnEscalation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -40,7 +42,7 @@ func TestFirstCallMayFailBesideAnEscalation(t *testing.T) {
 		require.Len(t, n.step(m, time.Second).Escalate, 1)
 		calls.slow <- errors.New("no more time")
 		synctest.Wait()
-		require.NotContains(t, strings.Join(n.take(), "\n"), "evicted slow", "the other call goes on")
+		require.NotContains(t, strings.Join(n.take(), "\n"), "evicted slow", "the second call goes on")
 		calls.hard <- nil
 		m.Wait()
 		require.Contains(t, strings.Join(n.take(), "\n"), "evicted slow for memory.available: <nil>")
