@@ -48,8 +48,8 @@
 //   - Connections are closed by a reset, which leaves nothing in TIME_WAIT.
 //   - A refused connection is a failure that says so within a millisecond; the
 //     kubelet's takes the whole timeout and says that there was one.
-//   - The kubelet reads messages of up to 4 MiB; here one that is to be longer than
-//     16 KiB is a failure.
+//   - The kubelet reads messages of up to 4 MiB; here the probe fails when the server
+//     announces a message above 16 KiB.
 //   - TLS, without verification of the server's certificate (KEP-4939).
 //   - The user agent is the one of Config alone, without that of gRPC.
 //

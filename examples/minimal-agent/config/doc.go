@@ -43,8 +43,8 @@
 //     cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).
 //   - The kubelet logs an unknown field, a field that is there twice and a second
 //     document, and goes on; ours refuses the file.
-//   - What is wrong is said with its line in the file, and so is what somebody should
-//     know who wrote it; the kubelet names no line.
+//   - Ours names the line of each problem, and of each note about a field; the kubelet
+//     names no line.
 //   - The kubelet reads a file of any length; ours refuses one above 1 MiB.
 //   - A file that only the kubelet accepts sets nothing in ours, and the reverse.
 //   - The kubelet takes 1e2 for a whole number and yes for true; ours refuses them.

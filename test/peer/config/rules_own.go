@@ -11,7 +11,7 @@ import (
 func ownRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
 		Name: "lines", Class: judge.Deliberate, Doc: docPath,
-		Sentence: "What is wrong is said with its line in the file, and so is what somebody should know who wrote it; the kubelet names no line.",
+		Sentence: "Ours names the line of each problem, and of each note about a field; the kubelet names no line.",
 		Explains: func(s scene) bool {
 			if field, ok := strings.CutPrefix(s.Fact, "again "); ok {
 				lines := linesOf(s.World, field)

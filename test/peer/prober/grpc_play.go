@@ -105,7 +105,7 @@ func healthRules() []judge.Rule[health] {
 		},
 		{
 			Name: "messages above 16 KiB", Class: judge.Deliberate, Doc: inGRPCDoc,
-			Sentence: "The kubelet reads messages of up to 4 MiB; here one that is to be longer than 16 KiB is a failure.",
+			Sentence: "The kubelet reads messages of up to 4 MiB; here the probe fails when the server announces a message above 16 KiB.",
 			Explains: func(s judge.Scene[health]) bool {
 				const most = 16 << 10
 				data, _ := body(s.World.Runs[s.Step])
