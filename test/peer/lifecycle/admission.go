@@ -164,7 +164,7 @@ func ourFits(pod *corev1.Pod, n *corev1.Node) string {
 func admitVariant(s *side, v variant) []judge.Facts {
 	candidates := func() []*corev1.Pod {
 		pods := slices.Clone(s.pods)
-		if v.left {
+		if v.excluded {
 			pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return v.spares(p.Name) })
 		}
 		if v.held {

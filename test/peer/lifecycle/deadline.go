@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -15,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
-	_ "k8s.io/kubernetes/pkg/kubelet" // has the functions below
+	_ "k8s.io/kubernetes/pkg/kubelet" // so that the linker has the functions below
 	kubeletlifecycle "k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/utils/clock"
@@ -48,11 +47,6 @@ type deadlineStep struct {
 	Start *metav1.Time
 	// Limit is the pod's activeDeadlineSeconds, which may be set and lowered later.
 	Limit *int64
-}
-
-func (w *deadlineWorld) String() string {
-	text, err := json.MarshalIndent(w.Steps, "", " ")
-	return fmt.Sprint(w.Pod.Status.StartTime, string(text), err)
 }
 
 func drawDeadlineWorld(d *judge.Draw) *deadlineWorld {
@@ -116,12 +110,12 @@ func playDeadlineKubelet(t *testing.T, w *deadlineWorld) []judge.Facts {
 		if len(events.Events) > 0 {
 			f["event"] = <-events.Events
 		}
-		if due, ok := a.due(pod); ok {
+		if due, ok := a.due(pod); ok { // a fact only if the kubelet agrees
 			now := a.clock.Now()
 			a.clock.SetTime(due.Add(-1))
 			before := shouldSync(handler, pod)
 			a.clock.SetTime(due)
-			require.True(t, !before && shouldSync(handler, pod), "not at %v", due)
+			require.True(t, !before && shouldSync(handler, pod), "the kubelet does not end the pod at %v", due)
 			a.clock.SetTime(now)
 			f["due"] = due.String()
 		}
@@ -129,8 +123,7 @@ func playDeadlineKubelet(t *testing.T, w *deadlineWorld) []judge.Facts {
 	})
 }
 
-// due returns the time from which on the kubelet ends the pod: the caller asks it
-// whether that is so.
+// due returns when the pod's time ought to be over, if it has a limit and has started.
 func (a *deadlineAgent) due(pod *corev1.Pod) (time.Time, bool) {
 	start := pod.Status.StartTime
 	if a.step.Known {

@@ -57,7 +57,7 @@ type variant struct {
 	held      bool // preemption sees pods that request what they hold
 	pruned    bool // victims that are not needed stay
 	spared    []string
-	left      bool // spared pods are no candidates: what they would have freed, cheaper ones have to
+	excluded  bool // spared pods are no candidates, so that others have to go instead
 	numeric   bool // tolerations compare numbers
 	known     bool // the node has all extended resources that the fetched one has
 	settled   bool // pods that were admitted before go anywhere
@@ -149,7 +149,7 @@ func (v variant) replay(s judge.Scene[*world]) judge.Facts {
 			victims = append(victims, byName(before, name))
 		}
 		if needs, _ := lifecycle.Needs(lifecycle.FitsAll(pod, before, w.Node)); !covers(victims, needs) {
-			v.left, side.pods = true, before
+			v.excluded, side.pods = true, before
 			facts = admitVariant(side, v)[0]
 		}
 	}

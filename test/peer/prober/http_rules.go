@@ -147,8 +147,8 @@ func webDefects(t *testing.T) []judge.Rule[web] {
 	}
 }
 
-// moreWebDefects are those that nobody knew.
-func moreWebDefects(t *testing.T) []judge.Rule[web] {
+// newWebDefects are the defects of ours that this comparison has found later.
+func newWebDefects(t *testing.T) []judge.Rule[web] {
 	t.Helper()
 	return []judge.Rule[web]{
 		{

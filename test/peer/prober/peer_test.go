@@ -24,7 +24,7 @@ func TestPeer(t *testing.T) {
 	})
 	t.Run("http", func(t *testing.T) {
 		judge.Run(t, judge.Peer[web]{
-			Name: "prober/http", World: drawWeb, Kubelet: playWebKubelet, Ours: playWebOurs, Rules: slices.Concat(webRules(), webDefects(t), moreWebDefects(t)), Scenarios: 500,
+			Name: "prober/http", World: drawWeb, Kubelet: playWebKubelet, Ours: playWebOurs, Rules: slices.Concat(webRules(), webDefects(t), newWebDefects(t)), Scenarios: 500,
 		})
 	})
 	t.Run("exec", func(t *testing.T) {
