@@ -1,7 +1,6 @@
 package containergc
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -63,9 +62,9 @@ type model struct {
 	facts  judge.Facts
 	events []string
 	causes map[string]bool
-	dead   []string // links, before the pass
-	before []*container
-	doomed map[*container]bool // was to be removed in this pass
+	dead   []string              // links, before the pass
+	uids   map[*container]string // of the pods of containers, before the pass
+	doomed map[*container]bool   // was to be removed in this pass
 }
 
 // An end is when a container ended: on the wall, or monotonic if that is when it was
@@ -148,7 +147,12 @@ func (m *model) wall() time.Time { return m.now.Add(m.offset) }
 func (m *model) pass() {
 	m.facts, m.events, m.causes = judge.Facts{}, nil, map[string]bool{}
 	m.dead = m.deadLinks()
-	m.before, m.doomed = slices.Clone(m.containers), map[*container]bool{}
+	m.uids, m.doomed = map[*container]string{}, map[*container]bool{}
+	for _, c := range m.containers {
+		if uid, ok := m.uid(c); ok {
+			m.uids[c] = uid
+		}
+	}
 	switch {
 	case m.step.NotReady && m.has(waitsForSources):
 		m.failing = false

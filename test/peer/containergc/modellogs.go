@@ -73,8 +73,8 @@ func (m *model) cleanPodLogs(folder, uid string) {
 	for _, sub := range m.below(folder) {
 		name := sub[len(folder)+1:]
 		newest, logged := -1, -1
-		for _, c := range m.before {
-			if u, ok := m.uid(c); ok && u == uid && c.Name == name {
+		for c, u := range m.uids {
+			if u == uid && c.Name == name {
 				newest = max(newest, int(c.Attempt))
 			}
 		}
@@ -84,7 +84,7 @@ func (m *model) cleanPodLogs(folder, uid string) {
 		for _, file := range m.below(sub) {
 			n := attempt(file)
 			here := slices.ContainsFunc(m.containers, func(c *container) bool {
-				u, ok := m.uid(c)
+				u, ok := m.uids[c]
 				return ok && u == uid && c.Name == name && int(c.Attempt) == n
 			})
 			switch {
