@@ -202,7 +202,7 @@ func startedChanges() []change {
 		sentence: "The phase heeds whether a sidecar has started at once; the kubelet's is of one sync before.",
 		apply: func(in *input) bool {
 			return in.each(func(s subject) bool {
-				if !s.is(runningState) || !podutil.IsRestartableInitContainer(&s.spec) {
+				if !s.is(runningState) || s.kind != "init" || !podutil.IsRestartableInitContainer(&s.spec) {
 					return false
 				}
 				if s.old == nil {

@@ -134,6 +134,19 @@ func stateFactRules() []generateRule {
 			return ok && (s.Ours == want || cutWithinRune(want, s.Ours))
 		},
 	}, {
+		Name: "unknown twice in a restart of all", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "A container in an unknown state that was reported as terminated stays so; the kubelet shows it as waiting from the second time on, as if it had never run.",
+		Explains: func(s generateScene) bool {
+			p := look(s)
+			if !p.is(unknownState) || !p.same() || p.old.State.Terminated == nil {
+				return false
+			}
+			waiting, _ := stateFacts(corev1.ContainerState{Waiting: new(p.in.step.Waiting[p.name])})
+			state, message := stateFacts(p.old.State)
+			want, ok := map[string]string{"state": state, "state message": message}[p.field]
+			return ok && s.Ours == want && s.KubeletFacts[s.Step][p.list+" "+p.name+"/state"] == waiting
+		},
+	}, {
 		Name: "last termination that also waits", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "Only an end is ever a last termination; the kubelet shows a predecessor that runs, was only created or is in an unknown state as one.",
 		Explains: func(s generateScene) bool {

@@ -3,10 +3,12 @@ package status
 import (
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -69,15 +71,30 @@ func (c change) rule(k *kubeRuntime, all []change) generateRule {
 		if !strings.HasPrefix(s.Fact, c.only) {
 			return false
 		}
-		applicable := turn.applicable(s, all)
-		if !slices.Contains(applicable, c.name) {
-			return false
-		}
-		without := slices.DeleteFunc(slices.Clone(applicable), func(name string) bool { return name == c.name })
-		is := func(names []string) bool { return alike(turn.changed(k, s, all, names)[s.Fact], s.Ours) }
-		return is(applicable) && !is(without) || is([]string{c.name})
+		return slices.Contains(turn.fewest(k, s, all), c.name)
 	}
 	return r
+}
+
+// fewest returns the changes that make the kubelet's fact ours: as few as do, and of
+// as many the first.
+func (turn *generateTurn) fewest(k *kubeRuntime, s generateScene, all []change) (best []string) {
+	applicable := turn.applicable(s, all)
+	for set := uint(1); set < 1<<len(applicable); set++ {
+		if best != nil && bits.OnesCount(set) >= len(best) {
+			continue
+		}
+		var names []string
+		for i, name := range applicable {
+			if set&(1<<i) != 0 {
+				names = append(names, name)
+			}
+		}
+		if alike(turn.changed(k, s, all, names)[s.Fact], s.Ours) {
+			best = names
+		}
+	}
+	return best
 }
 
 // besides returns a rule about a fact that also explains it in what the kubelet
@@ -315,6 +332,18 @@ func derive(k *kubeRuntime, s generateScene) judge.Facts {
 	// That Initialized lasts in such pods is a rule of both.
 	if was := condition(before, corev1.PodInitialized); was != nil && was.Status == corev1.ConditionTrue && podutil.AllContainersCouldRestart(&pod.Spec) {
 		made.Conditions[0] = corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation}
+	}
+	if podutil.AllContainersCouldRestart(&pod.Spec) {
+		restarting := kubeletstatus.GenerateAllContainersRestartingCondition(pod, k.look(step), before, phase)
+		restarting.ObservedGeneration = pod.Generation
+		made.Conditions = append(made.Conditions, restarting)
+	}
+	for i := range made.Conditions {
+		c := &made.Conditions[i]
+		c.LastTransitionTime = metav1.NewTime(turn.Now)
+		if was := condition(before, c.Type); was != nil && was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
 	}
 	facts := generateFacts(turn, made)
 	for name := range facts {
