@@ -16,6 +16,6 @@ func TestPeer(t *testing.T) {
 	klog.SetLogger(logr.Discard())
 	k := newKubelet(t)
 	judge.Run(t, judge.Peer[*world]{
-		Name: "config", World: newWorld, Kubelet: k.play, Ours: k.ours, Rules: rules(), Scenarios: 1200,
+		Name: "config", World: newWorld, Kubelet: k.play, Ours: k.ours, Rules: k.rules(t), Scenarios: 1200,
 	})
 }

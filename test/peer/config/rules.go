@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,21 +99,34 @@ func isRepeated(w *world) bool {
 	return len(names) < len(w.Lines)
 }
 
-// overridden reports whether the file has a value that cannot be decoded, and a later
-// one of the same field.
-func overridden(w *world) bool {
-	for i, l := range w.Lines {
-		later := slices.ContainsFunc(w.Lines[i+1:], func(o line) bool { return o.Name == l.Name })
-		t := fieldTypes()[l.Name]
-		if later && t != nil && json.Unmarshal([]byte(l.Value), reflect.New(t).Interface()) != nil {
-			return true
-		}
-	}
-	return false
+func (k *kubelet) rules(t *testing.T) []judge.Rule[*world] {
+	t.Helper()
+	all := slices.Concat(formRules(), valueRules(), []judge.Rule[*world]{defaultsRule(), checkedRule()}, ownRules(), fieldRules())
+	return append(all, k.repeatedRule(t, all))
 }
 
-func rules() []judge.Rule[*world] {
-	return slices.Concat(formRules(), valueRules(), []judge.Rule[*world]{defaultsRule(), checkedRule()}, ownRules(), fieldRules())
+// repeatedRule explains what ours says of the first of two values of a field: it is
+// what the kubelet says of a file without the second, but for other rules.
+func (k *kubelet) repeatedRule(t *testing.T, others []judge.Rule[*world]) judge.Rule[*world] {
+	t.Helper()
+	return judge.Rule[*world]{
+		Name: "first of two values", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "Of a field that is there twice, ours checks the first value and the kubelet the last.",
+		Explains: func(s scene) bool {
+			if _, ok := refusal(s); !ok && s.Fact != "decode" || !isRepeated(s.World) {
+				return false
+			}
+			first := &world{Tail: s.World.Tail}
+			for _, l := range s.World.Lines {
+				if _, there := first.value(l.Name); !there {
+					first.Lines = append(first.Lines, l)
+				}
+			}
+			s.World, s.KubeletFacts = first, k.play(t, first)
+			s.Kubelet = s.KubeletFacts[0][s.Fact]
+			return s.Kubelet == s.Ours || slices.ContainsFunc(others, func(r judge.Rule[*world]) bool { return r.Explains(s) })
+		},
+	}
 }
 
 // formRules are about how a file is read.
@@ -128,15 +142,12 @@ func formRules() []judge.Rule[*world] {
 			switch {
 			case !ok && s.Fact != "decode":
 				return false
-			case isRepeated(s.World):
-				// Ours checks the first of two values, and the kubelet the last.
-				return has(s.OursFacts, "strict ") || has(s.OursFacts, "decode") && overridden(s.World)
 			case s.Kubelet == "" || s.Ours != "":
 				return false
 			}
 			// Ours reads nothing before a second document, and checks no field that it could
 			// not read.
-			return has(s.OursFacts, "strict ") && strings.HasPrefix(s.World.Tail, "---\n") || has(s.OursFacts, "strict "+field)
+			return has(s.OursFacts, "strict ") && strings.HasPrefix(s.World.Tail, "---\n") || has(s.OursFacts, "strict "+field) && len(linesOf(s.World, field)) < 2
 		},
 	}, {
 		Name: "fields of protection", Class: judge.Deliberate, Doc: docPath,
