@@ -256,9 +256,7 @@ func ourMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 			requireOrder(t, w, i, change)
 		}
 		addState(f, change.Pods)
-		for _, p := range m.Problems() {
-			f["problem "+p.File] = strings.TrimPrefix(f["problem "+p.File]+"\n"+p.Err.Error(), "\n")
-		}
+		requireProblems(t, w, i, m.Problems())
 		all = append(all, f)
 	}
 	return all
@@ -275,6 +273,19 @@ func refusals(t *testing.T) {
 	m, err := podsource.NewMerge(podsource.MergeConfig{Sources: []string{"a"}, Handler: ignored})
 	require.NoError(t, err)
 	require.EqualError(t, m.Set(t.Context(), "b", nil), `podsource: no source "b"`)
+}
+
+// requireProblems checks what is said of pods that two sources give. The kubelet says
+// nothing.
+func requireProblems(t *testing.T, w *mergeWorld, step int, told []podsource.Problem) {
+	t.Helper()
+	texts := map[string][]string{}
+	for _, p := range told {
+		texts[p.File] = append(texts[p.File], p.Err.Error())
+	}
+	for _, source := range sources() {
+		require.Equal(t, problems(w, step, source), texts[source])
+	}
 }
 
 // requireOrder checks that the pods and operations are in the order of the sources and

@@ -89,7 +89,7 @@ func chosenAt(w *mergeWorld, step int) (chosen map[types.UID]*corev1.Pod) {
 }
 
 // problems returns what is said of a source's pods that another has.
-func problems(w *mergeWorld, step int, source string) string {
+func problems(w *mergeWorld, step int, source string) (all []string) {
 	chosen := chosenAt(w, step)
 	holder := func(has func(pod *corev1.Pod) bool) string {
 		for _, source := range sources() {
@@ -101,7 +101,6 @@ func problems(w *mergeWorld, step int, source string) string {
 		}
 		return ""
 	}
-	var all []string
 	for _, pod := range givenAt(w, step)[source] {
 		if chosen[pod.UID] == pod {
 			continue
@@ -115,7 +114,7 @@ func problems(w *mergeWorld, step int, source string) string {
 		}
 		all = append(all, strings.Join(texts, "; "))
 	}
-	return strings.Join(all, "\n")
+	return all
 }
 
 // expected returns the operation on a UID in a step, if the pods that count are the
@@ -193,11 +192,7 @@ func mergeRules() []judge.Rule[*mergeWorld] {
 				pod := chosenAt(s.World, s.Step)[types.UID(uid)]
 				return pod == nil && s.Ours == "" || pod != nil && s.Ours == wanted(pod)
 			}
-			source, ok := strings.CutPrefix(s.Fact, "problem ")
-			if !ok {
-				return toldFollows(s)
-			}
-			return s.Ours == problems(s.World, s.Step, source)
+			return toldFollows(s)
 		},
 	}, {
 		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: sourceDocPath,
