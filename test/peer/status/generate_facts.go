@@ -138,12 +138,12 @@ func stateFactRules() []generateRule {
 		Sentence: "A container in an unknown state that was reported as terminated stays so; the kubelet shows it as waiting from the second time on, as if it had never run.",
 		Explains: func(s generateScene) bool {
 			p := look(s)
-			if !p.is(unknownState) || !p.same() || p.old.State.Terminated == nil {
+			if !p.is(unknownState) || !p.same() || p.old.State.Terminated == nil || !podutil.AllContainersCouldRestart(&p.in.turn.Pod.Spec) {
 				return false
 			}
 			waiting, _ := stateFacts(corev1.ContainerState{Waiting: new(p.in.step.Waiting[p.name])})
 			state, message := stateFacts(p.old.State)
-			want, ok := map[string]string{"state": state, "state message": message}[p.field]
+			want, ok := map[string]string{"state": state, "state message": message, "last": state, "last message": message}[p.field]
 			return ok && s.Ours == want && s.KubeletFacts[s.Step][p.list+" "+p.name+"/state"] == waiting
 		},
 	}, {

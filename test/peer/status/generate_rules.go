@@ -34,8 +34,9 @@ type (
 func generateRules(k *kubeRuntime) []generateRule {
 	changes := slices.Concat(containerChanges(), probeChanges(), podChanges())
 	rules := factRules()
+	alone := slices.Clone(rules)
 	for i := range rules {
-		rules[i].Explains = besides(k, changes, rules[i].Explains)
+		rules[i].Explains = besides(k, changes, alone, i)
 	}
 	for i := range changes {
 		rules = append(rules, changes[i].rule(k, changes))
@@ -97,28 +98,34 @@ func (turn *generateTurn) fewest(k *kubeRuntime, s generateScene, all []change) 
 	return best
 }
 
-// besides returns a rule about a fact that also explains it in what the kubelet
-// makes of the changed input: a fact may have two causes.
-func besides(k *kubeRuntime, all []change, explains func(generateScene) bool) func(generateScene) bool {
+// besides returns the explanation of one of the rules about facts. It also explains a
+// fact in what the kubelet makes of the changed input if no rule does so alone: a fact
+// may have two causes.
+func besides(k *kubeRuntime, all []change, rules []generateRule, n int) func(generateScene) bool {
 	return func(s generateScene) bool {
-		if explains(s) {
-			return true
-		}
 		turn := &s.World.Turns[s.Step]
 		turn.prepare()
+		alone, known := turn.alone[s.Fact]
+		if !known {
+			alone = slices.IndexFunc(rules, func(r generateRule) bool { return r.Explains(s) })
+			turn.alone[s.Fact] = alone
+		}
+		if alone >= 0 {
+			return alone == n
+		}
 		facts := turn.changed(k, s, all, turn.applicable(s, all))
 		if facts[s.Fact] == s.Kubelet {
 			return false
 		}
 		s.Kubelet, s.KubeletFacts = facts[s.Fact], slices.Clone(s.KubeletFacts)
 		s.KubeletFacts[s.Step] = facts
-		return explains(s)
+		return rules[n].Explains(s)
 	}
 }
 
 func (turn *generateTurn) prepare() {
 	if turn.facts == nil {
-		turn.facts = map[string]judge.Facts{}
+		turn.facts, turn.alone = map[string]judge.Facts{}, map[string]int{}
 	}
 }
 

@@ -39,6 +39,7 @@ type generateTurn struct {
 
 	given *input                 // for rules to read
 	names map[string]bool        // of the changes to the input that apply
+	alone map[string]int         // the rule that explains a fact without a change, -1 if none
 	facts map[string]judge.Facts // what the kubelet makes of changed inputs, by the names of the changes
 }
 
