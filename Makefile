@@ -76,7 +76,7 @@ cover: ## statement coverage per package; below MIN_COVER (85) percent fails, ex
 		{ printf "%6s%%  %s%s\n", $$1, $$2, note; note = "" } \
 		END { exit bad }'
 
-peer: ## compare decisions with the kubelet's own packages: fixed seeds, then fresh ones for FRESH (0s) each
+peer: ## compare decisions with the kubelet's own packages: fixed seeds, then for FRESH (0s) each others of the last long run
 	@cd $(PEER) && PEER_FRESH=$(FRESH) $(PEER_TEST) $(if $(filter command,$(origin P)),$(P),./...)
 
 peer-long: ## play N (200000) scenarios of each comparison; continues where it stopped

@@ -24,7 +24,7 @@
 //	PEER_SEED=7        play this seed alone and print the world and all facts
 //	PEER_N=5000        play seeds 1 to 5000 instead of Peer.Scenarios
 //	PEER_FROM=1000     begin there
-//	PEER_FRESH=20s     then play random seeds for this long
+//	PEER_FRESH=20s     then play, for this long, seeds drawn from those that the last long run played
 //	PEER_SURVEY=1      count all unexplained differences by kind instead of stopping at the first
 //	PEER_RECORD=1      write testdata/NAME.json: rules and their seeds
 //	PEER_LONG=200000   play seeds 1 to 200000, continue where the last such run stopped, and record the figures

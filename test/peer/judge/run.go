@@ -36,9 +36,7 @@ func Run[W any](t *testing.T, p Peer[W]) {
 	}
 	began := time.Now()
 	p.play(t, env, c)
-	for time.Since(began) < env.fresh && !t.Failed() {
-		p.judge(t, rand.Uint64(), c, env.survey)
-	}
+	p.playFresh(t, env, c)
 	t.Log(c.line(p.Name, time.Since(began)))
 	c.report(t)
 	if env.record {
@@ -91,6 +89,18 @@ func (p Peer[W]) play(t *testing.T, env environment, c *count) {
 	}
 	for seed := env.from; seed <= last && !t.Failed(); seed++ {
 		p.judge(t, seed, c, env.survey)
+	}
+}
+
+// playFresh plays other seeds for a while: any of those that the last long run has
+// played. A change of ours that breaks one of them is found sooner or later, and no
+// build fails for a scenario that nobody has seen. New ones are for long runs.
+func (p Peer[W]) playFresh(t *testing.T, env environment, c *count) {
+	t.Helper()
+	r, err := ReadRecord(recordPath(p.Name))
+	require.NoError(t, err)
+	for began := time.Now(); time.Since(began) < env.fresh && !t.Failed(); {
+		p.judge(t, 1+rand.Uint64N(max(uint64(r.Scenarios), uint64(p.Scenarios))), c, env.survey)
 	}
 }
 
