@@ -153,6 +153,8 @@
 //     kubelet leaves it out.
 //   - Resources of the pod as a whole are those of its spec, and missing where the spec has
 //     none; the kubelet adds up the containers' and shows what the pod's cgroup has.
+//   - A pod is Guaranteed only if each container requests its limits; the kubelet adds all
+//     up first, so that a request above its limit may make up for another below.
 //   - The node's addresses, where they are not known for a while, stay as they were reported
 //     last; the kubelet removes them from the status.
 //   - Init containers are matched to the spec by name; the kubelet matches them by index, and

@@ -66,6 +66,17 @@ func podFactRules() []generateRule {
 			return false
 		},
 	}, {
+		Name: "requests above limits", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "A pod is Guaranteed only if each container requests its limits; the kubelet adds all up first, so that a request above its limit may make up for another below.",
+		Explains: func(s generateScene) bool {
+			all := slices.Concat(s.World.Pod.Spec.InitContainers, s.World.Pod.Spec.Containers)
+			above := slices.ContainsFunc(all, func(c corev1.Container) bool {
+				r := c.Resources
+				return r.Requests.Cpu().Cmp(*r.Limits.Cpu()) > 0 || r.Requests.Memory().Cmp(*r.Limits.Memory()) > 0
+			})
+			return s.Fact == "qos" && above && s.Kubelet == string(corev1.PodQOSGuaranteed) && s.Ours == string(corev1.PodQOSBurstable)
+		},
+	}, {
 		Name: "node addresses unknown", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "The node's addresses, where they are not known for a while, stay as they were reported last; the kubelet removes them from the status.",
 		Explains: func(s generateScene) bool {
