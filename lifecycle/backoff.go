@@ -134,7 +134,7 @@ func (b *Backoff) Next(key string, since time.Time) time.Duration {
 		a = &attempts{delay: b.cfg.Initial}
 		b.keys[key] = a
 		a.endOf(since, now)
-	case b.ranLong(a, a.endOf(since, now)):
+	case b.ranLong(a, a.endOf(since, now)), b.quietAt(a, now):
 		a.delay = b.cfg.Initial
 	case a.delay > b.cfg.Max/2: // doubling it might overflow
 		a.delay = b.cfg.Max
@@ -195,6 +195,10 @@ func onOurClock(t, now time.Time) time.Time { return now.Add(-max(0, now.Sub(t))
 // given time was long enough to forgive what came before.
 func (b *Backoff) ranLong(a *attempts, ended time.Time) bool { return ended.Sub(a.started) > b.quiet() }
 
+// quietAt says whether the key has neither started nor waited for so long that it
+// starts afresh, also where no end of its last run was ever reported.
+func (b *Backoff) quietAt(a *attempts, now time.Time) bool { return now.Sub(a.last()) > b.quiet() }
+
 func (b *Backoff) quiet() time.Duration { return 2 * min(b.cfg.Max, math.MaxInt64/2) }
 
 // sweep forgets the keys that nobody asked for in a while, now and then. A key
@@ -205,7 +209,7 @@ func (b *Backoff) sweep(now time.Time) {
 	}
 	b.swept = now
 	for key, a := range b.keys {
-		if now.Sub(a.last()) > b.quiet() {
+		if b.quietAt(a, now) {
 			delete(b.keys, key)
 		}
 	}

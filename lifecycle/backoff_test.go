@@ -165,6 +165,22 @@ func TestQuietKeysAreForgottenButNotWaitingOnes(t *testing.T) {
 	require.True(t, waiting, "a sweep ended the wait")
 }
 
+// A runtime may lose a container before anybody has seen its end. Then only an end from
+// before its start is known.
+func TestAQuietKeyStartsAfreshWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
+	ended := clk.Now()
+	clk.Step(5 * time.Minute)
+	require.Equal(t, 10*time.Second, b.Next("a", ended))
+	clk.Step(6 * time.Minute)
+	b.Next("other", clk.Now()) // forgets all that are quiet now
+	clk.Step(4*time.Minute + time.Second)
+	require.Equal(t, 10*time.Second, b.Next("a", ended))
+	clk.Step(10 * time.Minute)
+	require.Equal(t, 20*time.Second, b.Next("a", ended))
+}
+
 func TestNoDelayOverflows(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{Initial: math.MaxInt64 / 3, Max: math.MaxInt64 / 2})
