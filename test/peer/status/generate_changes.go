@@ -270,10 +270,15 @@ func restartAllChanges() []change {
 				if !s.is(exitedState) || s.old == nil || s.old.State.Terminated == nil {
 					return false
 				}
-				for i := range s.spec.RestartPolicyRules { // the slice is the pod's
-					s.spec.RestartPolicyRules[i].Action = corev1.ContainerRestartRuleActionRestart
+				restartsAll := podutil.AllContainersCouldRestart(&in.turn.Pod.Spec)
+				rules := s.spec.RestartPolicyRules // the slice is the pod's
+				for i := range rules {
+					rules[i].Action = corev1.ContainerRestartRuleActionRestart
 				}
-				return len(s.spec.RestartPolicyRules) > 0
+				if restartsAll {
+					in.keepRestartingAll()
+				}
+				return len(rules) > 0
 			})
 		},
 	}, {
@@ -306,6 +311,16 @@ func restartAllChanges() []change {
 			return applies
 		},
 	}}
+}
+
+// keepRestartingAll gives the pod a rule that could restart all its containers and that
+// no exit matches, so that the pod stays one of those.
+func (in *input) keepRestartingAll() {
+	first := &in.turn.Pod.Spec.Containers[0]
+	first.RestartPolicyRules = append(first.RestartPolicyRules, corev1.ContainerRestartRule{
+		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn},
+	})
 }
 
 // conditionChanges are about conditions and addresses.
