@@ -28,6 +28,8 @@ func fieldOf(err *field.Error) string {
 	path := withoutIndexes(err.Field)
 	parent, last, _ := cutLast(path)
 	switch {
+	case path == "" && strings.Contains(err.Detail, "resource claims"):
+		return "spec.resourceClaims"
 	case strings.Contains(err.Detail, "conflicting duplicate paths"):
 		return "spec.volumes.projected paths"
 	case parent == "spec.volumes" && strings.Contains(err.Detail, "more than 1 volume type"):

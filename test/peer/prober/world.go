@@ -292,8 +292,8 @@ func (n *node) apply(s step) {
 		return
 	}
 	c := &n.containers[s.Container]
-	if n.stopped && (s.Op == opCreate || s.Op == opStart || s.Op == opReplace) {
-		return // nothing is started in a pod that is being ended
+	if (n.stopped || n.ended()) && (s.Op == opCreate || s.Op == opStart || s.Op == opReplace) {
+		return // nothing is started in a pod that ends or has ended
 	}
 	switch s.Op {
 	case opDelete:

@@ -266,20 +266,20 @@ func restartAllChanges() []change {
 		name: "restart of all by an end that is over", class: judge.DefectOfOurs, item: "24d",
 		sentence: "For the kubelet, an end that asked for a restart of all does so even after the container has ended again; for ours only its last end counts.",
 		apply: func(in *input) bool {
-			return in.each(func(s subject) bool {
+			restartsAll := podutil.AllContainersCouldRestart(&in.turn.Pod.Spec)
+			applies := in.each(func(s subject) bool {
 				if !s.is(exitedState) || s.old == nil || s.old.State.Terminated == nil {
 					return false
 				}
-				restartsAll := podutil.AllContainersCouldRestart(&in.turn.Pod.Spec)
-				rules := s.spec.RestartPolicyRules // the slice is the pod's
-				for i := range rules {
-					rules[i].Action = corev1.ContainerRestartRuleActionRestart
+				for i := range s.spec.RestartPolicyRules { // the slice is the pod's
+					s.spec.RestartPolicyRules[i].Action = corev1.ContainerRestartRuleActionRestart
 				}
-				if restartsAll {
-					in.keepRestartingAll()
-				}
-				return len(rules) > 0
+				return len(s.spec.RestartPolicyRules) > 0
 			})
+			if restartsAll {
+				in.keepRestartingAll()
+			}
+			return applies
 		},
 	}, {
 		name: "missing init container in a restart of all", class: judge.DefectOfOurs, item: "24d", only: "init ",

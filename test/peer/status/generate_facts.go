@@ -152,10 +152,11 @@ func stateFactRules() []generateRule {
 			if !p.is(unknownState) || !p.same() || p.old.State.Terminated == nil || !podutil.AllContainersCouldRestart(&p.in.turn.Pod.Spec) {
 				return false
 			}
-			waiting, _ := stateFacts(corev1.ContainerState{Waiting: new(p.in.step.Waiting[p.name])})
+			var kubelet corev1.ContainerState
+			decode(s.KubeletFacts[s.Step][p.list+" "+p.name+"/state"], &kubelet)
 			state, message := stateFacts(p.old.State)
 			want, ok := map[string]string{"state": state, "state message": message, "last": state, "last message": message}[p.field]
-			return ok && s.Ours == want && s.KubeletFacts[s.Step][p.list+" "+p.name+"/state"] == waiting
+			return ok && s.Ours == want && kubelet.Waiting != nil
 		},
 	}, {
 		Name: "last termination that also waits", Class: judge.KubeletDefect, Doc: statusDoc,

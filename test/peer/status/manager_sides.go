@@ -148,13 +148,14 @@ type managerOfOurs struct {
 	api       *status.APIServer
 	publisher *status.Publisher
 	play      *managerPlay
-	mirrors   map[types.UID]types.UID // that the publisher knows
-	last      map[types.UID]*corev1.Pod
+	mirrors   map[types.UID]types.UID   // that the publisher knows
+	last      map[types.UID]*corev1.Pod // with which a status was accepted last
+	versions  map[types.UID]uint64      // told last
 	calls     []string
 }
 
 func newManagerOfOurs(p *managerPlay) statusManager {
-	o := &managerOfOurs{play: p, mirrors: map[types.UID]types.UID{}, last: map[types.UID]*corev1.Pod{}}
+	o := &managerOfOurs{play: p, mirrors: map[types.UID]types.UID{}, last: map[types.UID]*corev1.Pod{}, versions: map[types.UID]uint64{}}
 	var err error
 	must := func() {
 		if err != nil {
@@ -167,7 +168,14 @@ func newManagerOfOurs(p *managerPlay) statusManager {
 			name += " finished"
 		}
 		o.calls = append(o.calls, name)
-	}}, Saved: func(uid types.UID) (corev1.PodStatus, bool) {
+		want := o.versions[c.Pod.UID] + 1
+		if apiequality.Semantic.DeepEqual(c.Old, corev1.PodStatus{}) {
+			want = 1
+		}
+		if o.versions[c.Pod.UID] = want; c.Version != want { // nothing of the kubelet's that anyone sees
+			o.calls = append(o.calls, fmt.Sprintf("version %d instead of %d", c.Version, want))
+		}
+	}, UpdateRefused: func(pod *corev1.Pod, _ error) { delete(o.last, pod.UID) }}, Saved: func(uid types.UID) (corev1.PodStatus, bool) {
 		mirror := p.mirror[uid]
 		if mirror == nil {
 			return corev1.PodStatus{}, false

@@ -203,9 +203,27 @@ func phaseOfKubelet(t *testing.T, w *phaseWorld) []judge.Facts {
 	same := s.DeepCopy()
 	same.Conditions = append(same.Conditions, corev1.PodCondition{Type: "example.com/other", Status: corev1.ConditionTrue})
 	f["equal but for others"] = strconv.FormatBool(isPodStatusByKubeletEqual(normalizeStatus(w.Pod, s.DeepCopy()), normalizeStatus(w.Pod, same)))
-	statusFacts(f, "normal ", normalizeStatus(w.Pod, s.DeepCopy()))
+	normal := normalizeStatus(w.Pod, s.DeepCopy())
+	statusFacts(f, "normal ", normal)
+	f["normal times"] = containerTimes(normal)
 	synctest.Test(t, func(t *testing.T) { endOfKubelet(f, w.Pod) })
 	return []judge.Facts{f}
+}
+
+// containerTimes returns the times of containers' states to the nanosecond.
+func containerTimes(s *corev1.PodStatus) string {
+	var all []string
+	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses) {
+		for _, state := range []corev1.ContainerState{c.State, c.LastTerminationState} {
+			if state.Running != nil {
+				all = append(all, state.Running.StartedAt.UTC().String())
+			}
+			if end := state.Terminated; end != nil {
+				all = append(all, end.StartedAt.UTC().String(), end.FinishedAt.UTC().String())
+			}
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 // endOfKubelet adds the kubelet's last status of a pod.
@@ -250,6 +268,7 @@ func phaseOfOurs(t *testing.T, w *phaseWorld) []judge.Facts {
 	normal := s.DeepCopy()
 	status.Normalize(w.Pod, normal)
 	statusFacts(f, "normal ", normal)
+	f["normal times"] = containerTimes(normal)
 	synctest.Test(t, func(t *testing.T) {
 		m, err := status.New(status.Config{})
 		if err != nil {

@@ -161,7 +161,7 @@ func drawEnd(d *judge.Draw, id string, odd bool) *corev1.ContainerStateTerminate
 	if odd {
 		end.Message = judge.Pick(d, "", "ended", strings.Repeat("x", 4000), strings.Repeat("x", 4095)+"é", strings.Repeat("é", 2500), "x"+strings.Repeat("世", 1400), "\xff\xfe")
 		if d.Chance(20) {
-			end.FinishedAt.Time = end.FinishedAt.Add(999e6)
+			end.StartedAt.Time, end.FinishedAt.Time = end.StartedAt.Add(1), end.FinishedAt.Add(999e6)
 		}
 	}
 	return end
