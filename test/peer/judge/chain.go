@@ -7,22 +7,23 @@ type Prediction struct {
 	By    int // the rule, -1 for what the kubelet does
 }
 
-// Chain returns rules for differences that overlap. Predict turns what the kubelet
-// does in a step into what ours must do: its first prediction is what the kubelet
-// does, and each one after it has one more rule applied, such as by asking the kubelet
-// again in a world that is a little different. A rule explains a difference if the
-// last prediction is what ours does, and no later rule changed that fact. Predict is
-// called often, and should remember what it returned.
-func Chain[W any](rules []Rule[W], predict func(Scene[W]) []Prediction) []Rule[W] {
-	chained := make([]Rule[W], len(rules))
-	for i, r := range rules {
-		r.Explains = func(sc Scene[W]) bool {
-			p := predict(sc)
-			return p[len(p)-1].Facts[sc.Fact] == sc.Ours && lastChange(p, sc.Fact) == i
-		}
-		chained[i] = r
+// chained returns p with rules that explain what its predictions say: a rule explains a
+// difference if the last prediction is what ours does, and no later rule changed that
+// fact.
+func (p Peer[W]) chained() Peer[W] {
+	if p.Predict == nil {
+		return p
 	}
-	return chained
+	rules := make([]Rule[W], len(p.Rules))
+	for i, r := range p.Rules {
+		r.Explains = func(sc Scene[W]) bool {
+			all := p.Predict(sc)
+			return all[len(all)-1].Facts[sc.Fact] == sc.Ours && lastChange(all, sc.Fact) == i
+		}
+		rules[i] = r
+	}
+	p.Rules = rules
+	return p
 }
 
 // lastChange returns the rule that last changed a fact, -1 if none did.

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -58,6 +59,14 @@ type Peer[W any] struct {
 	// modify the world. They must not share state, and must not read the real clock.
 	Kubelet, Ours func(*testing.T, W) []Facts
 	Rules         []Rule[W]
+	// Predict is for differences that overlap; without it each of Rules explains what it
+	// can. It turns what the kubelet does in a step into what ours must do: its first
+	// prediction is what the kubelet does, and each one after it has one more rule
+	// applied, such as by asking the kubelet again in a world that is a little different.
+	// The rules need no Explains then, and a fact in which both sides agree is a
+	// difference if the last prediction is another. Predict is called often, and should
+	// remember what it returned.
+	Predict func(Scene[W]) []Prediction
 	// Scenarios is how many seeds each run plays, from 1.
 	Scenarios int
 }
@@ -92,12 +101,17 @@ func (p Peer[W]) try(t *testing.T, draw func() *Draw) trial[W] {
 		tr.compared++
 		tr.facts += len(kubelet)
 		stop := false
+		must := p.must(tr, step, ours)
 		for _, fact := range names(kubelet, ours) {
-			if kubelet[fact] == ours[fact] {
+			d := difference{step: step, fact: fact, kubelet: kubelet[fact], ours: ours[fact], rule: -1}
+			switch {
+			case d.kubelet != d.ours:
+				d.rule = p.explain(tr, d)
+			case d.ours == must[fact]:
 				continue
+			default:
+				d.ours += fmt.Sprintf(" (the rules expect %q)", must[fact])
 			}
-			d := difference{step: step, fact: fact, kubelet: kubelet[fact], ours: ours[fact]}
-			d.rule = p.explain(tr, d)
 			stop = stop || d.rule < 0 || p.Rules[d.rule].Ends
 			tr.differences = append(tr.differences, d)
 		}
@@ -109,13 +123,24 @@ func (p Peer[W]) try(t *testing.T, draw func() *Draw) trial[W] {
 }
 
 func (p Peer[W]) explain(tr trial[W], d difference) int {
-	return slices.IndexFunc(p.Rules, func(r Rule[W]) bool {
-		return r.Explains(Scene[W]{
-			World: tr.world, Step: d.step, Fact: d.fact, Kubelet: d.kubelet, Ours: d.ours,
-			KubeletFacts: tr.kubelet[:min(d.step+1, len(tr.kubelet))],
-			OursFacts:    tr.ours[:min(d.step+1, len(tr.ours))],
-		})
-	})
+	return slices.IndexFunc(p.Rules, func(r Rule[W]) bool { return r.Explains(tr.scene(d)) })
+}
+
+func (tr trial[W]) scene(d difference) Scene[W] {
+	return Scene[W]{
+		World: tr.world, Step: d.step, Fact: d.fact, Kubelet: d.kubelet, Ours: d.ours,
+		KubeletFacts: tr.kubelet[:min(d.step+1, len(tr.kubelet))],
+		OursFacts:    tr.ours[:min(d.step+1, len(tr.ours))],
+	}
+}
+
+// must returns what ours must be in a step by the predictions; without any, what it is.
+func (p Peer[W]) must(tr trial[W], step int, ours Facts) Facts {
+	if p.Predict == nil || step >= len(tr.kubelet) {
+		return ours
+	}
+	all := p.Predict(tr.scene(difference{step: step}))
+	return at([]Facts{all[len(all)-1].Facts}, 0)
 }
 
 // at returns the facts of a step. A side that stopped early has none; the fact

@@ -19,6 +19,7 @@ import (
 // explains. It also checks the peer's record: see the package's documentation.
 func Run[W any](t *testing.T, p Peer[W]) {
 	t.Helper()
+	p = p.chained()
 	env := readEnvironment(t)
 	if env.seed != nil {
 		p.show(t, *env.seed)

@@ -17,6 +17,6 @@ func TestMain(m *testing.M) {
 
 func TestPeer(t *testing.T) {
 	judge.Run(t, judge.Peer[*world]{
-		Name: "lifecycle/podworker", World: drawWorld, Kubelet: playKubelet, Ours: playOurs, Scenarios: 1000, Rules: rules(t),
+		Name: "lifecycle/podworker", World: drawWorld, Kubelet: playKubelet, Ours: playOurs, Scenarios: 1000, Rules: rules(), Predict: predict(t),
 	})
 }

@@ -91,13 +91,16 @@ func deviations() []deviation {
 	}
 }
 
-func rules(t *testing.T) []judge.Rule[*world] {
-	t.Helper()
-	var rules []judge.Rule[*world]
+func rules() (all []judge.Rule[*world]) {
 	for _, d := range deviations() {
-		rules = append(rules, d.Rule)
+		all = append(all, d.Rule)
 	}
-	return judge.Chain(rules, func(sc judge.Scene[*world]) []judge.Prediction {
+	return all
+}
+
+func predict(t *testing.T) func(judge.Scene[*world]) []judge.Prediction {
+	t.Helper()
+	return func(sc judge.Scene[*world]) []judge.Prediction {
 		w := sc.World
 		if w.predicted == nil {
 			w.predicted = map[int][]judge.Prediction{}
@@ -106,7 +109,7 @@ func rules(t *testing.T) []judge.Rule[*world] {
 			w.predicted[sc.Step] = w.predict(t, sc.Step, sc.KubeletFacts[sc.Step])
 		}
 		return w.predicted[sc.Step]
-	})
+	}
 }
 
 func (w *world) predict(t *testing.T, step int, kubelet judge.Facts) []judge.Prediction {

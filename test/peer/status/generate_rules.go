@@ -312,7 +312,9 @@ func derivedRule(k *kubeRuntime) generateRule {
 		Explains: func(s generateScene) bool {
 			ours := s.OursFacts[s.Step]
 			value, ok := derive(k, s)[s.Fact]
-			return strings.Contains(fmt.Sprint(ours, s.KubeletFacts[s.Step]), "RestartingAllContainers") && ok && value == s.Ours
+			told := fmt.Sprint(ours, s.KubeletFacts[s.Step])
+			restarting := strings.Contains(told, "RestartingAllContainers") || strings.Contains(told, "RestartAllContainersStarted")
+			return restarting && ok && value == s.Ours
 		},
 	}
 }

@@ -17,6 +17,6 @@ func TestMain(m *testing.M) {
 
 func TestPeer(t *testing.T) {
 	judge.Run(t, judge.Peer[*world]{
-		Name: "lifecycle/termination", World: drawWorld, Kubelet: newKubelet(t).play, Ours: playOurs, Scenarios: 2000, Rules: rules(t),
+		Name: "lifecycle/termination", World: drawWorld, Kubelet: newKubelet(t).play, Ours: playOurs, Scenarios: 2000, Rules: rules(), Predict: predict(t),
 	})
 }

@@ -64,18 +64,21 @@ func deviations() []deviation {
 	}
 }
 
-func rules(t *testing.T) []judge.Rule[*world] {
-	t.Helper()
-	var rules []judge.Rule[*world]
+func rules() (all []judge.Rule[*world]) {
 	for _, d := range deviations() {
-		rules = append(rules, d.Rule)
+		all = append(all, d.Rule)
 	}
-	return judge.Chain(rules, func(sc judge.Scene[*world]) []judge.Prediction {
+	return all
+}
+
+func predict(t *testing.T) func(judge.Scene[*world]) []judge.Prediction {
+	t.Helper()
+	return func(sc judge.Scene[*world]) []judge.Prediction {
 		if sc.World.predicted == nil {
 			sc.World.predicted = sc.World.predict(t, sc.KubeletFacts[0])
 		}
 		return sc.World.predicted
-	})
+	}
 }
 
 func (w *world) predict(t *testing.T, kubelet judge.Facts) []judge.Prediction {

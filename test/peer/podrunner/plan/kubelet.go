@@ -19,7 +19,6 @@ import (
 // play plays a world on the kubelet's side.
 func (k *kubelet) play(t *testing.T, w *World) (all []judge.Facts) {
 	t.Helper()
-	k.last = w
 	w.plan = func(s *State) judge.Facts { return k.facts(t, s) }
 	s, backoff := w.First, newBackoff(t, w.First)
 	for _, step := range w.Steps {

@@ -46,8 +46,6 @@ type kubelet struct {
 	written map[string]int
 	*node
 	actuated state.State
-	// last is the world that was played last, for the rules.
-	last *World
 }
 
 func newKubelet(t *testing.T) *kubelet {

@@ -22,8 +22,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestPeer(t *testing.T) {
-	k := newKubelet(t)
+	k, all := newKubelet(t), deviations()
 	judge.Run(t, judge.Peer[*World]{
-		Name: "podrunner/plan", World: drawWorld, Kubelet: k.play, Ours: k.playOurs, Rules: rules(deviations()), Scenarios: 800,
+		Name: "podrunner/plan", World: drawWorld, Kubelet: k.play, Ours: k.playOurs, Rules: rules(all), Scenarios: 800,
+		Predict: func(sc judge.Scene[*World]) []judge.Prediction { return sc.World.predict(sc.Step, all) },
 	})
 }

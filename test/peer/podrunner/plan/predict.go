@@ -1,10 +1,6 @@
 package plan
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -67,33 +63,11 @@ func cloneFacts(f judge.Facts) judge.Facts {
 	return c
 }
 
-// rules turns deviations into rules.
+// rules returns the rules of deviations.
 func rules(all []deviation) []judge.Rule[*World] {
 	rules := make([]judge.Rule[*World], len(all))
 	for i, d := range all {
 		rules[i] = d.Rule
 	}
-	return judge.Chain(rules, func(sc judge.Scene[*World]) []judge.Prediction {
-		return sc.World.predict(sc.Step, all)
-	})
-}
-
-// check marks facts in which both sides agree although a rule says that they differ.
-func (w *World) check(ours []judge.Facts) {
-	all := deviations()
-	for step, f := range ours {
-		p := w.predict(step, all)
-		want := p[len(p)-1].Facts
-		for _, name := range names(want, f) {
-			if p[0].Facts[name] == f[name] && want[name] != f[name] {
-				f[name] += fmt.Sprintf(" (the rules expect %q)", want[name])
-			}
-		}
-	}
-}
-
-func names(a, b judge.Facts) []string {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return slices.Sorted(maps.Keys(all))
+	return rules
 }
