@@ -182,11 +182,11 @@ func drawItems(d *judge.Draw) (all []corev1.KeyToPath) {
 
 func drawFiles(d *judge.Draw) (all []corev1.DownwardAPIVolumeFile) {
 	for range d.Int(3) {
-		f := corev1.DownwardAPIVolumeFile{Path: judge.Pick(d, "p", "a/b", "../p"), Mode: drawMode(d)}
+		f := corev1.DownwardAPIVolumeFile{Path: judge.Pick(d, "p", "a/b", "c", "d/e", "../p"), Mode: drawMode(d)}
 		if d.Chance(30) {
 			f.ResourceFieldRef = &corev1.ResourceFieldSelector{ContainerName: "c0", Resource: "limits.cpu"}
 		} else {
-			f.FieldRef = &corev1.ObjectFieldSelector{FieldPath: judge.Pick(d, "metadata.labels", "metadata.name", "status.podIP"), APIVersion: judge.Pick(d, "", "v1")}
+			f.FieldRef = &corev1.ObjectFieldSelector{FieldPath: judge.Pick(d, "metadata.labels", "metadata.name", "metadata.annotations", "metadata.uid", "status.podIP"), APIVersion: judge.Pick(d, "", "v1")}
 		}
 		all = append(all, f)
 	}

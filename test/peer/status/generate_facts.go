@@ -159,11 +159,13 @@ func stateFactRules() []generateRule {
 			return ok && s.Ours == want && kubelet.Waiting != nil
 		},
 	}, {
-		Name: "last termination that also waits", Class: judge.KubeletDefect, Doc: statusDoc,
+		Name: "last termination that also waits or runs", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "Only an end is ever a last termination; the kubelet shows a predecessor that runs, was only created or is in an unknown state as one.",
 		Explains: func(s generateScene) bool {
-			p := look(s)
-			return p.field == "last" && s.Ours != "" && strings.Replace(s.Kubelet, `"waiting":{},`, "", 1) == s.Ours
+			var kubelet corev1.ContainerState
+			decode(s.Kubelet, &kubelet)
+			end, _ := stateFacts(corev1.ContainerState{Terminated: kubelet.Terminated})
+			return look(s).field == "last" && kubelet.Terminated != nil && s.Ours == end
 		},
 	}, {
 		Name: "container taken down", Class: judge.DefectOfOurs, Item: "24d",
