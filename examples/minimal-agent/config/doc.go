@@ -43,6 +43,8 @@
 //     cgroupsPerQOS (false, unless cgroupRoot is set), enableProfilingHandler (false).
 //   - The kubelet logs an unknown field, a field that is there twice and a second
 //     document, and goes on; ours refuses the file.
+//   - Of a field that is there twice, ours checks the first value and the kubelet the
+//     last.
 //   - Ours names the line of each problem, and of each note about a field; the kubelet
 //     names no line.
 //   - The kubelet reads a file of any length; ours refuses one above 1 MiB.

@@ -149,7 +149,7 @@ func groups() []group {
 		{
 			name: "security context", class: judge.DefectOfOurs, item: "new",
 			sentence: "The kubelet validates the rest of a security context; ours accepts whatever it holds.",
-			paths:    []string{`(container|spec)\.securityContext(\..*)?`, `spec\.hostUsers`, `spec`},
+			paths:    []string{`(container|spec)\.securityContext(\..*)?`, `spec\.hostUsers`, `spec\.Host(PID|IPC)`, `spec`},
 		},
 		{
 			name: "file modes", class: judge.DefectOfOurs, item: "new",

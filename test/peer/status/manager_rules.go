@@ -201,9 +201,11 @@ func endManagerRules() []managerRule {
 		Sentence: "Where one of Ready and ContainersReady is True in a pod that has ended, the kubelet sets both to False, with reason and generation, and adds the one that is missing; ours changes the one that is True.",
 		Explains: func(s managerScene) bool {
 			pod, fact := about(s)
-			phase := corev1.PodPhase(s.OursFacts[s.Step]["pod-"+strconv.Itoa(pod)+" phase"])
-			return strings.HasPrefix(s.Fact, "pod-") && isTerminal(phase) && (s.Ours == said(s, pod, fact) || persists(s)) &&
-				(strings.HasPrefix(fact, "condition Ready") || strings.HasPrefix(fact, "condition ContainersReady"))
+			ended := isTerminal(corev1.PodPhase(s.OursFacts[s.Step]["pod-"+strconv.Itoa(pod)+" phase"])) || isTerminal(corev1.PodPhase(said(s, pod, "phase")))
+			if !ended || !strings.HasPrefix(fact, "condition Ready") && !strings.HasPrefix(fact, "condition ContainersReady") {
+				return false
+			}
+			return strings.HasPrefix(s.Fact, "pod-") && (s.Ours == said(s, pod, fact) || persists(s)) || readAgain(s, pod, fact)
 		},
 	}, {
 		Name: "time of Ready after the end", Class: judge.KubeletDefect, Doc: statusDoc,
@@ -314,6 +316,19 @@ func persists(s managerScene) bool {
 	for i := range s.Step {
 		if ours, ok := s.OursFacts[i][s.Fact]; ok && ours == s.Ours && s.KubeletFacts[i][s.Fact] == s.Kubelet {
 			return true
+		}
+	}
+	return false
+}
+
+// readAgain reports whether both sides say of a pod what the API server showed of it
+// before a restart of the agent.
+func readAgain(s managerScene, pod int, fact string) bool {
+	name := "pod-" + strconv.Itoa(pod) + " " + fact
+	restarted := slices.ContainsFunc(s.World.Steps[:s.Step], func(step managerStep) bool { return step.Op == opRestart })
+	for i := range s.Step {
+		if restarted && s.OursFacts[i][name] == s.Ours && s.KubeletFacts[i][name] == s.Kubelet {
+			return strings.HasPrefix(s.Fact, "said ")
 		}
 	}
 	return false

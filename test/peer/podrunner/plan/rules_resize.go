@@ -54,6 +54,16 @@ func shownLate() deviation {
 			}
 			return changed
 		},
+		facts: func(s *State, f judge.Facts) {
+			for _, c := range s.resizable() {
+				spec, _ := s.spec(c.Name)
+				// With the memory, the kubelet sends the CPU that it takes for the container's.
+				if is := linuxOf(s.Pod, spec); c.late && c.Shown != nil && cpuGrows(shownAs(c.Shown, is), is) == "" && f["resize cpu "+c.ID] != "" {
+					forget(f, "resize cpu "+c.ID, "resize order of pod and cpu")
+					s.renewResizeOrder(f)
+				}
+			}
+		},
 	}
 }
 
