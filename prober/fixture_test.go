@@ -96,7 +96,7 @@ func (n *node) exits(code int32) {
 
 func (n *node) Exec(ctx context.Context, r prober.ExecRequest) (int32, error) {
 	if n.first.Equal(time.Now()) {
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 	}
 	n.mu.Lock()
 	answer := n.answer
