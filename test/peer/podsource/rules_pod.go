@@ -34,13 +34,22 @@ type source struct {
 }
 
 // sourcesOf returns the documents of a step that define a pod.
-func sourcesOf(w *world, step int, pod string) (all []source) {
+func sourcesOf(w *world, step int, pod string) []source {
+	return sourcesWith(w, step, func(doc any) bool { return w.podName(doc) == pod })
+}
+
+// sourcesOfUID returns the documents of a step that define a pod with a UID.
+func sourcesOfUID(w *world, step int, uid string) []source {
+	return sourcesWith(w, step, func(doc any) bool { return text(doc, "metadata", "uid") == uid })
+}
+
+func sourcesWith(w *world, step int, fits func(doc any) bool) (all []source) {
 	if step < 0 || !readsStep(w, w.Steps[step]) {
 		return nil
 	}
 	for _, f := range w.Steps[step].Files {
 		for i, doc := range f.Docs {
-			if w.podName(doc) == pod && !strings.HasPrefix(f.Name, ".") {
+			if fits(doc) && !strings.HasPrefix(f.Name, ".") {
 				all = append(all, source{f, i})
 			}
 		}
@@ -146,6 +155,9 @@ func podRules() []judge.Rule[*world] {
 			}
 			pod, _, ok := podFact(s.Fact)
 			sources := sourcesOf(s.World, s.Step, pod)
+			if len(sources) == 0 { // the kubelet keeps the name that a UID had first
+				sources = sourcesOfUID(s.World, s.Step, s.KubeletFacts[s.Step]["pod "+pod+" uid"])
+			}
 			return ok && isModel(s) && s.Ours == "" && len(sources) > 0 && !slices.ContainsFunc(sources, func(o source) bool { return isManifest(s.World, o.file.Name) })
 		},
 	}, {

@@ -45,6 +45,15 @@ func sendManagerRules() []managerRule {
 			return true
 		},
 	}, {
+		Name: "deletion behind a patch that changes nothing", Class: judge.KubeletDefect, Doc: statusDoc, Ends: true,
+		Sentence: "A patch is sent only if it changes something; the kubelet also sends the order of conditions alone.",
+		Explains: func(s managerScene) bool {
+			pod, _ := about(s)
+			call := "calls delete pod-" + strconv.Itoa(pod)
+			deletes := s.OursFacts[s.Step][call] == "1" && s.KubeletFacts[s.Step][call] == ""
+			return s.World.Steps[s.Step].Fail == "patch" && deletes && (s.Fact == call || s.Ours == "")
+		},
+	}, {
 		Name: "an end that was held back", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "A status of which the end was held back is sent again soon; the kubelet sends it again with its next tick.",
 		Explains: func(s managerScene) bool {
