@@ -32,7 +32,7 @@ type node struct {
 	mu      sync.Mutex
 	targets map[string]prober.Target // by container name
 	answer  func(ctx context.Context, r prober.ExecRequest) (int32, error)
-	first   time.Time // commands of this moment answer a nanosecond later
+	before  func() // runs in each command, before it answers
 	runs    []prober.Run
 	events  []string
 	removed []prober.Key
@@ -44,6 +44,7 @@ func newTestNode() *node {
 	return &node{
 		targets: map[string]prober.Target{},
 		answer:  func(context.Context, prober.ExecRequest) (int32, error) { return 0, nil },
+		before:  func() {},
 	}
 }
 
@@ -95,9 +96,7 @@ func (n *node) exits(code int32) {
 }
 
 func (n *node) Exec(ctx context.Context, r prober.ExecRequest) (int32, error) {
-	if n.first.Equal(time.Now()) {
-		time.Sleep(time.Nanosecond)
-	}
+	n.before()
 	n.mu.Lock()
 	answer := n.answer
 	n.mu.Unlock()
