@@ -26,8 +26,12 @@ const (
 
 // Annotations of containers.
 const (
-	// Hash is the hash of the container's spec at its creation, in hexadecimal.
+	// Hash is the kubelet's hash of the container's name and image, in hexadecimal. A
+	// kubelet that takes over the node restarts each container whose hash differs.
 	Hash = "io.kubernetes.container.hash"
+	// Definition is ours: the hash of the container's whole definition but for its
+	// resources, as it was when the container was made.
+	Definition = "io.kubeparts.container.definition"
 	// RestartCount is how often the container had been restarted when it was
 	// made, in decimal.
 	RestartCount = "io.kubernetes.container.restartCount"

@@ -28,6 +28,7 @@ func TestKeysAreTheKubelets(t *testing.T) {
 		crilabels.PodTerminationGracePeriod: "io.kubernetes.pod.terminationGracePeriod",
 		crilabels.PodDeletionGracePeriod:    "io.kubernetes.pod.deletionGracePeriod",
 		crilabels.Agent:                     "io.kubeparts.agent",
+		crilabels.Definition:                "io.kubeparts.container.definition",
 	} {
 		require.Equal(t, want, got)
 	}

@@ -4,8 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"hash/fnv"
 	"iter"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -47,6 +50,31 @@ func IsTerminal(phase corev1.PodPhase) bool {
 // IsSidecar says whether c, an init container, is a restartable one.
 func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// ContainerReference returns what events about a container of the pod are about:
+// the pod, with a field path such as spec.containers{name}. A container that the
+// spec does not name has no field path.
+func ContainerReference(pod *corev1.Pod, name string) *corev1.ObjectReference {
+	path := ""
+	for c, init := range Containers(&pod.Spec) {
+		switch {
+		case c.Name != name:
+		case init:
+			path = "spec.initContainers{" + name + "}"
+		default:
+			path = "spec.containers{" + name + "}"
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		if pod.Spec.EphemeralContainers[i].Name == name {
+			path = "spec.ephemeralContainers{" + name + "}"
+		}
+	}
+	return &corev1.ObjectReference{
+		Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+		ResourceVersion: pod.ResourceVersion, FieldPath: path,
+	}
 }
 
 // Containers yields init containers and then regular ones, in spec order, with
@@ -120,6 +148,19 @@ func ContainerHash(c *corev1.Container) string {
 	stripped.Resources = corev1.ResourceRequirements{}
 	stripped.ResizePolicy = nil
 	return Hash(stripped)
+}
+
+// KubeletHash returns the hash by which the kubelet (1.31 and later) knows a container
+// that it has made: FNV-1a, 32 bits, in hexadecimal, of the bytes of a JSON object with
+// the container's name and image, written as Go's decimal numbers.
+func KubeletHash(c *corev1.Container) string {
+	data, err := json.Marshal(map[string]string{"name": c.Name, "image": c.Image})
+	if err != nil {
+		return "" // strings always marshal
+	}
+	hash := fnv.New32a()
+	fmt.Fprintf(hash, "([]uint8)%d", data)
+	return strconv.FormatUint(uint64(hash.Sum32()), 16)
 }
 
 // Hash returns a hash of v's JSON form: 16 hexadecimal digits.

@@ -43,6 +43,25 @@ func TestFullName(t *testing.T) {
 	require.Equal(t, "web_shop", podspec.FullName(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"}}))
 }
 
+func TestContainerReference(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "uid", ResourceVersion: "7"},
+		Spec: corev1.PodSpec{
+			InitContainers:      []corev1.Container{{Name: "init"}},
+			Containers:          []corev1.Container{{Name: "app"}},
+			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
+		},
+	}
+	for name, path := range map[string]string{
+		"init": "spec.initContainers{init}", "app": "spec.containers{app}", "debug": "spec.ephemeralContainers{debug}", "other": "",
+	} {
+		require.Equal(t, &corev1.ObjectReference{
+			Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: "web", UID: "uid", ResourceVersion: "7", FieldPath: path,
+		}, podspec.ContainerReference(pod, name))
+	}
+}
+
 func TestIsTerminal(t *testing.T) {
 	t.Parallel()
 	for phase, want := range map[corev1.PodPhase]bool{
@@ -221,4 +240,11 @@ func TestQOSClassOfThePodAsAWhole(t *testing.T) {
 	require.Equal(t, corev1.PodQOSBurstable, podspec.QOSClass(pod), "an empty field says nothing")
 	pod.Status.QOSClass = corev1.PodQOSBestEffort
 	require.Equal(t, corev1.PodQOSBestEffort, podspec.QOSClass(pod), "the status wins")
+}
+
+// Computed by HashContainer of k8s.io/kubernetes v1.36.3.
+func TestKubeletHash(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "f8890d80", podspec.KubeletHash(&corev1.Container{Name: "web", Image: "registry.example/web:1"}))
+	require.Equal(t, "cf9d861", podspec.KubeletHash(&corev1.Container{Name: "<&>", Image: "é"}))
 }
