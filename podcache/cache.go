@@ -109,6 +109,15 @@ func (c *Cache) wait(ctx context.Context, uid types.UID, t time.Time) (*Status, 
 	}
 }
 
+// Known reports whether the pod was looked at, or everything without the pod being
+// held back. Before that the empty Status of [Cache.Get] does not mean that the
+// runtime has nothing of the pod. It never blocks.
+func (c *Cache) Known(uid types.UID) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.isFresh(uid, time.Time{})
+}
+
 // Set stores what an inspection begun at t found: a status, an error, or a stale
 // status with the error that keeps it so. It reports false and changes nothing
 // if something newer than t is known of the pod, be it by a write of its own or

@@ -114,13 +114,18 @@ func TestFreshness(t *testing.T) {
 
 func TestNothingIsFreshBeforeTheFirstLook(t *testing.T) {
 	c := podcache.New()
-	require.False(t, fresh(t, c, "a", time.Time{}))
+	known := func(want bool, uid types.UID, why ...any) {
+		t.Helper()
+		require.Equal(t, want, fresh(t, c, uid, time.Time{}), why...)
+		require.Equal(t, want, c.Known(uid), why...)
+	}
+	known(false, "a")
 	c.Set("a", nil, nil, time.Time{})
-	require.True(t, fresh(t, c, "a", time.Time{}))
-	require.False(t, fresh(t, c, "b", time.Time{}))
+	known(true, "a")
+	known(false, "b")
 	c.UpdateTime(at(1), "c")
-	require.True(t, fresh(t, c, "b", time.Time{}))
-	require.False(t, fresh(t, c, "c", time.Time{}), "listed, but not looked at yet")
+	known(true, "b")
+	known(false, "c", "listed, but not looked at yet")
 }
 
 func TestOlderNeverReplacesNewer(t *testing.T) {

@@ -23,7 +23,8 @@
 //  3. The global time speaks for all pods, those that are not in the cache included,
 //     but for those that its writer names: they are known to have changed and not
 //     looked at yet, so nobody is told that they are fresh or that they are absent.
-//  4. Before the first global time, absence means nothing: readers wait.
+//  4. Before the first global time, absence means nothing: readers wait, and
+//     [Cache.Known] reports false.
 //  5. A reader waits for its own pod only, and no longer than its context.
 //  6. A Status that was handed out does not change.
 //

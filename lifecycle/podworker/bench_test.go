@@ -33,6 +33,7 @@ func (s trivial) SyncTerminatedPod(context.Context, podworker.Turn) error {
 type blank struct{ status *podcache.Status }
 
 func (c blank) Get(types.UID) (*podcache.Status, error) { return c.status, nil }
+func (c blank) Known(types.UID) bool                    { return true }
 func (c blank) GetNewerThan(context.Context, types.UID, time.Time) (*podcache.Status, error) {
 	return c.status, nil
 }

@@ -19,6 +19,9 @@ import (
 type Cache interface {
 	// Get returns what is known of the pod now, without waiting.
 	Get(uid types.UID) (*podcache.Status, error)
+	// Known reports whether the runtime was asked about the pod. Until then the
+	// pod may run, whatever Get returns.
+	Known(uid types.UID) bool
 	// GetNewerThan waits until what is known of the pod is at least as new as t,
 	// or ctx is done.
 	GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*podcache.Status, error)

@@ -80,8 +80,8 @@ func decide(s state, u Update, w chan<- error, f facts) (state, effects) {
 	}
 	s.why, s.wanted = u.Type, true
 	s, e := end(s, u, w)
-	if s.phase == Terminating && f.behind && !s.started && !f.runs {
-		// It never was anything but a place in a queue.
+	if s.phase == Terminating && f.behind && !s.started && !f.runs && s.statusFn == nil {
+		// It never was anything but a place in a queue, and has no status to get.
 		s.phase, s.wanted, s.stopping = Finished, false, true
 		e.report, s.waiters = append(e.report, s.waiters...), nil
 	}

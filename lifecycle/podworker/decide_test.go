@@ -85,6 +85,7 @@ func TestDecide(t *testing.T) {
 		{"the runtime's view when nothing runs", ended, onlyRuntime, known, "terminated stopping inRuntime report ignored 1s"},
 		{"kill after the end", finished, killed, known, "finished stopping report ignored"},
 		{"kill in line", state{pod: pod}, killed, facts{known: true, behind: true}, "finished stopping cancel report 30s"},
+		{"evict in line", state{pod: pod}, kill(KillOptions{Evict: true, StatusFn: func(*corev1.PodStatus) {}}), facts{known: true, behind: true}, "terminating wanted evicted waits cancel 30s"},
 		{"kill in line, but it runs", state{pod: pod}, killed, facts{known: true, behind: true, runs: true}, "terminating wanted inRuntime waits cancel 30s"},
 		{"kill behind another after a start", syncing, killed, facts{known: true, behind: true}, "terminating wanted waits cancel 30s"},
 	} {

@@ -21,9 +21,11 @@
 // until the one before has finished. A pod that only the runtime knows can be
 // killed and nothing else: [Workers.KillOrphans] finds it in the runtime's list.
 //
-// Every turn gets a status of the pod that is as new as the end of the turn
+// Every turn gets a status of the pod that is newer than the end of the turn
 // before, so that no turn repeats what the last one did. That holds across lives of
-// one UID too: a new one does not begin with what the last one has left behind.
+// one UID too: a new one does not begin with what the last one has left behind. It
+// also holds where the clock stands still, as in a testing/synctest bubble whose
+// runtime answers at once: there a turn waits for the first look at a later time.
 //
 // When the node shuts down, [PlanShutdown] says which pods end in which order, by
 // priority and critical ones last, [Shutdown] does that, and [HoldShutdown] has the
@@ -75,6 +77,9 @@
 //     never started, and for one that was forgotten: nobody tells it. Here
 //     everybody who waits is told. There is no timeout of 1.5 times the grace
 //     either: ctx is the caller's.
+//   - A pod that has a terminal phase when it becomes known is stopped unless the cache
+//     knows that nothing of it runs; the kubelet takes it for stopped as long as its
+//     cache knows nothing.
 //   - The wait for a fresh status can be interrupted. In the kubelet, a runtime
 //     that hangs keeps pods from being evicted.
 //   - Turns get a ctx that ends when a second deletion has a shorter grace
@@ -84,9 +89,9 @@
 //   - A static pod that waits for another is started by the end of that one,
 //     without back-off.
 //   - A static pod that is killed before its start ends like any other, unless it
-//     waits behind another of its name and nothing of it can run: then it is
-//     finished at once. One that is to end when it first comes keeps those of its
-//     name that come later waiting.
+//     waits behind another of its name, nothing of it can run, and the kill has no
+//     [KillOptions.StatusFn]: then it is finished at once. One that is to end when it
+//     first comes keeps those of its name that come later waiting.
 //   - [RetryError] names a time and gets no jitter; the kubelet adds up to half.
 //     A plain error joined to it still has the turn repeated after the back-off.
 //   - "Network not ready" is a type, not a text.

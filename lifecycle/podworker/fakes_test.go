@@ -106,8 +106,10 @@ type instant struct {
 	mu    sync.Mutex
 	pods  map[types.UID]*podcache.Status
 	hangs bool
-	err   error
-	asked []time.Time
+	// unasked says that the runtime was not asked about anything yet.
+	unasked bool
+	err     error
+	asked   []time.Time
 }
 
 func (c *instant) Get(uid types.UID) (*podcache.Status, error) {
@@ -117,6 +119,12 @@ func (c *instant) Get(uid types.UID) (*podcache.Status, error) {
 		return s, c.err
 	}
 	return &podcache.Status{UID: uid}, c.err
+}
+
+func (c *instant) Known(types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.unasked
 }
 
 func (c *instant) GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*podcache.Status, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
@@ -82,6 +83,25 @@ func TestKillOfAStaticPodThatNeverStarted(t *testing.T) {
 		b.SyncKnownPods(desired())
 		pods, lines, due := b.Pods()
 		require.Zero(t, pods+lines+due, "a place in line is left")
+	})
+}
+
+// The eviction is to be in its status, which only a turn can set.
+func TestEviction_OfAStaticPodThatNeverStarted(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.update(podworker.Create, newPod("a", static("web")))
+		b.update(podworker.Create, newPod("b", static("web")))
+		b.sync.log()
+		evicted := func(s *corev1.PodStatus) { s.Reason = "Evicted" }
+		requireKilled(t, b.kill(newPod("b", static("web")), podworker.KillOptions{Evict: true, StatusFn: evicted}))
+		require.Equal(t, []string{"terminating b", "terminated b"}, b.sync.log())
+		var s corev1.PodStatus
+		b.sync.last().StatusFn(&s)
+		require.Equal(t, "Evicted", s.Reason)
+		require.True(t, b.ShouldPodBeFinished("b"))
+		b.update(podworker.Kill, newPod("a", static("web")))
+		_, lines, _ := b.Pods()
+		require.Zero(t, lines, "a place in line is left")
 	})
 }
 
@@ -275,5 +295,35 @@ func TestAStaticPodThatWaitsButRunsIsStopped(t *testing.T) {
 		b.update(podworker.Create, newPod("b", static("web")))
 		requireKilled(t, b.kill(newPod("b", static("web")), podworker.KillOptions{}))
 		require.Equal(t, []string{"sync a", "terminating b", "terminated b"}, b.sync.log())
+	})
+}
+
+// An agent that has just started may hear that a pod has ended before it has looked
+// at the runtime, where the pod runs.
+func TestTerminalPod_MayRunBeforeTheRuntimeIsAsked(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.cache.set(func(c *instant) {
+			c.unasked = true
+			c.hangs = true
+		})
+		failed := newPod("a")
+		failed.Status.Phase = corev1.PodFailed
+		b.update(podworker.Create, failed)
+		require.False(t, b.IsPodKnownTerminated("a"))
+		killed := b.kill(failed, podworker.KillOptions{})
+		b.SyncKnownPods(desired(failed))
+		other := b.kill(newPod("b"), podworker.KillOptions{})
+		requireUnreported(t, killed)
+		requireUnreported(t, other)
+
+		b.cache.set(func(c *instant) {
+			c.unasked, c.hangs = false, false
+			c.pods["a"] = running("a")
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		requireKilled(t, killed)
+		requireKilled(t, other)
+		require.Subset(t, b.sync.log(), []string{"terminating a", "terminated a"})
 	})
 }

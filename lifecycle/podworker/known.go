@@ -145,8 +145,8 @@ func (w *Workers) forget(p *worker) {
 func (w *Workers) drop(p *worker) {
 	delete(w.pods, p.uid)
 	w.known = nil
-	if !p.ended.IsZero() {
-		w.past[p.uid] = life{p.ended, w.sweep}
+	if !p.since.IsZero() {
+		w.past[p.uid] = life{p.since, w.sweep}
 	}
 }
 

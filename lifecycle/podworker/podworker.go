@@ -61,9 +61,9 @@ type worker struct {
 
 	uid  types.UID
 	name string // the full name of a static pod, else empty
-	// ended is when the last turn ended: the next one needs a status as new as
-	// that. lastErr is how it ended.
-	ended   time.Time
+	// The next turn needs a status that was taken at since or later, which is 1 ns
+	// after the end of the last turn. lastErr is the error of the last turn.
+	since   time.Time
 	lastErr error
 
 	deadline *lifecycle.Deadline // nil before the first terminating turn
@@ -87,10 +87,10 @@ type movement struct {
 	phase Phase
 }
 
-// life is the end of a forgotten pod's last turn, and the sweep that it was
-// forgotten in or after.
+// life is kept of a forgotten pod: its worker's since, for the case that the pod comes
+// back, and the sweep in or after which it was forgotten.
 type life struct {
-	ended time.Time
+	since time.Time
 	sweep uint64
 }
 
@@ -203,9 +203,12 @@ func (w *Workers) blocked(p *worker) bool {
 // pod that has ended are ignored: see [Observer.Ignored].
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
-// runs says whether anything of the pod may run, which it may where the runtime
-// could not say.
+// runs reports whether anything of the pod may run, which it may where the runtime
+// could not say or was not asked yet.
 func (w *Workers) runs(uid types.UID) bool {
+	if !w.cfg.Cache.Known(uid) {
+		return true
+	}
 	s, err := w.cfg.Cache.Get(uid)
 	return err != nil || s != nil && s.Running()
 }
@@ -219,7 +222,7 @@ func (w *Workers) update(u Update, done chan<- error) {
 	w.mu.Lock()
 	p, known := w.pods[uid]
 	if !known {
-		p = &worker{uid: uid, index: -1, ended: w.past[uid].ended}
+		p = &worker{uid: uid, index: -1, since: w.past[uid].since}
 		p.resumed = u.Type == Create && u.Pod != nil && u.Pod.DeletionTimestamp != nil
 		if u.Pod != nil && podspec.IsStatic(u.Pod) {
 			p.name = podspec.FullName(u.Pod)

@@ -83,7 +83,7 @@ func (w *Workers) begin(h *hand) bool {
 		next:  h.next,
 		p:     p,
 		turn:  Turn{Type: p.why, Pod: p.pod, Status: p.running, Grace: p.grace, Evict: p.evicted, StatusFn: p.statusFn},
-		since: p.ended,
+		since: p.since,
 		info:  TurnInfo{UID: p.uid, Pod: p.pod, Type: p.why, First: first, Phase: p.phase},
 	}
 	h.turn.acted = &h.acted
@@ -142,7 +142,8 @@ func (w *Workers) end(h *hand) {
 	p.cancel()
 	p.cancel, p.lastErr = nil, h.info.Err
 	if h.synced {
-		p.ended = h.ended
+		// On a clock that stands still, a status of that very time may be older.
+		p.since = h.ended.Add(time.Nanosecond)
 	}
 	next, moved, report := advance(p.state, verdict{phase: h.info.Phase, terminal: h.terminal, err: h.info.Err})
 	p.state = next
