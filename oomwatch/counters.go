@@ -11,6 +11,8 @@ import (
 	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -60,6 +62,7 @@ type Counters struct {
 	// told is what has been told of each cgroup, by its path; nil before the
 	// first look, which tells nothing.
 	told  map[string]tally
+	part  bool      // the last look could not read everything
 	seen  uint64    // the kernel's count at the last look
 	since time.Time // all counters told by then
 }
@@ -102,7 +105,7 @@ func (c *Counters) Watch(ctx context.Context, emit func(Sighting)) error {
 		now := c.cfg.Clock.Now()
 		kills, counted := c.kills()
 		rose := !counted || kills != c.seen
-		if rose || again || c.told == nil {
+		if rose || again || c.told == nil || c.part {
 			c.Look(emit)
 			emit(Sighting{}) // it can see
 		}
@@ -137,6 +140,9 @@ func (c *Counters) Look(emit func(Sighting)) {
 		emit: emit, now: c.cfg.Clock.Now(), since: c.since,
 	}
 	l.visit(path.Clean(c.cfg.Parent))
+	if c.part = l.missed; c.part && c.told == nil {
+		return // what was there before would seem new later
+	}
 	c.told, c.since = l.told, l.now
 }
 
@@ -146,6 +152,7 @@ type look struct {
 	told, before map[string]tally
 	emit         func(Sighting)
 	now, since   time.Time
+	missed       bool // something was there that could not be read
 }
 
 // visit looks at a cgroup and all below it and returns how many kills it told.
@@ -156,15 +163,22 @@ type look struct {
 func (l *look) visit(cgroup string) (told uint64) {
 	dir := filepath.Join(l.mount, filepath.FromSlash(cgroup))
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return 0 // it is gone, and its parent's counter has its kills
+	if gone(err) {
+		return 0 // its parent's counter has its kills
 	}
 	var total, own, groups uint64
-	if l.v2 {
-		total, _ = counters(filepath.Join(dir, "memory.events"))
-		own, groups = counters(filepath.Join(dir, "memory.events.local"))
-	} else {
-		own, _ = counters(filepath.Join(dir, "memory.oom_control"))
+	if l.v2 && err == nil {
+		total, _, err = counters(filepath.Join(dir, "memory.events"))
+	}
+	if l.v2 && err == nil {
+		own, groups, err = counters(filepath.Join(dir, "memory.events.local"))
+	}
+	if !l.v2 && err == nil {
+		own, _, err = counters(filepath.Join(dir, "memory.oom_control"))
+	}
+	if err != nil {
+		l.miss(cgroup)
+		return 0
 	}
 	t := l.before[cgroup]
 	if l.before == nil {
@@ -182,13 +196,23 @@ func (l *look) visit(cgroup string) (told uint64) {
 		}
 	}
 	subtree := t.subtree + told
-	if total > subtree {
+	if total > subtree && !l.missed { // else they may be those of a child that could not be read
 		l.tell(cgroup, total-subtree, 0)
 		told += total - subtree
 		subtree = total
 	}
 	l.told[cgroup] = tally{own: own, groups: groups, subtree: subtree}
 	return told
+}
+
+// miss keeps what was told of a cgroup and all below it, which the next look reads.
+func (l *look) miss(cgroup string) {
+	l.missed = true
+	for other, t := range l.before {
+		if other == cgroup || strings.HasPrefix(other, strings.TrimSuffix(cgroup, "/")+"/") {
+			l.told[other] = t
+		}
+	}
 }
 
 // tell emits that a counter rose by n. In each group kill it counts the process twice
@@ -203,10 +227,13 @@ func (l *look) tell(cgroup string, n, groups uint64) {
 
 // counters reads oom_kill and oom_group_kill; zero is what a file without them, or
 // none, says.
-func counters(file string) (kills, groups uint64) {
+func counters(file string) (kills, groups uint64, err error) {
 	content, err := os.ReadFile(file)
+	if gone(err) {
+		return 0, 0, nil
+	}
 	if err != nil {
-		return 0, 0
+		return 0, 0, err
 	}
 	for line := range bytes.Lines(content) {
 		key, value, _ := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
@@ -221,7 +248,13 @@ func counters(file string) (kills, groups uint64) {
 			groups = n
 		}
 	}
-	return kills, groups
+	return kills, groups, nil
+}
+
+// gone reports whether a file does not exist, or can never be read by this process. Any
+// other error, such as too many open files, may pass.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENODEV)
 }
 
 func exists(file string) bool {

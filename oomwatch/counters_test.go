@@ -72,6 +72,35 @@ func TestTheFirstLookTellsNothingAndLaterOnesWhatRose(t *testing.T) {
 	require.Empty(t, look(c))
 }
 
+// What can't be read for once, at the first look or later, is neither new nor gone.
+func TestLook_MissesACgroupForOnce(t *testing.T) {
+	f, c := counters(t)
+	f.v2("kubepods", 0, 3)
+	f.v2("kubepods/a", 1, 3)
+	f.v2("kubepods/a/x", 2, 2)
+	for _, file := range []string{"kubepods/a/memory.events", "kubepods/a/memory.events.local"} {
+		for range 2 {
+			away := filepath.Join(t.TempDir(), "away")
+			require.NoError(t, os.Rename(filepath.Join(f.mount, file), away))
+			require.NoError(t, os.Mkdir(filepath.Join(f.mount, file), 0o755)) // reading it is an error
+			require.Empty(t, look(c))
+			require.NoError(t, os.Remove(filepath.Join(f.mount, file)))
+			require.NoError(t, os.Rename(away, filepath.Join(f.mount, file)))
+			require.Empty(t, look(c), file)
+		}
+	}
+	away := filepath.Join(t.TempDir(), "away")
+	require.NoError(t, os.Rename(filepath.Join(f.mount, "kubepods/a/memory.events.local"), away))
+	require.NoError(t, os.Mkdir(filepath.Join(f.mount, "kubepods/a/memory.events.local"), 0o755))
+	f.v2("kubepods", 0, 4)
+	f.v2("kubepods/a/x", 3, 3)
+	require.Empty(t, look(c), "of the child, which can't be read")
+	require.NoError(t, os.Remove(filepath.Join(f.mount, "kubepods/a/memory.events.local")))
+	f.v2("kubepods/a", 1, 4)
+	require.Equal(t, []string{"/kubepods/a/x 1"}, look(c))
+	require.Empty(t, look(c))
+}
+
 func TestANewCgroupBeginsAtZero(t *testing.T) {
 	f, c := counters(t)
 	require.Empty(t, look(c), "no pods yet")
