@@ -79,19 +79,5 @@ func (m *Manager) emit(j *job, e event) {
 	if e.limit > 0 {
 		message += fmt.Sprintf(" (%d/%d)", e.run, e.limit)
 	}
-	m.cfg.Events.Eventf(reference(j.pod, j.container.Name), corev1.EventTypeWarning, reason, "%s", message)
-}
-
-// reference returns what events about a container are about.
-func reference(pod *corev1.Pod, container string) *corev1.ObjectReference {
-	path := "spec.containers{" + container + "}"
-	for c, init := range podspec.Containers(&pod.Spec) {
-		if init && c.Name == container {
-			path = "spec.initContainers{" + container + "}"
-		}
-	}
-	return &corev1.ObjectReference{
-		Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
-		ResourceVersion: pod.ResourceVersion, FieldPath: path,
-	}
+	m.cfg.Events.Eventf(podspec.ContainerReference(j.pod, j.container.Name), corev1.EventTypeWarning, reason, "%s", message)
 }

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,7 @@ type Manager struct {
 	start   time.Time
 	seed    maphash.Seed
 	buffers sync.Pool      // of *buffer
+	active  atomic.Bool    // a Run has not returned
 	running sync.WaitGroup // the goroutines of Run
 
 	mu       sync.Mutex // never held during callbacks
@@ -123,11 +125,14 @@ func (m *Manager) now() int64 { return int64(m.cfg.Clock.Now().Sub(m.start)) }
 // with their context, and all kept connections are closed. A second Run beside the
 // first returns [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
-	err := m.loop.Run(ctx, m.dispatch)
-	if err != nil {
+	if !m.active.CompareAndSwap(false, true) {
+		return fmt.Errorf("prober: %w", ErrRunning)
+	}
+	defer m.active.Store(false)
+	if err := m.loop.Run(ctx, m.dispatch); err != nil {
 		return fmt.Errorf("prober: %w", err)
 	}
-	m.running.Wait()
+	m.running.Wait() // nothing is added any more: the next Run begins after this one
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, pod := range m.pods {

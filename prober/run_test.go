@@ -391,3 +391,25 @@ func TestAPodThatHasEndedIsForgotten(t *testing.T) {
 		l.do(func() { require.Len(t, l.removed, 2) })
 	})
 }
+
+// A command that does not end with its context keeps its Run, and so a second one out.
+func TestRun_RefusesASecondOneUntilTheFirstHasReturned(t *testing.T) {
+	t.Parallel()
+	inBubble(t, withProbes("app", prober.Liveness), func(t *testing.T, l *loop) {
+		t.Helper()
+		end := make(chan struct{})
+		l.answers(func(context.Context, prober.ExecRequest) (int32, error) {
+			<-end
+			return 0, nil
+		})
+		wait(10 * time.Second)
+		l.stop()
+		wait(0)
+		again, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, l.Run(again), prober.ErrRunning)
+		close(end)
+		wait(0)
+		require.NoError(t, l.Run(again))
+	})
+}
