@@ -76,6 +76,10 @@ func between[T int32 | int64](v *validator, path *field.Path, value *T, low, hig
 	}
 }
 
+// id checks the number of a user or group. The system would cut a larger one to 32
+// bits, which can make it root's.
+func (v *validator) id(path *field.Path, value *int64) { between(v, path, value, 0, math.MaxInt32) }
+
 func (v *validator) metadata(pod *corev1.Pod, nodeName string) {
 	at := field.NewPath("metadata")
 	v.named(at.Child("name"), pod.Name, validation.IsDNS1123Subdomain)
@@ -122,6 +126,15 @@ func (v *validator) podSpec(at *field.Path) {
 	between(v, at.Child("activeDeadlineSeconds"), s.ActiveDeadlineSeconds, 1, math.MaxInt32)
 	if s.Hostname != "" {
 		v.invalid(at.Child("hostname"), s.Hostname, validation.IsDNS1123Label(s.Hostname)...)
+	}
+	if sc := s.SecurityContext; sc != nil {
+		at := at.Child("securityContext")
+		v.id(at.Child("runAsUser"), sc.RunAsUser)
+		v.id(at.Child("runAsGroup"), sc.RunAsGroup)
+		v.id(at.Child("fsGroup"), sc.FSGroup)
+		for i := range sc.SupplementalGroups {
+			v.id(at.Child("supplementalGroups").Index(i), &sc.SupplementalGroups[i])
+		}
 	}
 	if s.Resources != nil {
 		v.resources(at.Child("resources"), s.Resources)

@@ -66,6 +66,10 @@ func (v *validator) container(at *field.Path, c *corev1.Container, stays bool) {
 	v.restartPolicy(at, c)
 	v.ports(at.Child("ports"), c.Ports, stays)
 	v.env(at, c)
+	if sc := c.SecurityContext; sc != nil {
+		v.id(at.Child("securityContext", "runAsUser"), sc.RunAsUser)
+		v.id(at.Child("securityContext", "runAsGroup"), sc.RunAsGroup)
+	}
 	v.resources(at.Child("resources"), &c.Resources)
 	v.mounts(at, c)
 	v.probe(at.Child("livenessProbe"), c.LivenessProbe, true)

@@ -21,6 +21,10 @@ func TestEveryBadValueOfAContainerIsNamed(t *testing.T) {
 			podWith("initContainers: [{name: c, image: i}]", ""),
 			`spec.containers[0].name: Duplicate value: "c"`,
 		},
+		"users and groups": {
+			podWith("", "securityContext: {runAsUser: -1, runAsGroup: 2147483648}"),
+			"spec.containers[0].securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive; spec.containers[0].securityContext.runAsGroup: Invalid value: 2147483648",
+		},
 		"image in spaces": {
 			podWith("initContainers: [{name: i, image: \" i\"}]", ""),
 			`spec.initContainers[0].image: Invalid value: " i": must not begin or end with a space`,

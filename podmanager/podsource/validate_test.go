@@ -153,6 +153,13 @@ func TestEveryBadValueIsNamed(t *testing.T) {
 			podWith("terminationGracePeriodSeconds: -1", ""),
 			"spec.terminationGracePeriodSeconds: Invalid value: -1",
 		},
+		"users and groups": {
+			podWith("securityContext: {runAsUser: -1, runAsGroup: 2147483648, fsGroup: 4294967296, supplementalGroups: [2147483647, -2]}", ""),
+			"spec.securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive; " +
+				"spec.securityContext.runAsGroup: Invalid value: 2147483648: must be between 0 and 2147483647, inclusive; " +
+				"spec.securityContext.fsGroup: Invalid value: 4294967296: must be between 0 and 2147483647, inclusive; " +
+				"spec.securityContext.supplementalGroups[1]: Invalid value: -2",
+		},
 		"deadline": {
 			podWith("activeDeadlineSeconds: 0", ""),
 			"spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647",

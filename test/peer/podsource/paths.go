@@ -54,7 +54,7 @@ func fieldOf(err *field.Error) string {
 	case strings.HasSuffix(parent, ".envFrom") && (last == "configMapRef" || last == "secretRef"):
 		return parent
 	case strings.HasSuffix(path, ".resources.limits"), strings.HasSuffix(path, ".resources.requests"):
-		return path + " " + amountCheck(err.Detail)
+		return path + " " + amountCheck(err)
 	case strings.HasSuffix(path, ".hostPort"), path == "spec.dnsConfig.nameservers", strings.HasSuffix(path, ".volumeMounts.name"), strings.HasSuffix(path, ".ports.name"), path == "spec.volumes.name":
 		return path + " " + strings.TrimPrefix(string(err.Type), "FieldValue")
 	}
@@ -67,15 +67,25 @@ func fieldOf(err *field.Error) string {
 }
 
 // amountCheck returns which check of a resource has failed.
-func amountCheck(detail string) string {
+func amountCheck(err *field.Error) string {
+	detail := err.Detail
+	above := strings.Contains(detail, "must not be more than") || strings.Contains(detail, "must be less than or equal to")
 	switch {
 	case strings.Contains(detail, "negative"), strings.Contains(detail, "greater than or equal to 0"):
 		return "negative"
-	case strings.Contains(detail, "must not be more than"), strings.Contains(detail, "must be less than or equal to"):
+	case strings.Contains(detail, "must be equal to"), above && !overcommits(err.Field):
+		return "not the limit"
+	case above:
 		return "above limit"
 	default:
 		return "name"
 	}
+}
+
+// overcommits reports whether the resource at a path may have a request other than its
+// limit: any but huge pages and extended resources.
+func overcommits(path string) bool {
+	return !strings.Contains(path, "hugepages-") && (!strings.Contains(path, "/") || strings.Contains(path, "kubernetes.io/"))
 }
 
 func isHandler(path string) bool {
@@ -141,11 +151,6 @@ func (g group) matcher() func(path string) bool {
 // groups are the fields that ours leaves unchecked.
 func groups() []group {
 	return []group{
-		{
-			name: "users and groups", class: judge.DefectOfOurs, item: "21f",
-			sentence: "The kubelet refuses a user or group ID below 0 or above 2147483647; ours accepts it.",
-			paths:    []string{`(container|spec)\.securityContext\.(runAsUser|runAsGroup|fsGroup|supplementalGroups)`},
-		},
 		{
 			name: "security context", class: judge.DefectOfOurs, item: "new",
 			sentence: "The kubelet validates the rest of a security context; ours accepts whatever it holds.",
