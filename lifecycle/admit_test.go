@@ -28,7 +28,14 @@ type events struct {
 func (e *events) Eventf(object runtime.Object, eventtype, reason, format string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.all = append(e.all, fmt.Sprintf("%s %s %s %s", object.(*corev1.Pod).Name, eventtype, reason, fmt.Sprintf(format, args...)))
+	about := ""
+	switch o := object.(type) {
+	case *corev1.Pod:
+		about = o.Name
+	case *corev1.ObjectReference:
+		about = o.Name + " " + o.FieldPath
+	}
+	e.all = append(e.all, fmt.Sprintf("%s %s %s %s", about, eventtype, reason, fmt.Sprintf(format, args...)))
 }
 
 func admits(context.Context, lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {

@@ -127,7 +127,7 @@ func (b *Backoff) Next(key string, since time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
-	b.sweep(now)
+	defer b.sweep(now) // not before: since may say that key waited until just now
 	a := b.keys[key]
 	switch {
 	case a == nil:

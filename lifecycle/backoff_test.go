@@ -181,6 +181,17 @@ func TestAQuietKeyStartsAfreshWithoutAnEnd(t *testing.T) {
 	require.Equal(t, 20*time.Second, b.Next("a", ended))
 }
 
+// The wait after an end counts also where nobody asked for it before the next start.
+func TestAKeyIsNotQuietAfterAnEndThatIsNews(t *testing.T) {
+	t.Parallel()
+	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
+	require.Equal(t, 10*time.Second, b.Next("a", clk.Now()))
+	clk.Step(5 * time.Minute)
+	ended := clk.Now()
+	clk.Step(5*time.Minute + 15*time.Second)
+	require.Equal(t, 20*time.Second, b.Next("a", ended))
+}
+
 func TestNoDelayOverflows(t *testing.T) {
 	t.Parallel()
 	b, clk := newBackoff(t, lifecycle.BackoffConfig{Initial: math.MaxInt64 / 3, Max: math.MaxInt64 / 2})

@@ -15,6 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // maxHookBody is how much of an answer is waited for. A server that keeps its
@@ -62,7 +64,7 @@ func (r *HookRunner) httpGet(ctx context.Context, info HookInfo, get *corev1.HTT
 	}
 	r.cfg.Observer.HTTPFallback(info)
 	if r.cfg.Events != nil {
-		r.cfg.Events.Eventf(info.Pod, corev1.EventTypeWarning, LifecycleHTTPFallback,
+		r.cfg.Events.Eventf(podspec.ContainerReference(info.Pod, info.Container.Name), corev1.EventTypeWarning, LifecycleHTTPFallback,
 			"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", again.URL.Host)
 	}
 	return output, nil

@@ -175,7 +175,7 @@ func TestRunHandlerHTTPSFailureFallback(t *testing.T) {
 	require.NotNil(t, headers)
 	require.Empty(t, headers.Get("Authorization"))
 	require.Equal(t, 1, fallbacks)
-	require.Equal(t, []string{fmt.Sprintf("podFoo Warning LifecycleHTTPFallback request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded",
+	require.Equal(t, []string{fmt.Sprintf("podFoo spec.containers{containerFoo} Warning LifecycleHTTPFallback request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded",
 		server.Listener.Addr())}, rec.all)
 
 	strict := hookRunner(t, lifecycle.HookConfig{FailOnStatus: true, Observer: lifecycle.HookObserver{HTTPFallback: func(lifecycle.HookInfo) { fallbacks++ }}})

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // Errors of hooks that a caller tells apart.
@@ -322,8 +324,8 @@ func (r *HookRunner) event(parent context.Context, h Hook, err error) {
 	switch {
 	case err == nil || calledOff || r.cfg.Events == nil:
 	case h.Kind == PostStart:
-		r.cfg.Events.Eventf(h.Pod, corev1.EventTypeWarning, FailedPostStartHook, "%s", PostStartHookFailedMessage)
+		r.cfg.Events.Eventf(podspec.ContainerReference(h.Pod, h.Container.Name), corev1.EventTypeWarning, FailedPostStartHook, "%s", PostStartHookFailedMessage)
 	case !errors.Is(err, ErrContainerExited):
-		r.cfg.Events.Eventf(h.Pod, corev1.EventTypeWarning, FailedPreStopHook, "%s", PreStopHookFailedMessage)
+		r.cfg.Events.Eventf(podspec.ContainerReference(h.Pod, h.Container.Name), corev1.EventTypeWarning, FailedPreStopHook, "%s", PreStopHookFailedMessage)
 	}
 }

@@ -35,7 +35,10 @@ func hookRunner(tb testing.TB, cfg lifecycle.HookConfig) *lifecycle.HookRunner {
 func hook(kind lifecycle.HookKind, handler corev1.LifecycleHandler) lifecycle.Hook {
 	return lifecycle.Hook{
 		Kind: kind,
-		Pod:  &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "podFoo", Namespace: "nsFoo", UID: "uid"}},
+		Pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "podFoo", Namespace: "nsFoo", UID: "uid"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "containerFoo"}}},
+		},
 		Container: &corev1.Container{
 			Name:      "containerFoo",
 			Lifecycle: &corev1.Lifecycle{PostStart: &handler, PreStop: &handler},
@@ -95,8 +98,8 @@ func TestRunHandlerExecFailure(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("invalid command")
 	for kind, event := range map[lifecycle.HookKind]string{
-		lifecycle.PostStart: "podFoo Warning FailedPostStartHook PostStartHook failed",
-		lifecycle.PreStop:   "podFoo Warning FailedPreStopHook PreStopHook failed",
+		lifecycle.PostStart: "podFoo spec.containers{containerFoo} Warning FailedPostStartHook PostStartHook failed",
+		lifecycle.PreStop:   "podFoo spec.containers{containerFoo} Warning FailedPreStopHook PreStopHook failed",
 	} {
 		rec := &events{}
 		r := hookRunner(t, lifecycle.HookConfig{
@@ -208,8 +211,8 @@ func TestAHookThatHangsEndsAtItsDeadline(t *testing.T) {
 		require.ErrorIs(t, r.Run(t.Context(), h).Err, lifecycle.ErrDeadline)
 		require.Equal(t, 2*time.Second, time.Since(start))
 		require.Equal(t, []string{
-			"podFoo Warning FailedPostStartHook PostStartHook failed",
-			"podFoo Warning FailedPreStopHook PreStopHook failed", // kubernetes#31902
+			"podFoo spec.containers{containerFoo} Warning FailedPostStartHook PostStartHook failed",
+			"podFoo spec.containers{containerFoo} Warning FailedPreStopHook PreStopHook failed", // kubernetes#31902
 		}, rec.all)
 
 		start = time.Now()
@@ -231,7 +234,7 @@ func TestAHookIsCancelledWhenItsContainerExits(t *testing.T) {
 			require.ErrorIs(t, r.Run(t.Context(), h).Err, lifecycle.ErrContainerExited)
 			require.Equal(t, 3*time.Second, time.Since(start))
 		}
-		require.Equal(t, []string{"podFoo Warning FailedPostStartHook PostStartHook failed"}, rec.all,
+		require.Equal(t, []string{"podFoo spec.containers{containerFoo} Warning FailedPostStartHook PostStartHook failed"}, rec.all,
 			"a preStop hook is there to end its container")
 	})
 }

@@ -297,6 +297,31 @@ func TestACallThatIgnoresItsCancellationDelaysNothing(t *testing.T) {
 	})
 }
 
+// A runtime may have stopped the container just when less time is asked for.
+func TestACallIsCancelledByTheNextAndMayStillStopTheContainer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, d := time.Now(), in(10*time.Minute)
+		time.AfterFunc(time.Second, func() { d.Shorten(time.Now().Add(5 * time.Second)) })
+		var calls []time.Duration
+		require.NoError(t, lifecycle.Terminate(t.Context(), lifecycle.Termination{
+			Plan: plan("main"), Deadline: d,
+			Stop: func(ctx context.Context, _ string, grace time.Duration) error {
+				first := len(calls) == 0
+				calls = append(calls, grace)
+				<-ctx.Done()
+				if !first {
+					return ctx.Err()
+				}
+				time.Sleep(100 * time.Millisecond)
+				return nil
+			},
+		}))
+		require.Equal(t, []time.Duration{10 * time.Minute, 5 * time.Second}, calls)
+		require.Equal(t, 1100*time.Millisecond, time.Since(start))
+	})
+}
+
 // kubernetes#134338: one deadline for hook, waiting and stop together.
 func TestHookAndStopShareOneDeadline(t *testing.T) {
 	t.Parallel()
@@ -369,7 +394,7 @@ func TestAHookRunnerInATermination(t *testing.T) {
 			want   error
 			events []string
 		}{
-			{time.Hour, lifecycle.ErrDeadline, []string{"podFoo Warning FailedPreStopHook PreStopHook failed"}},
+			{time.Hour, lifecycle.ErrDeadline, []string{"podFoo spec.containers{containerFoo} Warning FailedPreStopHook PreStopHook failed"}},
 			{3 * time.Second, lifecycle.ErrContainerExited, nil},
 		} {
 			rec, n, exited := &events{}, newNode(nil), make(chan struct{})
