@@ -156,6 +156,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	stop(nil)
 	parts.Wait()
+	a.removals.wait() // eviction and sweep, which start them, have ended
 	a.flush(working)
 	a.saveBackoff(working)
 	if cause := context.Cause(working); !errors.Is(cause, context.Canceled) {

@@ -49,7 +49,8 @@ func saveCheckpoint(file string, value any) (err error) {
 }
 
 // loadCheckpoint reads a file. That there is none is no error: nothing is known then.
-func loadCheckpoint(file string, into any) error {
+// With an error into stays as it is: a part of what was known is worse than nothing.
+func loadCheckpoint[T any](file string, into *T) error {
 	whole, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -61,12 +62,17 @@ func loadCheckpoint(file string, into any) error {
 	if err == nil && c.Version != checkpointVersion {
 		err = fmt.Errorf("version %d is not %d", c.Version, checkpointVersion)
 	}
+	var data *T
 	if err == nil {
-		err = json.Unmarshal(c.Data, into)
+		err = json.Unmarshal(c.Data, &data)
+	}
+	if err == nil && data == nil {
+		err = errors.New("it holds no data")
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(file), err)
 	}
+	*into = *data
 	return nil
 }
 

@@ -33,9 +33,13 @@ func TestCheckpointsAreVersionedAndWhole(t *testing.T) {
 		`{"version":2,"data":{}}`: "version 2 is not 1",
 		`{"version":1}`:           "unexpected end",
 		`{"version":1,"data":7}`:  "cannot unmarshal",
+
+		`{"version":1,"data":null}`:           "it holds no data",
+		`{"version":1,"data":{"c":3,"d":""}}`: "cannot unmarshal",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		require.ErrorContains(t, loadCheckpoint(file, &got), want, text)
+		require.Equal(t, map[string]int{"b": 2}, got, text)
 	}
 	require.Error(t, saveCheckpoint(filepath.Join(t.TempDir(), "no", "folder"), 1))
 	require.Error(t, saveCheckpoint(file, func() {}))

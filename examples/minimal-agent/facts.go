@@ -38,12 +38,9 @@ func (a *agent) nodeFacts() podrunner.Node {
 			SingleProcessOOMKill: ptr.Deref(a.opts.SingleProcessOOMKill, false),
 		},
 	}
-	if a.opts.ResolverConfig == "" {
-		n.DNS.Host = &podrunner.ResolvConf{} // pods look nothing up
-	} else if text, err := os.ReadFile(a.opts.ResolverConfig); err == nil {
-		if host, err := podrunner.ParseResolvConf(string(text)); err == nil {
-			n.DNS.Host = &host
-		}
+	n.DNS.NoLookups = a.opts.ResolverConfig == ""
+	if !n.DNS.NoLookups {
+		n.DNS.Host, n.DNS.HostErr = readResolvConf(a.opts.ResolverConfig)
 	}
 	if text, err := os.ReadFile("/etc/hosts"); err == nil {
 		n.HostsFile = text
@@ -51,6 +48,15 @@ func (a *agent) nodeFacts() podrunner.Node {
 	n.Runtime, n.Handler = a.features.get()
 	n.RuntimeHandler = a.features.handlerOf
 	return n
+}
+
+func readResolvConf(file string) (*podrunner.ResolvConf, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	host, err := podrunner.ParseResolvConf(string(text))
+	return &host, err
 }
 
 // allocatable is what the node has for pods.

@@ -25,7 +25,6 @@ type puller struct {
 func newPuller(cri *criClient, file string, log *slog.Logger) *puller {
 	p := &puller{criClient: cri, file: file, log: log, ours: map[string]bool{}, absent: map[string]bool{}}
 	if err := loadCheckpoint(file, &p.ours); err != nil {
-		p.ours = map[string]bool{}
 		log.Warn("which images are this agent's is not known any more: none of those that are here will be removed", "err", err)
 	}
 	return p

@@ -16,11 +16,8 @@ import (
 // sweepPeriod is how often housekeeping runs by itself, as the kubelet's does.
 const sweepPeriod = 2 * time.Second
 
-// runSweep keeps house until ctx is done and no removal is under way.
-func (a *agent) runSweep(ctx context.Context) error {
-	defer a.removals.wait()
-	return a.sweep.Run(ctx, a.housekeep)
-}
+// runSweep keeps house until ctx is done.
+func (a *agent) runSweep(ctx context.Context) error { return a.sweep.Run(ctx, a.housekeep) }
 
 // housekeep makes workers, runtime and statuses agree with what is desired: it
 // kills what nobody asked for, removes what has stopped for good, and begins what
@@ -73,11 +70,9 @@ func (a *agent) clearDisk(ctx context.Context, wanted func(types.UID) bool) {
 	if err != nil {
 		a.log.ErrorContext(ctx, "looking for leftovers of pods failed", "err", err)
 	}
-	now, done := context.WithCancel(ctx)
-	done()
 	for _, uid := range uids {
-		s, err := a.cache.GetNewerThan(now, uid, time.Time{}) // which waits for nothing
-		if err != nil {
+		s, err := a.cache.Get(uid)
+		if err != nil || !a.cache.Known(uid) {
 			continue // the runtime was not looked at yet: its silence says nothing
 		}
 		if wanted(uid) {

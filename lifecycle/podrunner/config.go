@@ -47,7 +47,8 @@ type Images interface {
 // it. Each call can be repeated.
 type Volumes interface {
 	// Mount returns where on the node each volume is that the pod's containers
-	// use, but those that are images.
+	// use, but those that are images. One that is ready already is no error, also
+	// if it can't be brought up to date: Refresh returns that.
 	Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]string, err error)
 	// Refresh brings up to date what shows ConfigMaps, Secrets and the pod itself.
 	Refresh(ctx context.Context, pod *corev1.Pod) error

@@ -45,9 +45,9 @@ func TestSandboxConfig(t *testing.T) {
 	}, c.GetLabels(), "a pod can't name its agent")
 	require.Equal(t, map[string]string{"note": "1"}, c.GetAnnotations())
 	require.Nil(t, c.GetDnsConfig(), "the runtime copies the host's")
-	require.Equal(t, []*runtimeapi.PortMapping{{
-		Protocol: runtimeapi.Protocol_UDP, ContainerPort: 53, HostPort: 5353, HostIp: "127.0.0.1",
-	}}, c.GetPortMappings(), "only ports of the host")
+	require.Equal(t, []*runtimeapi.PortMapping{
+		{ContainerPort: 80}, {Protocol: runtimeapi.Protocol_UDP, ContainerPort: 53, HostPort: 5353, HostIp: "127.0.0.1"},
+	}, c.GetPortMappings())
 	sc := c.GetLinux().GetSecurityContext()
 	require.True(t, sc.GetPrivileged())
 	require.Equal(t, int64(7), sc.GetRunAsUser().GetValue())
@@ -78,7 +78,7 @@ func TestSandboxConfigOfTheHostsNetwork(t *testing.T) {
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}}}
 	c := podrunner.SandboxConfig(pod, 0, testNode())
 	require.Empty(t, c.GetHostname(), "the host's own")
-	require.Empty(t, c.GetPortMappings())
+	require.Equal(t, []*runtimeapi.PortMapping{{ContainerPort: 80, HostPort: 80}}, c.GetPortMappings(), "as in the kubelet")
 	o := c.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	require.Equal(t, runtimeapi.NamespaceMode_NODE, o.GetNetwork())
 	require.Equal(t, runtimeapi.NamespaceMode_NODE, o.GetPid())
@@ -141,7 +141,8 @@ func TestContainerConfig(t *testing.T) {
 	require.Equal(t, "app/4.log", got.GetLogPath())
 	require.Equal(t, []string{"NAME=pod", "HELLO=hello pod $(LATER)", "LATER=x"}, variables(got))
 	require.Equal(t, map[string]string{
-		crilabels.Hash:                      podspec.ContainerHash(&c),
+		crilabels.Hash:                      podspec.KubeletHash(&c),
+		crilabels.Definition:                podspec.ContainerHash(&c),
 		crilabels.RestartCount:              "4",
 		crilabels.TerminationMessagePath:    "/dev/termination-log",
 		crilabels.TerminationMessagePolicy:  "File",
@@ -234,25 +235,24 @@ func TestResources(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		requests, limits corev1.ResourceList
-		priority         int32
 		want             *runtimeapi.LinuxContainerResources
 	}{
-		"nothing asked": {want: &runtimeapi.LinuxContainerResources{CpuShares: 2, OomScoreAdj: 1000}},
+		"nothing asked": {want: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, OomScoreAdj: 1000}},
 		"guaranteed": {
 			requests: list("500m", "1Gi"), limits: list("500m", "1Gi"),
 			want: &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuPeriod: 100000, CpuQuota: 50000, MemoryLimitInBytes: 1 << 30, OomScoreAdj: -997},
 		},
 		"burstable, a quarter of the memory": {
 			requests: list("2", "2Gi"),
-			want:     &runtimeapi.LinuxContainerResources{CpuShares: 2048, OomScoreAdj: 750},
+			want:     &runtimeapi.LinuxContainerResources{CpuShares: 2048, CpuPeriod: 100000, OomScoreAdj: 750},
 		},
 		"burstable, a byte": {
 			requests: list("", "1"),
-			want:     &runtimeapi.LinuxContainerResources{CpuShares: 2, OomScoreAdj: 999},
+			want:     &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, OomScoreAdj: 999},
 		},
 		"burstable, all of it": {
 			requests: list("", "8Gi"),
-			want:     &runtimeapi.LinuxContainerResources{CpuShares: 2, OomScoreAdj: 3},
+			want:     &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuPeriod: 100000, OomScoreAdj: 3},
 		},
 		"a limit alone is the request too": {
 			limits: list("1", ""),
@@ -272,10 +272,8 @@ func TestResources(t *testing.T) {
 				CpuShares: 262144, CpuPeriod: 100000, CpuQuota: 1 << 40 * 100, MemoryLimitInBytes: 9e18, OomScoreAdj: 3,
 			},
 		},
-		"node critical": {priority: 2_000_001_000, want: &runtimeapi.LinuxContainerResources{CpuShares: 2, OomScoreAdj: -997}},
 	} {
 		pod := testPod()
-		pod.Spec.Priority = &c.priority
 		pod.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: c.requests, Limits: c.limits}}}
 		got, err := podrunner.ContainerConfig(pod, &pod.Spec.Containers[0], podrunner.Instance{}, testNode())
 		require.NoError(t, err)

@@ -81,9 +81,6 @@ func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Nod
 		CDIDevices:  in.CDIDevices,
 		Linux:       &runtimeapi.LinuxContainerConfig{},
 	}
-	if config.Image.RuntimeHandler, err = RuntimeHandler(pod, node); err != nil {
-		return nil, err
-	}
 	if config.Devices, err = devices(c, in); err != nil {
 		return nil, err
 	}
@@ -150,7 +147,8 @@ const (
 
 func containerAnnotations(pod *corev1.Pod, c *corev1.Container, attempt uint32) map[string]string {
 	annotations := map[string]string{
-		crilabels.Hash:                     podspec.ContainerHash(c),
+		crilabels.Hash:                     podspec.KubeletHash(c),
+		crilabels.Definition:               podspec.ContainerHash(c),
 		crilabels.RestartCount:             strconv.FormatUint(uint64(attempt), 10),
 		crilabels.TerminationMessagePath:   c.TerminationMessagePath,
 		crilabels.TerminationMessagePolicy: string(c.TerminationMessagePolicy),

@@ -21,8 +21,13 @@ type DNS struct {
 	// ClusterDomain is the domain of the cluster, without a dot at its end.
 	ClusterDomain string
 	// Host is the node's own resolv.conf. Nil: it is not known, and the runtime
-	// copies it by itself. An empty one is a node that looks nothing up.
+	// copies it by itself.
 	Host *ResolvConf
+	// HostErr is why the node's resolv.conf can't be read: no sandbox is made then.
+	HostErr error
+	// NoLookups says that pods which would have the node's configuration look
+	// nothing up: the kubelet's resolvConf is empty. Host stays nil then.
+	NoLookups bool
 }
 
 // ResolvConf is what a resolv.conf file says.
@@ -45,21 +50,30 @@ const (
 	MissingClusterDNS = "MissingClusterDNS"
 )
 
-// Warning is an event of type Warning to record on a pod.
+// Warning is an event of type Warning to record on a pod, or on its node if OfNode is
+// set.
 type Warning struct {
 	Reason, Message string
+	OfNode          bool
 }
 
 // ParseResolvConf reads a resolv.conf (resolv.conf(5)): nameservers add up, of
-// searches and of options the last line wins, and a dot at the end of a search
-// domain is dropped. Other lines and comments are passed over. An error is a
+// searches the last line wins and of options the last one of each name, a dot at the
+// end of a search domain is dropped, and the domain that is a dot alone with it. Other
+// lines and comments are passed over. An error is a
 // nameserver line without one, or more than 10 MiB; what was read comes with it.
 func ParseResolvConf(text string) (ResolvConf, error) {
-	var r ResolvConf
-	if len(text) > maxResolvConf {
-		return r, fmt.Errorf("resolv.conf has %d bytes, at most %d are read", len(text), maxResolvConf)
+	r, err := parseResolvConf(text)
+	if err != nil {
+		err = fmt.Errorf("Encountered error while parsing resolv conf file. Error: %w", err) //nolint:staticcheck // the kubelet's words
 	}
-	var errs []error
+	return r, err
+}
+
+func parseResolvConf(text string) (r ResolvConf, err error) {
+	if len(text) > maxResolvConf {
+		return r, fmt.Errorf("it has %d bytes, at most %d are read", len(text), maxResolvConf)
+	}
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		if len(words) == 0 {
@@ -68,20 +82,24 @@ func ParseResolvConf(text string) (ResolvConf, error) {
 		switch words[0] {
 		case "nameserver":
 			if len(words) == 1 {
-				errs = append(errs, errors.New("nameserver list is empty"))
+				err = errors.New("nameserver list is empty ") // the kubelet's, with the space
 				continue
 			}
 			r.Servers = append(r.Servers, words[1])
 		case "search":
 			r.Searches = nil
 			for _, s := range words[1:] {
-				r.Searches = append(r.Searches, strings.TrimSuffix(s, "."))
+				if s != "." {
+					r.Searches = append(r.Searches, strings.TrimSuffix(s, "."))
+				}
 			}
 		case "options":
-			r.Options = words[1:]
+			for _, o := range words[1:] {
+				r.Options = setOption(r.Options, o)
+			}
 		}
 	}
-	return r, errors.Join(errs...)
+	return r, err
 }
 
 // DNSConfig returns the DNS configuration of the pod's sandbox, by its dnsPolicy
@@ -97,14 +115,15 @@ func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 		config = clusterDNS(pod, node.DNS)
 	default:
 		if policy == corev1.DNSClusterFirst {
-			warnings = append(warnings, Warning{MissingClusterDNS, fmt.Sprintf(
-				"pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
-				podID(pod), corev1.DNSClusterFirst, corev1.DNSDefault)})
+			missing := fmt.Sprintf("kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
+				corev1.DNSClusterFirst, corev1.DNSDefault)
+			warnings = append(warnings, Warning{Reason: MissingClusterDNS, Message: missing, OfNode: true},
+				Warning{Reason: MissingClusterDNS, Message: fmt.Sprintf("pod: %q. %s", podID(pod), missing)})
 		}
 		config = hostDNS(node)
 	}
 	extra := pod.Spec.DNSConfig
-	if config == nil {
+	if config == nil || node.DNS.HostErr != nil {
 		return nil, warnings // dnsConfig, too: CheckSandbox refuses it
 	}
 	if extra != nil {
@@ -115,8 +134,12 @@ func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	return config, append(warnings, limitDNS(config)...)
 }
 
-// checkDNS refuses what can't be added to a file that nobody has shown us.
+// checkDNS refuses what can't be added to a file that nobody has shown us, and
+// everything while the node's can't be read.
 func checkDNS(pod *corev1.Pod, node Node) error {
+	if err := node.DNS.HostErr; err != nil {
+		return err
+	}
 	if pod.Spec.DNSConfig == nil {
 		return nil
 	}
@@ -144,35 +167,39 @@ func dnsPolicy(pod *corev1.Pod) corev1.DNSPolicy {
 
 func clusterDNS(pod *corev1.Pod, dns DNS) *runtimeapi.DNSConfig {
 	config := &runtimeapi.DNSConfig{Servers: slices.Clone(dns.ClusterServers), Options: []string{"ndots:5"}}
-	if d := dns.ClusterDomain; d != "" {
-		config.Searches = []string{pod.Namespace + ".svc." + d, "svc." + d, d}
-	}
 	if dns.Host != nil {
-		config.Searches = append(config.Searches, dns.Host.Searches...)
+		config.Searches = slices.Clone(dns.Host.Searches)
 	}
-	config.Searches = distinct(config.Searches)
+	if d := dns.ClusterDomain; d != "" {
+		config.Searches = distinct(append([]string{pod.Namespace + ".svc." + d, "svc." + d, d}, config.Searches...))
+	}
 	return config
 }
 
-// hostDNS is the node's configuration. One that names nothing means that nothing
-// is to be looked up: a runtime would take an empty configuration for none.
+// hostDNS is the node's configuration.
 func hostDNS(node Node) *runtimeapi.DNSConfig {
 	host := node.DNS.Host
-	if host == nil {
+	switch {
+	case node.DNS.NoLookups:
+		return noLookups(node.IPs)
+	case host == nil:
 		return nil
 	}
-	if len(host.Servers)+len(host.Searches)+len(host.Options) > 0 {
-		return &runtimeapi.DNSConfig{
-			Servers: slices.Clone(host.Servers), Searches: slices.Clone(host.Searches), Options: slices.Clone(host.Options),
-		}
+	return &runtimeapi.DNSConfig{
+		Servers: slices.Clone(host.Servers), Searches: slices.Clone(host.Searches), Options: slices.Clone(host.Options),
 	}
+}
+
+// noLookups is a configuration by which nothing is found: a runtime would take an empty
+// one for none, and copy the node's.
+func noLookups(nodeIPs []string) *runtimeapi.DNSConfig {
 	config := &runtimeapi.DNSConfig{Searches: []string{"."}}
-	for _, ip := range node.IPs {
+	for _, ip := range nodeIPs {
+		server := "127.0.0.1"
 		if a, err := netip.ParseAddr(ip); err == nil && a.Is6() && !a.Is4In6() {
-			config.Servers = append(config.Servers, "::1")
-			continue
+			server = "::1"
 		}
-		config.Servers = append(config.Servers, "127.0.0.1")
+		config.Servers = append(config.Servers, server)
 	}
 	if len(config.Servers) == 0 {
 		config.Servers = []string{"127.0.0.1"}
@@ -188,16 +215,22 @@ func mergeOptions(options []string, more []corev1.PodDNSConfigOption) []string {
 		if o.Value != nil && *o.Value != "" {
 			option += ":" + *o.Value
 		}
-		same := func(s string) bool {
-			name, _, _ := strings.Cut(s, ":")
-			return name == o.Name
-		}
-		if i := slices.IndexFunc(options, same); i >= 0 {
-			options[i] = option
-			continue
-		}
-		options = append(options, option)
+		options = setOption(options, option)
 	}
+	return options
+}
+
+// setOption puts an option in the place of the one of its name, or at the end.
+func setOption(options []string, option string) []string {
+	name, _, _ := strings.Cut(option, ":")
+	i := slices.IndexFunc(options, func(o string) bool {
+		other, _, _ := strings.Cut(o, ":")
+		return other == name
+	})
+	if i < 0 {
+		return append(options, option)
+	}
+	options[i] = option
 	return options
 }
 
@@ -206,16 +239,16 @@ func limitDNS(config *runtimeapi.DNSConfig) (warnings []Warning) {
 	if len(config.Servers) > maxNameservers {
 		config.Servers = config.Servers[:maxNameservers]
 		warnings = append(warnings, Warning{
-			DNSConfigForming,
-			"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + strings.Join(config.Servers, " "),
+			Reason:  DNSConfigForming,
+			Message: "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + strings.Join(config.Servers, " "),
 		})
 	}
 	before := len(config.Searches)
 	config.Searches = fitting(config.Searches)
 	if len(config.Searches) < before {
 		warnings = append(warnings, Warning{
-			DNSConfigForming,
-			"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + strings.Join(config.Searches, " "),
+			Reason:  DNSConfigForming,
+			Message: "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + strings.Join(config.Searches, " "),
 		})
 	}
 	return warnings

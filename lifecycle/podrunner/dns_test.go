@@ -2,6 +2,7 @@ package podrunner_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,18 +17,20 @@ func TestParseResolvConf(t *testing.T) {
 	for text, want := range map[string]podrunner.ResolvConf{
 		"": {},
 		"# nameserver 10.0.0.1\n; other\nnameserver 10.0.0.2\n nameserver\t10.0.0.3 # x\n": {Servers: []string{"10.0.0.2", "10.0.0.3"}},
-		"search a b\nsearch c. d.\n":              {Searches: []string{"c", "d"}},
-		"search a\nsearch\n":                      {},
-		"options ndots:2\noptions ndots:5 rotate": {Options: []string{"ndots:5", "rotate"}},
-		"domain x\nsortlist 10.0.0.0\r\n":         {},
-		"nameserver 10.0.0.1\r\n":                 {Servers: []string{"10.0.0.1"}},
+		"search a b\nsearch c. d.\n":                {Searches: []string{"c", "d"}},
+		"search a\nsearch\n":                        {},
+		"search . a .":                              {Searches: []string{"a"}},
+		"options ndots:2 x\noptions ndots:5 rotate": {Options: []string{"ndots:5", "x", "rotate"}},
+		"options ndots:2 ndots:3":                   {Options: []string{"ndots:3"}},
+		"domain x\nsortlist 10.0.0.0\r\n":           {},
+		"nameserver 10.0.0.1\r\n":                   {Servers: []string{"10.0.0.1"}},
 	} {
 		got, err := podrunner.ParseResolvConf(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	got, err := podrunner.ParseResolvConf("nameserver\nsearch a\n")
-	require.EqualError(t, err, "nameserver list is empty")
+	got, err := podrunner.ParseResolvConf("nameserver\nsearch a\nnameserver\n")
+	require.EqualError(t, err, "Encountered error while parsing resolv conf file. Error: nameserver list is empty ")
 	require.Equal(t, []string{"a"}, got.Searches, "the rest is read")
 	_, err = podrunner.ParseResolvConf(strings.Repeat(" ", 10<<20+1))
 	require.ErrorContains(t, err, "at most 10485760 are read")
@@ -88,10 +91,19 @@ func TestDNSConfig(t *testing.T) {
 			`: pod: "pod_ns(uid)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`},
 		"the host's":            {policy: corev1.DNSDefault, dns: cluster, want: ofHost},
 		"the host's, with more": {policy: corev1.DNSDefault, config: extra, dns: cluster, want: "192.0.2.1 192.0.2.9 | example.test more.test | rotate ndots:2 edns0"},
-		"a host without any":    {policy: corev1.DNSDefault, dns: podrunner.DNS{Host: &podrunner.ResolvConf{}}, want: "127.0.0.1 ::1 | . | "},
-		"an unknown host":       {policy: corev1.DNSDefault, want: "the runtime's"},
-		"none":                  {policy: corev1.DNSNone, dns: cluster, want: " |  | "},
-		"none, with more":       {policy: corev1.DNSNone, config: extra, want: "192.0.2.9 192.0.2.1 | example.test more.test | ndots:2 edns0 rotate"},
+		"a host without any":    {policy: corev1.DNSDefault, dns: podrunner.DNS{Host: &podrunner.ResolvConf{}}, want: " |  | "},
+		"no lookups":            {policy: corev1.DNSDefault, dns: podrunner.DNS{NoLookups: true}, want: "127.0.0.1 ::1 | . | "},
+		"no lookups on the node": {
+			policy: corev1.DNSClusterFirst, dns: podrunner.DNS{ClusterServers: []string{"10.96.0.10"}, ClusterDomain: "c", NoLookups: true},
+			want: "10.96.0.10 | ns.svc.c svc.c c | ndots:5",
+		},
+		"domains that are named twice, without a cluster's": {
+			dns:  podrunner.DNS{ClusterServers: []string{"10.96.0.10"}, Host: &podrunner.ResolvConf{Searches: []string{"a", "a"}}},
+			want: "10.96.0.10 | a a | ndots:5",
+		},
+		"an unknown host": {policy: corev1.DNSDefault, want: "the runtime's"},
+		"none":            {policy: corev1.DNSNone, dns: cluster, want: " |  | "},
+		"none, with more": {policy: corev1.DNSNone, config: extra, want: "192.0.2.9 192.0.2.1 | example.test more.test | ndots:2 edns0 rotate"},
 		"too many servers": {
 			policy: corev1.DNSNone, config: &corev1.PodDNSConfig{Nameservers: []string{"1", "2", "3", "4"}}, want: "1 2 3 |  | ",
 			warning: "DNSConfigForming: Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 1 2 3",
@@ -114,6 +126,12 @@ func TestDNSConfig(t *testing.T) {
 			}, " | ")
 		}
 		require.Equal(t, c.want, text, name)
+		onNode := slices.IndexFunc(warnings, func(w podrunner.Warning) bool { return w.OfNode })
+		if onNode >= 0 {
+			require.True(t, strings.HasSuffix(c.warning, ` `+warnings[onNode].Message), name)
+			warnings = slices.Delete(warnings, onNode, onNode+1)
+		}
+		require.Equal(t, strings.HasPrefix(c.warning, podrunner.MissingClusterDNS), onNode >= 0, name)
 		if c.warning == "" {
 			require.Empty(t, warnings, name)
 		} else {
@@ -124,6 +142,19 @@ func TestDNSConfig(t *testing.T) {
 		require.Equal(t, before, pod, name)
 	}
 	require.Equal(t, []string{"rotate"}, host.Options, "the node's is left as it is")
+}
+
+// Nobody knows what such a pod is to look up, so that none is made.
+func TestResolvConfThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	node := testNode()
+	_, node.DNS.HostErr = podrunner.ParseResolvConf("nameserver\n")
+	for _, policy := range []corev1.DNSPolicy{corev1.DNSDefault, corev1.DNSClusterFirst, corev1.DNSNone} {
+		pod := testPod()
+		pod.Spec.DNSPolicy = policy
+		pod.Spec.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}}
+		require.ErrorIs(t, podrunner.CheckSandbox(pod, node), node.DNS.HostErr)
+	}
 }
 
 func TestSearchLimits(t *testing.T) {

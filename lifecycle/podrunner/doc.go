@@ -139,8 +139,7 @@
 //     says so.
 //   - The kubelet's hash of a definition covers its name and image; ours covers all
 //     but resources, because pods from files may change in other ways.
-//   - The kubelet replaces a container whose hash differs from its own, or that has
-//     none; ours leaves a container alone whose hash has another form than its own,
+//   - The kubelet replaces a container that carries no hash; ours leaves it alone,
 //     because another agent made it.
 //   - The kubelet's restart back-off grows with each attempt to start a container;
 //     ours grows with each container that was made.

@@ -7,12 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubeparts/kubeparts/internal/podips"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // FieldValue resolves a downward-API reference to a field of the pod, for an
-// environment variable. podIPs are the sandbox's addresses, the primary first; a
-// pod in the node's network has the node's. It is pure.
+// environment variable. podIPs are the sandbox's addresses: the first of each family
+// counts, as in the pod's status; a pod in the node's network has the node's. It is
+// pure.
 func FieldValue(ref *corev1.ObjectFieldSelector, pod *corev1.Pod, podIPs []string, node Node) (string, error) {
 	if v := ref.APIVersion; v != "" && v != "v1" {
 		return "", fmt.Errorf("unsupported pod version: %s", v)
@@ -20,6 +22,7 @@ func FieldValue(ref *corev1.ObjectFieldSelector, pod *corev1.Pod, podIPs []strin
 	if pod.Spec.HostNetwork {
 		podIPs = node.IPs
 	}
+	podIPs = podips.Families(podIPs, node.IPs)
 	switch path := ref.FieldPath; path {
 	case "metadata.name":
 		return pod.Name, nil
@@ -62,7 +65,7 @@ func mapEntry(path string, pod *corev1.Pod) (string, error) {
 // ResourceValue resolves a downward-API reference to requests or limits of a
 // container: of the one that is named, else of c. A limit on cpu, memory or
 // ephemeral storage that is not set is the pod's, and without one what the node
-// has for pods. Values are in units of the divisor, rounded up. It is pure.
+// has for pods; one on huge pages is zero. Values are in units of the divisor, rounded up. It is pure.
 func ResourceValue(ref *corev1.ResourceFieldSelector, pod *corev1.Pod, c *corev1.Container, allocatable corev1.ResourceList) (string, error) {
 	if ref.ContainerName != "" {
 		if c = containerNamed(pod, ref.ContainerName); c == nil {
@@ -93,7 +96,7 @@ func limitOf(name corev1.ResourceName, pod *corev1.Pod, c *corev1.Container, all
 	if limit, ok := c.Resources.Limits[name]; ok && !limit.IsZero() {
 		return limit
 	}
-	if r := pod.Spec.Resources; r != nil {
+	if r := pod.Spec.Resources; r != nil && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 		if limit, ok := r.Limits[name]; ok && !limit.IsZero() {
 			return limit
 		}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	grpcstatus "google.golang.org/grpc/status"
+
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 )
 
@@ -26,22 +28,22 @@ const (
 // may hold a program's whole output; as much as of a termination message.
 const longestMessage = 4096
 
-// startError is why a container could not be started.
+// startError is why a container could not be started: a message or an error.
 type startError struct {
-	reason, message string // a message may be missing
-	err             error  // the cause, may be nil
+	reason, message string
+	err             error
 }
 
 func (e *startError) Error() string { return e.reason + ": " + e.text() }
 
 func (e *startError) Unwrap() error { return e.err }
 
-// text is the message with its cause.
+// text is the message, or the words of a runtime's error without its code.
 func (e *startError) text() string {
 	if e.err == nil {
 		return e.message
 	}
-	return strings.TrimPrefix(e.message+": "+e.err.Error(), ": ")
+	return grpcstatus.Convert(e.err).Message()
 }
 
 // whyNot returns what a status shows of a failure to start a container, nothing

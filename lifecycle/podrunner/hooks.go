@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -35,7 +36,7 @@ func (t *turn) postStart(ctx context.Context, c *corev1.Container, id string, b 
 		message = result.Err.Error()
 	}
 	failed := &startError{reason: lifecycle.PostStartHookError, message: message}
-	t.event(t.pod, corev1.EventTypeNormal, lifecycle.Killing, "%s", lifecycle.FailedPostStartHook)
+	t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeNormal, lifecycle.Killing, "%s", lifecycle.FailedPostStartHook)
 	e := t.ending(t.pod, lifecycle.NewDeadline(t.cfg.Clock, t.cfg.Clock.Now().Add(lifecycle.KillGrace(t.pod, nil))), b.ips)
 	e.add(c.Name, target{id: id, running: true})
 	if err := e.end(ctx); err != nil {

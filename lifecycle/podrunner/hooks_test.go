@@ -330,6 +330,8 @@ type cache struct{ *bed }
 
 func (c cache) Get(uid types.UID) (*podcache.Status, error) { return c.look(uid), nil }
 
+func (c cache) Known(types.UID) bool { return true }
+
 func (c cache) GetNewerThan(_ context.Context, uid types.UID, _ time.Time) (*podcache.Status, error) {
 	return c.look(uid), nil
 }

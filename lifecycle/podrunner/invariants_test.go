@@ -1,6 +1,7 @@
 package podrunner_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -87,7 +88,7 @@ func randomSituation(random *rand.Rand) string {
 				in = fmt.Sprint("in ", random.IntN(boxes))
 			}
 			state := pick(random, "created", "broken-off", "running", "running", "running", "exited 0", "exited 1", "exited 0", "exited 2", "unknown", "weird")
-			line(name, count, state, in, pick(random, "", "", "", "old", "nohash", "kubelet"),
+			line(name, count, state, in, pick(random, "", "", "", "old", "nohash", "kubelet", "kubelet-other"),
 				pick(random, "", "started", "started", "startup-failed", "liveness-failed"),
 				pick(random, "", "memory=100 quota=100 shares=100", "memory=200 quota=100 shares=100", "memory=200 quota=50 shares=100"))
 		}
@@ -133,11 +134,17 @@ func (p *plan) serves(s *runtimeapi.ContainerStatus) bool {
 	if p.kindOf(c.Name) == podrunner.Ephemeral {
 		return true
 	}
-	hash, probes := s.GetAnnotations()[crilabels.Hash], p.probes[s.GetId()]
+	hash, probes := s.GetAnnotations()[crilabels.Definition], p.probes[s.GetId()]
 	if p.kindOf(c.Name) == podrunner.Init {
 		probes = podrunner.ProbeResults{}
 	}
-	return (len(hash) != 16 || hash == podspec.ContainerHash(c)) && (c.LivenessProbe == nil || !probes.LivenessFailed) &&
+	if hash == "" { // a kubelet's, or nobody's
+		hash = cmp.Or(s.GetAnnotations()[crilabels.Hash], podspec.KubeletHash(c))
+		if hash == podspec.KubeletHash(c) {
+			hash = podspec.ContainerHash(c)
+		}
+	}
+	return hash == podspec.ContainerHash(c) && (c.LivenessProbe == nil || !probes.LivenessFailed) &&
 		(c.StartupProbe == nil || !probes.StartupFailed) && !p.resizeRestarts(c, s)
 }
 

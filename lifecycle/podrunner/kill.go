@@ -136,7 +136,7 @@ func (r *Runner) stopPod(ctx context.Context, pod *corev1.Pod, status *podcache.
 		name := podcache.ContainerName(c)
 		e.add(name, target{id: c.GetId(), running: running(c)})
 		if pod != nil {
-			r.event(pod, corev1.EventTypeNormal, lifecycle.Killing, "%s", cmp.Or(string(reason), lifecycle.StoppingMessage(name)))
+			r.event(podspec.ContainerReference(pod, name), corev1.EventTypeNormal, lifecycle.Killing, "%s", cmp.Or(string(reason), lifecycle.StoppingMessage(name)))
 		}
 	}
 	if err := e.end(ctx); err != nil {

@@ -34,10 +34,18 @@ func mounts(pod *corev1.Pod, c *corev1.Container, in Instance, node Node, vars *
 	}
 	if in.TerminationLog != "" && c.TerminationMessagePath != "" {
 		out = append(out, &runtimeapi.Mount{
-			ContainerPath: c.TerminationMessagePath, HostPath: in.TerminationLog, SelinuxRelabel: node.SELinux,
+			ContainerPath: absolute(c.TerminationMessagePath), HostPath: in.TerminationLog, SelinuxRelabel: node.SELinux,
 		})
 	}
 	return out, nil
+}
+
+// absolute is a path in the container, which may have been given from its root.
+func absolute(file string) string {
+	if path.IsAbs(file) {
+		return file
+	}
+	return path.Join("/", file)
 }
 
 // mounter turns a container's volumeMounts into mounts.
@@ -56,10 +64,7 @@ func (v mounter) mount(index int) (*runtimeapi.Mount, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &runtimeapi.Mount{ContainerPath: vm.MountPath, Readonly: vm.ReadOnly}
-	if !path.IsAbs(m.ContainerPath) {
-		m.ContainerPath = path.Join("/", m.ContainerPath)
-	}
+	m := &runtimeapi.Mount{ContainerPath: absolute(vm.MountPath), Readonly: vm.ReadOnly}
 	if m.Propagation, err = propagation(vm.MountPropagation); err != nil {
 		return nil, err
 	}

@@ -86,6 +86,11 @@ type Cgroups struct {
 	// down (memory.high) instead of being killed, from 0 to 1 (KEP-2570). Zero: not
 	// at all. Only on cgroup v2.
 	MemoryThrottling float64
+	// TieredMemoryReservation has the kernel keep the memory that a container
+	// requests: of Guaranteed pods in any case (memory.min), of others as long as
+	// there is other memory to take (memory.low). The kubelet's
+	// memoryReservationPolicy. It has no effect without MemoryThrottling.
+	TieredMemoryReservation bool
 	// HugePageSizes are the sizes of huge pages that the node has, in bytes.
 	HugePageSizes []int64
 	// NoCPUQuota leaves limits of cpu without effect.

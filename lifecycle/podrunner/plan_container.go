@@ -171,13 +171,15 @@ func (p *planner) backsOff(c *corev1.Container, since time.Time) bool {
 	return true
 }
 
-// changed says whether s was made from another version of c. A container that
-// carries no hash was made by somebody who keeps none, and one whose hash has
-// another form, such as the kubelet's, by somebody who reckons it otherwise: both
-// are left alone.
+// changed says whether s was made from another version of c. Of a container that a
+// kubelet made only name and image are known. One that carries no hash at all is left
+// alone: who made it keeps none.
 func changed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
-	was, is := s.GetAnnotations()[crilabels.Hash], podspec.ContainerHash(c)
-	return len(was) == len(is) && was != is
+	if was, ok := s.GetAnnotations()[crilabels.Definition]; ok {
+		return was != podspec.ContainerHash(c)
+	}
+	was, ok := s.GetAnnotations()[crilabels.Hash]
+	return ok && was != podspec.KubeletHash(c)
 }
 
 // RestartKey is the key of a container's restart back-off. A change of the

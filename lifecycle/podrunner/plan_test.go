@@ -35,7 +35,8 @@ import (
 //	         [asks]                   has requests, and so is Burstable
 //	sandbox 1 notready                newest first; "noip", "hostnetwork" as words
 //	app 2 exited 137 [in 0] [old]     restart count, state, code; in an older sandbox;
-//	                                  made from an older definition, or by a "kubelet"
+//	                                  made from an older definition, or by a "kubelet",
+//	                                  or by a "kubelet-other" from another image
 //	    [started] [startup-failed] [liveness-failed]  what its probes found
 //	    [memory=9 quota=9 shares=9]   what its cgroup has
 //	podcgroup memory=9 to memory=10   what the pod's has and is to have
@@ -256,7 +257,7 @@ func (s *situation) addContainer(tb testing.TB, words []string) {
 	}
 	for _, spec := range s.allSpecs() {
 		if spec.Name == name {
-			c.Annotations[crilabels.Hash] = podspec.ContainerHash(spec)
+			c.Annotations[crilabels.Definition] = podspec.ContainerHash(spec)
 		}
 	}
 	box := "none"
@@ -283,9 +284,16 @@ func (s *situation) addContainer(tb testing.TB, words []string) {
 			i++
 			box = "box" + words[i]
 		case "old":
-			c.Annotations[crilabels.Hash] = "0123456789abcdef"
-		case "kubelet":
-			c.Annotations[crilabels.Hash] = "89abcdef"
+			c.Annotations[crilabels.Definition] = "0123456789abcdef"
+		case "kubelet", "kubelet-other":
+			delete(c.Annotations, crilabels.Definition)
+			from := corev1.Container{Name: name, Image: "another"}
+			for _, spec := range s.allSpecs() {
+				if spec.Name == name && words[i] == "kubelet" {
+					from.Image = spec.Image
+				}
+			}
+			c.Annotations[crilabels.Hash] = podspec.KubeletHash(&from)
 		case "started":
 			s.probes[c.Id] = podrunner.ProbeResults{Started: true}
 		case "startup-failed":
@@ -293,7 +301,7 @@ func (s *situation) addContainer(tb testing.TB, words []string) {
 		case "liveness-failed":
 			s.probes[c.Id] = podrunner.ProbeResults{Started: true, LivenessFailed: true}
 		case "nohash":
-			delete(c.Annotations, crilabels.Hash)
+			delete(c.Annotations, crilabels.Definition)
 		default:
 			if c.Resources == nil {
 				c.Resources = &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{}}

@@ -2,6 +2,7 @@ package podrunner
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,9 +61,6 @@ func imageRequest(c *corev1.Container) images.Request {
 func (f *fetched) fetch(ctx context.Context, t *turn, req images.Request, sandbox *runtimeapi.PodSandboxConfig) {
 	defer close(f.done)
 	req.Pod, req.Sandbox = t.pod, sandbox
-	if req.RuntimeHandler, f.err = RuntimeHandler(t.pod, t.node); f.err != nil {
-		return
-	}
 	f.result, f.err = t.cfg.Images.Ensure(ctx, req)
 }
 
@@ -86,16 +84,22 @@ func (t *turn) imageVolumes(ctx context.Context, c *corev1.Container, sandbox *r
 		if v == nil || v.Image == nil || specs[m.Name] != nil {
 			continue
 		}
-		f := &fetched{done: make(chan struct{})}
-		t.images[c.Name+"/"+m.Name] = f // no container has such a name
-		f.fetch(ctx, t, images.Request{Container: c.Name + "/" + m.Name, Image: v.Image.Reference, PullPolicy: v.Image.PullPolicy}, sandbox)
+		key := "volume/" + m.Name // no container has such a name
+		f := t.images[key]
+		if f == nil {
+			f = &fetched{done: make(chan struct{})}
+			t.images[key] = f
+			f.fetch(ctx, t, images.Request{Container: key, Image: v.Image.Reference, PullPolicy: v.Image.PullPolicy}, sandbox)
+		}
 		if f.err != nil {
 			return nil, f.err
 		}
 		if specs == nil {
 			specs = map[string]*runtimeapi.ImageSpec{}
 		}
-		specs[m.Name] = &runtimeapi.ImageSpec{Image: f.result.ImageRef, UserSpecifiedImage: v.Image.Reference}
+		specs[m.Name] = &runtimeapi.ImageSpec{
+			Image: f.result.ImageRef, UserSpecifiedImage: v.Image.Reference, Annotations: maps.Clone(t.pod.Annotations),
+		}
 	}
 	return specs, nil
 }

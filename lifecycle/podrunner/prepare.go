@@ -2,12 +2,15 @@ package podrunner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -93,6 +96,9 @@ func (t *turn) refreshVolumes(ctx context.Context) error {
 func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32, b *box) (*runtimeapi.ContainerConfig, error) {
 	image, err := t.image(ctx, c, b.config)
 	if err != nil {
+		if e, ok := errors.AsType[*images.Error](err); ok {
+			t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeWarning, "Failed", "Error: %s", e.Reason)
+		}
 		return nil, err
 	}
 	in := Instance{Attempt: attempt, Image: image.Image, PodIPs: b.ips, Volumes: t.volumes}
@@ -103,13 +109,11 @@ func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32,
 		return nil, &startError{reason: CreateContainerError, err: err}
 	}
 	if err := t.files(&in, c, b); err != nil {
-		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
-		return nil, &startError{reason: CreateContainerConfigError, err: err}
+		return nil, t.refused(c.Name, CreateContainerConfigError, err)
 	}
 	config, err := ContainerConfig(t.pod, c, in, t.node)
 	if err != nil {
-		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
-		return nil, &startError{reason: CreateContainerConfigError, err: err}
+		return nil, t.refused(c.Name, CreateContainerConfigError, err)
 	}
 	return config, nil
 }
@@ -152,7 +156,7 @@ func (t *turn) readable(container string, attempt uint32) map[string]bool {
 // own grace.
 func (t *turn) kill(ctx context.Context, kills []Kill) error {
 	return inParallel(kills, func(k Kill) error {
-		t.event(t.pod, corev1.EventTypeNormal, lifecycle.Killing, "%s", k.Reason)
+		t.event(podspec.ContainerReference(t.pod, k.Name), corev1.EventTypeNormal, lifecycle.Killing, "%s", k.Reason)
 		now := t.cfg.Clock.Now()
 		deadline := lifecycle.NewDeadline(t.cfg.Clock, now) // all begins anew: without hooks, as soon as can be
 		if k.Cause != CauseRestartAll {

@@ -259,7 +259,7 @@ func TestRuntimeClassPicksItsHandler(t *testing.T) {
 	pod.Spec.RuntimeClassName = new("normal")
 	require.NoError(t, s.sync(pod))
 	require.Equal(t, "runc", made.handler)
-	require.Equal(t, "runc", made.container.GetImage().GetRuntimeHandler())
+	require.Empty(t, made.container.GetImage().GetRuntimeHandler(), "only with the kubelet's gate RuntimeClassInImageCriAPI")
 }
 
 func TestWarningsAboutDNSAreEvents(t *testing.T) {

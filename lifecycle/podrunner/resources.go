@@ -2,7 +2,7 @@ package podrunner
 
 import (
 	"fmt"
-	"iter"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	podresource "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/internal/quantity"
@@ -28,18 +29,33 @@ const (
 // creation and for a resize in place. It is pure. The error is about huge pages
 // that the node does not have.
 func ContainerResources(pod *corev1.Pod, c *corev1.Container, node Node) (*runtimeapi.LinuxContainerResources, error) {
-	res := cpuAndMemory(c.Resources.Requests, c.Resources.Limits, node.Cgroups)
+	limits := effectiveLimits(pod, c)
+	res := cpuAndMemory(c.Resources.Requests, limits, node.Cgroups)
 	res.OomScoreAdj = oomScoreAdj(pod, c, node.MemoryCapacityBytes)
 	setSwap(res, pod, c, node)
 	if node.Cgroups.V2 {
-		setThrottling(res, pod, c, node)
-		if !node.Cgroups.SingleProcessOOMKill {
-			setUnified(res, "memory.oom.group", "1")
-		}
+		setMemoryQoS(res, pod, c, node)
 	}
 	var err error
-	res.HugepageLimits, err = hugePages(c.Resources.Limits, node.Cgroups.HugePageSizes)
+	res.HugepageLimits, err = hugePages(limits, node.Cgroups.HugePageSizes)
 	return res, err
+}
+
+// effectiveLimits are the container's limits of cpu, memory and huge pages, and where
+// it has none those of the pod as a whole (KEP-2837). A limit of zero huge pages is
+// one.
+func effectiveLimits(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
+	if pod.Spec.Resources == nil {
+		return c.Resources.Limits
+	}
+	limits := corev1.ResourceList{}
+	maps.Copy(limits, pod.Spec.Resources.Limits)
+	for name, limit := range c.Resources.Limits {
+		if !limit.IsZero() || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			limits[name] = limit
+		}
+	}
+	return limits
 }
 
 // cpuAndMemory turns requests and limits into what a cgroup takes. A request that
@@ -53,24 +69,29 @@ func cpuAndMemory(requests, limits corev1.ResourceList, cgroups Cgroups) *runtim
 		CpuShares:          min(max(minShares, min(request, maxMilliCPU)*sharesPerCore/1000), maxShares),
 		MemoryLimitInBytes: limits.Memory().Value(),
 	}
-	if limit := limits.Cpu().MilliValue(); limit > 0 && !cgroups.NoCPUQuota {
+	if !cgroups.NoCPUQuota {
 		res.CpuPeriod = defaultPeriod
 		if cgroups.CPUPeriod > 0 {
 			res.CpuPeriod = cgroups.CPUPeriod.Microseconds()
 		}
-		res.CpuQuota = max(minQuota, min(limit, maxMilliCPU)*res.CpuPeriod/1000)
+		if limit := limits.Cpu().MilliValue(); limit > 0 {
+			res.CpuQuota = max(minQuota, min(limit, maxMilliCPU)*res.CpuPeriod/1000)
+		}
+	}
+	if cgroups.V2 && !cgroups.SingleProcessOOMKill {
+		setUnified(res, "memory.oom.group", "1")
 	}
 	return res
 }
 
 // oomScoreAdj follows the kubelet: the kernel kills BestEffort first (1000),
-// Guaranteed and node-critical last (-997), and Burstable by how much memory was
-// asked for, between 3 and 999. What a pod as a whole asked for beyond its
-// containers counts for each of them alike, and a sidecar goes no earlier than
-// the regular container that asked for least (KEP-2837, KEP-753).
+// Guaranteed and critical pods of the class system-node-critical last (-997), and
+// Burstable by how much memory was asked for, between 3 and 999. What a pod as a whole
+// asked for beyond its containers counts for each of them alike, and a sidecar goes no
+// earlier than the regular container that asked for least (KEP-2837, KEP-753).
 func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int64 {
-	const guaranteed, bestEffort, lowest, nodeCritical = -997, 1000, 3, 2_000_001_000
-	if p := pod.Spec.Priority; p != nil && *p >= nodeCritical {
+	const guaranteed, bestEffort, lowest, nodeCritical = -997, 1000, 3, "system-node-critical"
+	if podspec.IsCritical(pod) && pod.Spec.PriorityClassName == nodeCritical {
 		return guaranteed
 	}
 	switch podspec.QOSClass(pod) {
@@ -100,33 +121,15 @@ func oomScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int
 	return min(max(score, lowest), bestEffort-1)
 }
 
-// memoryShare is each container's part of the memory that the pod as a whole
-// requests beyond what its containers do.
+// memoryShare is each container's part, init containers included, of the memory that
+// the pod as a whole requests beyond what its containers do.
 func memoryShare(pod *corev1.Pod) int64 {
 	if pod.Spec.Resources == nil {
 		return 0
 	}
-	rest, n := pod.Spec.Resources.Requests.Memory().Value(), int64(0)
-	for c := range serving(&pod.Spec) {
-		rest -= c.Resources.Requests.Memory().Value()
-		n++
-	}
-	if rest <= 0 || n == 0 {
-		return 0
-	}
-	return rest / n
-}
-
-// serving are the containers that run for as long as the pod: the regular ones
-// and sidecars.
-func serving(spec *corev1.PodSpec) iter.Seq[*corev1.Container] {
-	return func(yield func(*corev1.Container) bool) {
-		for c, init := range podspec.Containers(spec) {
-			if (!init || podspec.IsSidecar(c)) && !yield(c) {
-				return
-			}
-		}
-	}
+	containers := podresource.AggregateContainerRequests(pod, podresource.PodResourcesOptions{})
+	rest := pod.Spec.Resources.Requests.Memory().Value() - containers.Memory().Value()
+	return max(0, rest) / int64(max(1, len(pod.Spec.Containers)+len(pod.Spec.InitContainers)))
 }
 
 // setSwap keeps the container out of the node's swap, or gives it its part.
@@ -145,37 +148,36 @@ func swapShare(pod *corev1.Pod, c *corev1.Container, node Node) int64 {
 	request, limit := c.Resources.Requests.Memory(), c.Resources.Limits.Memory()
 	switch {
 	case !node.Cgroups.LimitedSwap, node.MemoryCapacityBytes <= 0, podspec.QOSClass(pod) != corev1.PodQOSBurstable,
-		isCritical(pod), request.Sign() > 0 && request.Cmp(*limit) == 0:
+		podspec.IsCritical(pod), request.Sign() > 0 && request.Cmp(*limit) == 0:
 		return 0
 	}
 	part := float64(request.Value()) / float64(node.MemoryCapacityBytes)
 	return int64(min(part, 1) * float64(node.Cgroups.SwapCapacityBytes))
 }
 
-// isCritical says that the pod is one without which the node or the cluster does
-// not work, as the kubelet sees it.
-func isCritical(pod *corev1.Pod) bool {
-	const systemCritical = 2_000_000_000
-	return podspec.IsStatic(pod) || podspec.IsMirror(pod) || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
-}
-
-// setThrottling protects what was requested of memory, and slows the container
-// down some way before its limit, or before the node's if it has none (KEP-2570).
-func setThrottling(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
+// setMemoryQoS has the kernel keep the memory that was requested, if the node's policy
+// says so, and slow the container down some way before its limit, or before the node's
+// if it has none (KEP-2570).
+func setMemoryQoS(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
 	factor := node.Cgroups.MemoryThrottling
 	if factor <= 0 {
 		return
 	}
-	request := c.Resources.Requests.Memory().Value()
-	if request > 0 {
+	request, limit := c.Resources.Requests.Memory().Value(), c.Resources.Limits.Memory().Value()
+	switch {
+	case request == 0 || !node.Cgroups.TieredMemoryReservation:
+		setUnified(res, "memory.min", "0")
+		setUnified(res, "memory.low", "0")
+	case podspec.QOSClass(pod) == corev1.PodQOSGuaranteed:
 		setUnified(res, "memory.min", strconv.FormatInt(request, 10))
+	default:
+		setUnified(res, "memory.low", strconv.FormatInt(request, 10))
 	}
-	limit := c.Resources.Limits.Memory().Value()
+	if request == limit {
+		return
+	}
 	if limit == 0 {
 		limit = node.Allocatable.Memory().Value()
-	}
-	if podspec.QOSClass(pod) == corev1.PodQOSGuaranteed || limit <= request {
-		return
 	}
 	page := int64(os.Getpagesize())
 	if high := (request + int64(min(factor, 1)*float64(limit-request))) / page * page; high > request {

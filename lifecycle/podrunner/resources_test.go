@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // resources makes requests and limits of "memory=1Gi<2Gi": a request and, after
@@ -41,6 +42,7 @@ func TestCgroupSettings(t *testing.T) {
 	}
 	limited := with(func(c *podrunner.Cgroups) { c.SwapAccounting, c.LimitedSwap, c.SwapCapacityBytes = true, true, 4<<30 })
 	throttled := with(func(c *podrunner.Cgroups) { c.MemoryThrottling = 0.9 })
+	kept := with(func(c *podrunner.Cgroups) { c.MemoryThrottling, c.TieredMemoryReservation = 0.9, true })
 	for name, c := range map[string]struct {
 		r        corev1.ResourceRequirements
 		cgroups  podrunner.Cgroups
@@ -59,9 +61,13 @@ func TestCgroupSettings(t *testing.T) {
 		"swap, but guaranteed":       {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: limited, want: "mem=2147483648 quota=100000/100000 memory.swap.max=0"},
 		"swap, but request is limit": {r: resources("cpu=1", "memory=2Gi<2Gi"), cgroups: limited, want: "mem=2147483648 memory.swap.max=0"},
 		"swap, but critical":         {r: resources("memory=2Gi"), cgroups: limited, priority: 2_000_000_000, want: "memory.swap.max=0"},
-		"throttled":                  {r: resources("memory=1Gi<2Gi"), cgroups: throttled, want: "mem=2147483648 memory.high=2040107008 memory.min=1073741824"},
-		"throttled by the node's":    {r: resources("memory=1Gi"), cgroups: throttled, want: "memory.high=7838314496 memory.min=1073741824"},
-		"throttled, but guaranteed":  {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: throttled, want: "mem=2147483648 quota=100000/100000 memory.min=2147483648"},
+		"throttled":                  {r: resources("memory=1Gi<2Gi"), cgroups: throttled, want: "mem=2147483648 memory.high=2040107008 memory.low=0 memory.min=0"},
+		"throttled by the node's":    {r: resources("memory=1Gi"), cgroups: throttled, want: "memory.high=7838314496 memory.low=0 memory.min=0"},
+		"throttled, but guaranteed":  {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: throttled, want: "mem=2147483648 quota=100000/100000 memory.low=0 memory.min=0"},
+		"throttled, but for nothing": {r: resources("cpu=1"), cgroups: throttled, want: "memory.low=0 memory.min=0"},
+		"kept if possible":           {r: resources("memory=1Gi<2Gi"), cgroups: kept, want: "mem=2147483648 memory.high=2040107008 memory.low=1073741824"},
+		"kept in any case":           {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: kept, want: "mem=2147483648 quota=100000/100000 memory.min=2147483648"},
+		"nothing to keep":            {r: resources("cpu=1"), cgroups: kept, want: "memory.low=0 memory.min=0"},
 		"another period":             {r: resources("cpu=<500m"), cgroups: podrunner.Cgroups{CPUPeriod: 20 * time.Millisecond}, want: "quota=10000/20000"},
 		"no quota":                   {r: resources("cpu=<500m"), cgroups: podrunner.Cgroups{NoCPUQuota: true}, want: ""},
 		"huge pages": {
@@ -124,7 +130,7 @@ func TestOOMScoreOfAPodAsAWhole(t *testing.T) {
 
 	pod.Spec.InitContainers = pod.Spec.InitContainers[1:]
 	pod.Spec.Resources = new(resources("memory=7Gi"))
-	require.Equal(t, int64(688), score(pod, &pod.Spec.Containers[0]), "half of the gigabyte that is left")
+	require.Equal(t, int64(709), score(pod, &pod.Spec.Containers[0]), "a third of the gigabyte that is left")
 	pod.Spec.Resources = new(resources("memory=1Gi"))
 	require.Equal(t, int64(750), score(pod, &pod.Spec.Containers[0]), "nothing is left")
 }
@@ -143,4 +149,55 @@ func TestSandboxResources(t *testing.T) {
 	require.Equal(t, []int64{256, 25_000, 64 << 20}, []int64{
 		got.GetOverhead().GetCpuShares(), got.GetOverhead().GetCpuQuota(), got.GetOverhead().GetMemoryLimitInBytes(),
 	})
+}
+
+func TestOOMScoreOfCriticalPods(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		static   bool
+		priority int32
+		class    string
+		want     int64
+	}{
+		"a static pod of the class":   {static: true, class: "system-node-critical", want: -997},
+		"a critical pod of the class": {priority: 2_000_001_000, class: "system-node-critical", want: -997},
+		"the class, but not critical": {class: "system-node-critical", want: 1000},
+		"a priority alone":            {priority: 2_000_001_000, want: 1000},
+		"critical for the cluster":    {priority: 2_000_000_000, class: "system-cluster-critical", want: 1000},
+		"a static pod without class":  {static: true, want: 1000},
+	} {
+		pod := testPod()
+		pod.Spec.Priority, pod.Spec.PriorityClassName = &c.priority, c.class
+		if c.static {
+			pod.Annotations = map[string]string{podspec.SourceAnnotation: "file"}
+		}
+		got, err := podrunner.ContainerResources(pod, &corev1.Container{}, testNode())
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, got.GetOomScoreAdj(), name)
+	}
+}
+
+// TestLimitsOfThePodAsAWhole: without a cgroup of the pod nothing else would hold its
+// containers to them.
+func TestLimitsOfThePodAsAWhole(t *testing.T) {
+	t.Parallel()
+	pod, node := testPod(), testNode()
+	node.Cgroups = podrunner.Cgroups{SwapAccounting: true, HugePageSizes: []int64{1 << 30, 2 << 20}}
+	pod.Spec.Resources = new(resources("cpu=1<2", "memory=1Gi<2Gi", "hugepages-2Mi=4Mi<4Mi", "hugepages-1Gi=1Gi<1Gi"))
+	for name, c := range map[string]struct {
+		r                           corev1.ResourceRequirements
+		memory, quota, shares, huge int64
+	}{
+		"none of its own":      {memory: 2 << 30, quota: 200_000, shares: 2048, huge: 4 << 20},
+		"its own":              {r: resources("cpu=<1", "memory=<1Gi", "hugepages-2Mi=<2Mi"), memory: 1 << 30, quota: 100_000, shares: 1024, huge: 2 << 20},
+		"limits of zero":       {r: resources("cpu=<0", "memory=<0", "hugepages-2Mi=<0"), memory: 2 << 30, quota: 200_000, shares: 2048},
+		"a request of its own": {r: resources("cpu=500m"), memory: 2 << 30, quota: 200_000, shares: 512, huge: 4 << 20},
+	} {
+		got, err := podrunner.ContainerResources(pod, &corev1.Container{Resources: c.r}, node)
+		require.NoError(t, err, name)
+		require.Equal(t, []int64{c.memory, c.memory, c.quota, c.shares, c.huge, 1 << 30}, []int64{
+			got.GetMemoryLimitInBytes(), got.GetMemorySwapLimitInBytes(), got.GetCpuQuota(), got.GetCpuShares(),
+			int64(got.GetHugepageLimits()[0].GetLimit()), int64(got.GetHugepageLimits()[1].GetLimit()),
+		}, name)
+	}
 }

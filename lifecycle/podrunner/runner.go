@@ -9,11 +9,13 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
@@ -137,7 +139,7 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 		if actions.Waiting[name].Reason == RestartingAllContainers {
 			continue
 		}
-		r.event(t.Pod, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s", name, podID(t.Pod))
+		r.event(podspec.ContainerReference(t.Pod, name), corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s", name, podID(t.Pod))
 	}
 	err = run.do(ctx, actions)
 	r.setWaiting(t.Pod.UID, run.waiting)
@@ -171,9 +173,10 @@ func (r *Runner) setWaiting(uid types.UID, waiting map[string]corev1.ContainerSt
 	r.waiting[uid] = waiting
 }
 
-func (r *Runner) event(pod *corev1.Pod, eventType, reason, format string, args ...any) {
+// event records an event about the pod or, by its reference, one of its containers.
+func (r *Runner) event(about runtime.Object, eventType, reason, format string, args ...any) {
 	if r.cfg.Events != nil {
-		r.cfg.Events.Eventf(pod, eventType, reason, format, args...)
+		r.cfg.Events.Eventf(about, eventType, reason, format, args...)
 	}
 }
 

@@ -367,7 +367,7 @@ func TestChangedContainerIsReplacedInPlace(t *testing.T) {
 	require.Equal(t, []string{"StopContainer ns/pod/app", "CreateContainer ns/pod/app", "StartContainer ns/pod/app"}, b.did())
 	s := b.look(pod.UID)
 	require.Equal(t, 1, podcache.RestartCount(s.Container("app")))
-	require.Equal(t, podspec.ContainerHash(&changed.Spec.Containers[0]), s.Container("app").GetAnnotations()[crilabels.Hash])
+	require.Equal(t, podspec.ContainerHash(&changed.Spec.Containers[0]), s.Container("app").GetAnnotations()[crilabels.Definition])
 	require.Equal(t, job, s.Container("job").GetId(), "the one beside it is left alone")
 }
 

@@ -34,7 +34,8 @@ func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSa
 			Resources:       cpuAndMemory(podspec.Requests(&bare), podspec.Limits(&bare), node.Cgroups),
 		},
 	}
-	if o := pod.Spec.Overhead; len(o) > 0 {
+	config.Linux.Overhead = &runtimeapi.LinuxContainerResources{}
+	if o := pod.Spec.Overhead; o != nil {
 		config.Linux.Overhead = cpuAndMemory(o, o, node.Cgroups)
 	}
 	if node.CgroupParent != nil {
@@ -88,18 +89,14 @@ func podLabels(pod *corev1.Pod, agent string) map[string]string {
 	return labels
 }
 
-// portMappings are the host ports of the regular containers and of sidecars, as
-// in the kubelet: an init container is gone when somebody calls.
-func portMappings(pod *corev1.Pod) []*runtimeapi.PortMapping {
-	if pod.Spec.HostNetwork {
-		return nil // its ports are the host's already
-	}
-	var mappings []*runtimeapi.PortMapping
-	for c := range serving(&pod.Spec) {
+// portMappings are the ports of the regular containers and of sidecars, those without
+// a host port too: an init container is gone when somebody calls.
+func portMappings(pod *corev1.Pod) (mappings []*runtimeapi.PortMapping) {
+	for c, init := range podspec.Containers(&pod.Spec) {
+		if init && !podspec.IsSidecar(c) {
+			continue
+		}
 		for _, p := range c.Ports {
-			if p.HostPort == 0 {
-				continue
-			}
 			mappings = append(mappings, &runtimeapi.PortMapping{
 				Protocol: protocol(p.Protocol), ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP,
 			})

@@ -22,9 +22,10 @@ func sandboxSecurity(pod *corev1.Pod, node Node) *runtimeapi.LinuxSandboxSecurit
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
 	for c := range podspec.Containers(&pod.Spec) {
-		if s := c.SecurityContext; s != nil && isTrue(s.Privileged) {
-			sc.Privileged = true
-		}
+		sc.Privileged = sc.Privileged || isPrivileged(c)
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		sc.Privileged = sc.Privileged || isPrivileged(podspec.Ephemeral(&pod.Spec.EphemeralContainers[i]))
 	}
 	if p := pod.Spec.SecurityContext; p != nil {
 		sc.RunAsUser = value(p.RunAsUser)
@@ -35,6 +36,10 @@ func sandboxSecurity(pod *corev1.Pod, node Node) *runtimeapi.LinuxSandboxSecurit
 		sc.SelinuxOptions = seLinux(p.SELinuxOptions)
 	}
 	return sc
+}
+
+func isPrivileged(c *corev1.Container) bool {
+	return c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
 }
 
 // containerSecurity returns the container's security context over the pod's.
@@ -51,12 +56,13 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node N
 		MaskedPaths:      maskedPaths(),
 		ReadonlyPaths:    readonlyPaths(),
 	}
-	if in.TargetID != "" {
+	if in.TargetID != "" && sc.NamespaceOptions.Pid == runtimeapi.NamespaceMode_CONTAINER {
 		sc.NamespaceOptions.Pid, sc.NamespaceOptions.TargetId = runtimeapi.NamespaceMode_TARGET, in.TargetID
 	}
 	if sc.Apparmor, err = appArmor(appArmorProfile(pod, c)); err != nil {
 		return nil, err
 	}
+	sc.ApparmorProfile = oldAppArmor(sc.Apparmor) //nolint:staticcheck // Runtimes before CRI v1 read nothing else.
 	if p := pod.Spec.SecurityContext; p != nil {
 		sc.SupplementalGroups, sc.SupplementalGroupsPolicy = groups(p), groupsPolicy(p)
 		sc.SelinuxOptions = seLinux(p.SELinuxOptions)
@@ -76,17 +82,19 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node N
 			AddCapabilities: capabilities(s.Capabilities.Add), DropCapabilities: capabilities(s.Capabilities.Drop),
 		}
 	}
-	sc.Privileged = isTrue(s.Privileged)
-	if sc.Privileged || s.ProcMount != nil && *s.ProcMount == corev1.UnmaskedProcMount {
+	sc.Privileged = isPrivileged(c)
+	if s.ProcMount != nil && *s.ProcMount == corev1.UnmaskedProcMount {
 		sc.MaskedPaths, sc.ReadonlyPaths = nil, nil
 	}
 	return sc, nil
 }
 
+// setUser names the user and group that the pod wants. Where it names no user, the
+// image's user is named without the image's group, as the kubelet does.
 func setUser(sc *runtimeapi.LinuxContainerSecurityContext, pod *corev1.Pod, c *corev1.Container, image *runtimeapi.Image) {
 	user, group, _ := runAs(pod, c)
 	sc.RunAsUser, sc.RunAsGroup = value(user), value(group)
-	if user == nil && group != nil { // CRI takes a group only with a user: the image's
+	if user == nil {
 		sc.RunAsUser, sc.RunAsUsername = image.GetUid(), image.GetUsername()
 		if sc.RunAsUser == nil && sc.RunAsUsername == "" {
 			sc.RunAsUser = &runtimeapi.Int64Value{} // root
@@ -229,6 +237,20 @@ func appArmor(p *corev1.AppArmorProfile) (*runtimeapi.SecurityProfile, error) {
 	}
 }
 
+// oldAppArmor names a profile as old runtimes want it.
+func oldAppArmor(p *runtimeapi.SecurityProfile) string {
+	switch {
+	case p == nil:
+		return ""
+	case p.GetProfileType() == runtimeapi.SecurityProfile_RuntimeDefault:
+		return corev1.DeprecatedAppArmorBetaProfileRuntimeDefault
+	case p.GetProfileType() == runtimeapi.SecurityProfile_Unconfined:
+		return corev1.DeprecatedAppArmorBetaProfileNameUnconfined
+	default:
+		return corev1.DeprecatedAppArmorBetaProfileNamePrefix + p.GetLocalhostRef()
+	}
+}
+
 func seLinux(o *corev1.SELinuxOptions) *runtimeapi.SELinuxOption {
 	if o == nil {
 		return nil
@@ -236,12 +258,11 @@ func seLinux(o *corev1.SELinuxOptions) *runtimeapi.SELinuxOption {
 	return &runtimeapi.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
-func groups(p *corev1.PodSecurityContext) []int64 {
-	out := append([]int64(nil), p.SupplementalGroups...)
+func groups(p *corev1.PodSecurityContext) (all []int64) {
 	if p.FSGroup != nil {
-		out = append(out, *p.FSGroup)
+		all = append(all, *p.FSGroup)
 	}
-	return out
+	return append(all, p.SupplementalGroups...)
 }
 
 func groupsPolicy(p *corev1.PodSecurityContext) runtimeapi.SupplementalGroupsPolicy {

@@ -26,7 +26,7 @@ func TestContainerSecurity(t *testing.T) {
 	plain := config(nil)
 	require.Equal(t, int64(1), plain.GetRunAsUser().GetValue())
 	require.Equal(t, int64(2), plain.GetRunAsGroup().GetValue())
-	require.Equal(t, []int64{4, 5}, plain.GetSupplementalGroups())
+	require.Equal(t, []int64{5, 4}, plain.GetSupplementalGroups(), "fsGroup first, as in the kubelet")
 	require.Contains(t, plain.GetMaskedPaths(), "/proc/kcore")
 	require.Contains(t, plain.GetReadonlyPaths(), "/proc/sys")
 	require.Equal(t, runtimeapi.SecurityProfile_Unconfined, plain.GetSeccomp().GetProfileType())
@@ -44,14 +44,10 @@ func TestContainerSecurity(t *testing.T) {
 	require.Equal(t, []string{"NET_ADMIN"}, own.GetCapabilities().GetAddCapabilities())
 	require.Equal(t, []string{"ALL"}, own.GetCapabilities().GetDropCapabilities())
 	require.Equal(t, runtimeapi.SecurityProfile_RuntimeDefault, own.GetSeccomp().GetProfileType())
-
-	privileged := config(&corev1.SecurityContext{Privileged: new(true)})
-	require.True(t, privileged.GetPrivileged())
-	require.Empty(t, privileged.GetMaskedPaths())
-	require.Empty(t, privileged.GetReadonlyPaths())
+	require.True(t, config(&corev1.SecurityContext{Privileged: new(true)}).GetPrivileged())
 }
 
-func TestGroupWithoutAUserTakesTheImages(t *testing.T) {
+func TestWithoutAUserTheImagesIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		image *runtimeapi.Image
@@ -74,7 +70,10 @@ func TestGroupWithoutAUserTakesTheImages(t *testing.T) {
 		pod.Spec.SecurityContext.RunAsGroup = nil
 		got, err = podrunner.ContainerConfig(pod, &corev1.Container{}, podrunner.Instance{Image: c.image}, testNode())
 		require.NoError(t, err, name)
-		require.Nil(t, got.GetLinux().GetSecurityContext().GetRunAsUser(), "%s: the runtime knows the image's group, too", name)
+		sc = got.GetLinux().GetSecurityContext()
+		require.Equal(t, c.want.GetRunAsUser().String(), sc.GetRunAsUser().String(), name)
+		require.Equal(t, c.want.GetRunAsUsername(), sc.GetRunAsUsername(), name)
+		require.Nil(t, sc.GetRunAsGroup(), name)
 	}
 }
 
@@ -228,5 +227,64 @@ func TestImagesUserMustBeAUser(t *testing.T) {
 		_, err := podrunner.ContainerConfig(pod, &corev1.Container{Name: "app"}, podrunner.Instance{Image: &runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: uid}}}, testNode())
 		require.ErrorContains(t, err, "container has runAsNonRoot and image has an invalid user id (")
 		require.ErrorContains(t, err, `(pod: "pod_ns(uid)", container: app)`)
+	}
+}
+
+// runtimes refuse a privileged container in a sandbox that is not.
+func TestPrivilegedEphemeralContainer(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Spec.Containers = []corev1.Container{{Name: "app"}}
+	require.False(t, podrunner.SandboxConfig(pod, 0, testNode()).GetLinux().GetSecurityContext().GetPrivileged())
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debug", SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+	}}}
+	require.True(t, podrunner.SandboxConfig(pod, 0, testNode()).GetLinux().GetSecurityContext().GetPrivileged())
+}
+
+// What runtimes ignore for privileged containers is named all the same.
+func TestPrivilegedContainersNameMaskedPaths(t *testing.T) {
+	t.Parallel()
+	c := &corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}
+	got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+	require.NoError(t, err)
+	require.Contains(t, got.GetLinux().GetSecurityContext().GetMaskedPaths(), "/proc/kcore")
+	c.SecurityContext.ProcMount = new(corev1.UnmaskedProcMount)
+	got, err = podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+	require.NoError(t, err)
+	require.Empty(t, got.GetLinux().GetSecurityContext().GetMaskedPaths())
+}
+
+// A target counts only where each container has processes of its own.
+func TestProcessesOfATarget(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[runtimeapi.NamespaceMode]func(*corev1.PodSpec){
+		runtimeapi.NamespaceMode_TARGET: func(*corev1.PodSpec) {},
+		runtimeapi.NamespaceMode_POD:    func(s *corev1.PodSpec) { s.ShareProcessNamespace = new(true) },
+		runtimeapi.NamespaceMode_NODE:   func(s *corev1.PodSpec) { s.HostPID = true },
+	} {
+		pod := testPod()
+		change(&pod.Spec)
+		got, err := podrunner.ContainerConfig(pod, &corev1.Container{}, podrunner.Instance{TargetID: "x"}, testNode())
+		require.NoError(t, err)
+		options := got.GetLinux().GetSecurityContext().GetNamespaceOptions()
+		require.Equal(t, want, options.GetPid())
+		require.Equal(t, want == runtimeapi.NamespaceMode_TARGET, options.GetTargetId() == "x")
+	}
+}
+
+// Runtimes from before the field of today read a text.
+func TestAppArmorForOldRuntimes(t *testing.T) {
+	t.Parallel()
+	for want, profile := range map[string]*corev1.AppArmorProfile{
+		"":                nil,
+		"runtime/default": {Type: corev1.AppArmorProfileTypeRuntimeDefault},
+		"unconfined":      {Type: corev1.AppArmorProfileTypeUnconfined},
+		"localhost/web":   {Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: new("web")},
+	} {
+		c := &corev1.Container{SecurityContext: &corev1.SecurityContext{AppArmorProfile: profile}}
+		got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+		require.NoError(t, err)
+		require.Equal(t, want, got.GetLinux().GetSecurityContext().GetApparmorProfile()) //nolint:staticcheck // it is what is tested
 	}
 }

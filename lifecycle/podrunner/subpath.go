@@ -47,8 +47,9 @@ func SubPathsOf(podRoot string, uid types.UID) (SubPaths, error) {
 
 // Prepare binds what m names and returns the path for the runtime: a file or a
 // folder PodDir/volume-subpaths/VOLUME/CONTAINER/INDEX, as in the kubelet. What
-// does not exist is made, as folders with the mode of the volume. What an earlier
-// instance of the container had there is unbound. It fits [Instance].SubPath.
+// does not exist is made, as folders with the mode of the volume, whatever the umask
+// is. What an earlier instance of the container had there is unbound. It fits
+// [Instance].SubPath.
 func (s SubPaths) Prepare(m SubPathMount) (hostPath string, err error) {
 	if err := checkFolders(m.Volume, m.Container); err != nil {
 		return "", fmt.Errorf("sub-path: %w", err)
@@ -131,10 +132,39 @@ func openOrMake(root *os.Root, path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := root.MkdirAll(path, info.Mode().Perm()); err != nil {
+	folder, err := openOrMakeFolder(root, path, info.Mode())
+	if err != nil {
+		return nil, err
+	}
+	if err := folder.Close(); err != nil {
 		return nil, err
 	}
 	return openBelow(root, path)
+}
+
+// openOrMakeFolder opens a folder below root. Folders that are missing get exactly
+// this mode: the umask of the agent must not keep users of the volume from writing.
+func openOrMakeFolder(root *os.Root, path string, mode fs.FileMode) (_ *os.Root, err error) {
+	folder, err := root.OpenRoot(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return folder, err
+	}
+	parent, err := openOrMakeFolder(root, filepath.Dir(path), mode)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, parent.Close()) }()
+	name := filepath.Base(path)
+	switch err := parent.Mkdir(name, mode.Perm()); {
+	case errors.Is(err, fs.ErrExist): // another pod that shares the volume made it
+	case err != nil:
+		return nil, err
+	default:
+		if err := chmodInside(parent, name, mode); err != nil {
+			return nil, err
+		}
+	}
+	return parent.OpenRoot(name)
 }
 
 func makeMountPoint(path string, dir bool) error {

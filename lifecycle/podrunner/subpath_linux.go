@@ -30,11 +30,26 @@ func openBelow(root *os.Root, path string) (*os.File, error) {
 	return root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// bindOpened mounts what is open in from onto a path. The kernel resolves the link
-// in /proc to what was opened, whatever its name leads to by now.
+// chmodInside sets the mode of what folder has under a name. A pod may have put a
+// link there: what the link leads to keeps its mode.
+func chmodInside(folder *os.Root, name string, mode fs.FileMode) (err error) {
+	f, err := folder.OpenFile(name, oPath, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return os.Chmod(pathOf(f), mode)
+}
+
+// pathOf returns a path that leads to what is open, whatever its name leads to by
+// now.
+func pathOf(f *os.File) string {
+	return "/proc/self/fd/" + strconv.FormatUint(uint64(f.Fd()), 10)
+}
+
+// bindOpened mounts what is open in from onto a path.
 func bindOpened(from *os.File, onto string) error {
-	source := "/proc/self/fd/" + strconv.FormatUint(uint64(from.Fd()), 10)
-	if err := syscall.Mount(source, onto, "", syscall.MS_BIND, ""); err != nil {
+	if err := syscall.Mount(pathOf(from), onto, "", syscall.MS_BIND, ""); err != nil {
 		return &fs.PathError{Op: "bind", Path: onto, Err: err}
 	}
 	return nil

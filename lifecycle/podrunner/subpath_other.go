@@ -4,10 +4,15 @@ package podrunner
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 )
 
 func openBelow(root *os.Root, path string) (*os.File, error) { return root.Open(path) }
+
+func chmodInside(folder *os.Root, name string, mode fs.FileMode) error {
+	return folder.Chmod(name, mode)
+}
 
 func bindOpened(*os.File, string) error { return errors.ErrUnsupported }
 

@@ -4,6 +4,7 @@ package podrunner_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -104,6 +105,27 @@ func TestSubPaths(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(s.PodDir, "volume-subpaths"))
 	require.FileExists(t, filepath.Join(volume, "file"))
 	require.NoError(t, s.Clean(), "again")
+}
+
+// Containers that don't run as root write to a subPath as to the volume, whatever
+// the umask of the agent takes away.
+func TestSubPaths_NewFoldersHaveTheModeOfTheVolume(t *testing.T) {
+	t.Parallel()
+	s, _, volume, _ := volumeBed(t)
+	mode := fs.ModeDir | fs.ModeSetgid | fs.ModeSticky | 0o777
+	require.NoError(t, os.Chmod(volume, mode))
+	require.NoError(t, os.Chmod(filepath.Join(volume, "dir"), 0o711))
+	for i, sub := range []string{"a", "b/c/d", "dir/new"} {
+		_, err := s.Prepare(podrunner.SubPathMount{Container: "app", Index: i, Volume: "v", HostPath: volume, SubPath: sub})
+		require.NoError(t, err, sub)
+	}
+	for path, want := range map[string]fs.FileMode{
+		"a": mode, "b": mode, "b/c": mode, "b/c/d": mode, "dir/new": mode, "dir": fs.ModeDir | 0o711,
+	} {
+		info, err := os.Stat(filepath.Join(volume, path))
+		require.NoError(t, err)
+		require.Equal(t, want, info.Mode(), path)
+	}
 }
 
 func TestSubPathsThatLeadOut(t *testing.T) {

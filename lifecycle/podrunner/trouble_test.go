@@ -3,6 +3,7 @@ package podrunner_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,43 @@ func (e *events) take() []string {
 	seen := e.seen
 	e.seen = nil
 	return seen
+}
+
+// paths records of each event its reason and the container that it is about.
+type paths struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+func (p *paths) Eventf(object runtime.Object, _, reason, _ string, _ ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ref, ok := object.(*corev1.ObjectReference); ok {
+		reason += " " + ref.FieldPath
+	}
+	p.seen[reason] = true
+}
+
+func TestEvents_NameTheirContainer(t *testing.T) {
+	t.Parallel()
+	p := &paths{seen: map[string]bool{}}
+	b := newBed(t, func(c *podrunner.Config) { c.Events = p })
+	pod := podOf([]string{"job"}, "app", "crash", "nowhere")
+	pod.Spec.Containers[2].Name = "lost"
+	for range 4 {
+		_ = b.sync(pod) // one image does not exist, and a container backs off
+		b.clock.Step(time.Second)
+	}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "CHANGED", Value: "yes"}}
+	_ = b.sync(pod)
+	require.Equal(t, []string{
+		"BackOff spec.containers{crash}", "BackOff spec.containers{lost}",
+		"Created spec.containers{app}", "Created spec.containers{crash}", "Created spec.initContainers{init-job}",
+		"Failed spec.containers{lost}", "Killing spec.containers{app}", "MissingClusterDNS", "MissingClusterDNS ",
+		"Pulled spec.containers{app}", "Pulled spec.containers{crash}", "Pulled spec.initContainers{init-job}",
+		"Pulling spec.containers{crash}", "Pulling spec.containers{lost}",
+		"Started spec.containers{app}", "Started spec.containers{crash}", "Started spec.initContainers{init-job}",
+	}, slices.Sorted(maps.Keys(p.seen)))
 }
 
 func newBedWithEvents(t *testing.T) (*bed, *events) {

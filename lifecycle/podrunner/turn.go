@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
@@ -143,7 +145,11 @@ func (t *turn) newBox(ctx context.Context, a Actions) (*box, error) {
 	}
 	_, warnings := DNSConfig(t.pod, t.node)
 	for _, w := range warnings {
-		t.event(t.pod, corev1.EventTypeWarning, w.Reason, "%s", w.Message)
+		about := runtime.Object(t.pod)
+		if w.OfNode {
+			about = nodeReference(t.node.Name)
+		}
+		t.event(about, corev1.EventTypeWarning, w.Reason, "%s", w.Message)
 	}
 	handler, err := RuntimeHandler(t.pod, t.node)
 	if err != nil {
@@ -162,6 +168,11 @@ func (t *turn) newBox(ctx context.Context, a Actions) (*box, error) {
 	}
 	b.ips = sandboxIPs(answer.GetStatus())
 	return b, nil
+}
+
+// nodeReference is a node as the kubelet's events name it.
+func nodeReference(name string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}
 }
 
 // boxConfig is the configuration of the sandbox that the plan starts things in.
@@ -237,10 +248,9 @@ func (t *turn) start(ctx context.Context, c *corev1.Container, s Start, b *box) 
 	starting, done := lingering(ctx, t.cfg.Clock, startLinger)
 	defer done()
 	if err := t.cfg.Containers.StartContainer(starting, id); err != nil {
-		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
-		return &startError{reason: RunContainerError, message: fmt.Sprintf("failed to start container %q", c.Name), err: err}
+		return t.refused(c.Name, RunContainerError, err)
 	}
-	t.event(t.pod, corev1.EventTypeNormal, "Started", "Container started")
+	t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeNormal, "Started", "Container started")
 	return t.postStart(ctx, c, id, b)
 }
 
@@ -253,19 +263,25 @@ func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32, 
 		}
 	}
 	if err := t.aim(c.Name, config); err != nil {
-		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
-		return "", &startError{reason: CreateContainerConfigError, err: err}
+		return "", t.refused(c.Name, CreateContainerConfigError, err)
 	}
 	id, err := t.cfg.Containers.CreateContainer(ctx, b.id, config, b.config)
 	if err != nil {
-		t.event(t.pod, corev1.EventTypeWarning, "Failed", "Error: %v", err)
-		return "", &startError{reason: CreateContainerError, message: fmt.Sprintf("failed to create container %q", c.Name), err: err}
+		return "", t.refused(c.Name, CreateContainerError, err)
 	}
 	if f := t.images[c.Name]; f != nil && f.result.Release != nil {
 		f.result.Release() // hooks may take long
 	}
-	t.event(t.pod, corev1.EventTypeNormal, "Created", "Container created")
+	t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeNormal, "Created", "Container created")
 	return id, nil
+}
+
+// refused records the event about a container that could not be started, and returns
+// the error for its status: both have the words of the runtime's answer alone.
+func (t *turn) refused(name, reason string, err error) error {
+	e := &startError{reason: reason, err: err}
+	t.event(podspec.ContainerReference(t.pod, name), corev1.EventTypeWarning, "Failed", "Error: %s", e.text())
+	return e
 }
 
 // specContainer returns the container of the spec that s starts.

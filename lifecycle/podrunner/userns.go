@@ -118,7 +118,8 @@ type IDRanges struct {
 	ranges int
 
 	mu     sync.Mutex
-	loaded bool
+	listed bool
+	unread map[types.UID]bool   // pods whose files are still to be read
 	byPod  map[types.UID]uint32 // the number of its range
 	byNr   map[uint32]types.UID
 	next   uint32
@@ -138,21 +139,22 @@ func NewIDRanges(cfg IDRangesConfig) (*IDRanges, error) {
 	}
 	return &IDRanges{
 		root: cfg.PodRoot, first: cfg.First, ranges: cfg.Pods,
-		byPod: map[types.UID]uint32{}, byNr: map[uint32]types.UID{},
+		unread: map[types.UID]bool{}, byPod: map[types.UID]uint32{}, byNr: map[uint32]types.UID{},
 	}, nil
 }
 
 // Acquire returns the pod's IDs: those it has, or new ones, which are then on
-// disk. The error is [ErrNoIDs] if there are none left; one file that says what
-// can't be fails them all, because its IDs could be handed out twice.
+// disk. The error is [ErrNoIDs] if there are none left. While a pod's file can't be
+// read, nothing new is handed out, because that pod's IDs are unknown.
 func (r *IDRanges) Acquire(uid types.UID) (IDRange, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.load(); err != nil {
-		return IDRange{}, err
-	}
+	unread := r.load()
 	if nr, ok := r.byPod[uid]; ok {
 		return r.ids(nr), nil
+	}
+	if unread != nil {
+		return IDRange{}, unread
 	}
 	if err := checkFolders(string(uid)); err != nil {
 		return IDRange{}, fmt.Errorf("user namespace: %w", err)
@@ -176,30 +178,27 @@ func (r *IDRanges) Acquire(uid types.UID) (IDRange, error) {
 func (r *IDRanges) Lookup(uid types.UID) (IDRange, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.load(); err != nil {
-		return IDRange{}, false
-	}
+	_ = r.load() // an error is about other pods, or this one has no IDs
 	nr, ok := r.byPod[uid]
 	return r.ids(nr), ok
 }
 
-// Release gives the pod's IDs back. Its processes must be gone, and its files. A
-// pod without any is fine.
+// Release gives the pod's IDs back, also if its file can't be read. Its processes
+// must be gone, and its files. A pod without any is fine.
 func (r *IDRanges) Release(uid types.UID) error {
+	if err := checkFolders(string(uid)); err != nil {
+		return fmt.Errorf("release user namespace: %w", err)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.load(); err != nil {
-		return err
-	}
-	nr, ok := r.byPod[uid]
-	if !ok {
-		return nil
-	}
 	if err := os.Remove(r.file(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("release user namespace: %w", err)
 	}
-	delete(r.byPod, uid)
-	delete(r.byNr, nr)
+	delete(r.unread, uid)
+	if nr, ok := r.byPod[uid]; ok {
+		delete(r.byPod, uid)
+		delete(r.byNr, nr)
+	}
 	return nil
 }
 
@@ -209,35 +208,49 @@ func (r *IDRanges) ids(nr uint32) IDRange {
 
 func (r *IDRanges) file(uid types.UID) string { return filepath.Join(r.root, string(uid), "userns") }
 
-// load reads what was handed out before, once.
+// load reads what was handed out before. What can't be read is tried again each
+// time.
 func (r *IDRanges) load() error {
-	if r.loaded {
-		return nil
-	}
-	pods, err := os.ReadDir(r.root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("user namespaces: %w", err)
-	}
-	byPod, byNr := map[types.UID]uint32{}, map[uint32]types.UID{}
-	for _, pod := range pods {
-		uid := types.UID(pod.Name())
-		text, err := os.ReadFile(r.file(uid))
-		if errors.Is(err, fs.ErrNotExist) || !pod.IsDir() {
-			continue
-		}
-		if err != nil {
+	if !r.listed {
+		pods, err := os.ReadDir(r.root)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("user namespaces: %w", err)
 		}
-		nr, err := r.parse(text)
-		if err == nil && byNr[nr] != "" {
-			err = fmt.Errorf("range picked for pod %q already taken", uid)
+		for _, pod := range pods {
+			if pod.IsDir() {
+				r.unread[types.UID(pod.Name())] = true
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("user namespace of pod %s: %w", uid, err)
-		}
-		byPod[uid], byNr[nr] = nr, uid
+		r.listed = true
 	}
-	r.byPod, r.byNr, r.loaded = byPod, byNr, true
+	var errs []error
+	for _, uid := range sortedKeys(r.unread) {
+		if err := r.read(uid); err != nil {
+			errs = append(errs, fmt.Errorf("user namespace of pod %s: %w", uid, err))
+			continue
+		}
+		delete(r.unread, uid)
+	}
+	return errors.Join(errs...)
+}
+
+// read reads a pod's file, which there may not be.
+func (r *IDRanges) read(uid types.UID) error {
+	text, err := os.ReadFile(r.file(uid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	nr, err := r.parse(text)
+	if err != nil {
+		return err
+	}
+	if r.byNr[nr] != "" {
+		return fmt.Errorf("range picked for pod %q already taken", uid)
+	}
+	r.byPod[uid], r.byNr[nr] = nr, uid
 	return nil
 }
 

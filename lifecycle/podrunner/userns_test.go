@@ -92,8 +92,9 @@ func TestIDsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// What can't be read might be somebody's: nothing is handed out then.
-func TestIDsThatAreNotUnderstood(t *testing.T) {
+// What can't be read might be somebody's: nothing is handed out then. Other pods
+// keep their IDs and give them back, and so does the one in question.
+func TestIDRanges_UnreadableFileConcernsNoOtherPod(t *testing.T) {
 	t.Parallel()
 	mapping := func(host, container, length string) string {
 		m := `[{"hostId":` + host + `,"containerId":` + container + `,"length":` + length + `}]`
@@ -112,13 +113,39 @@ func TestIDsThatAreNotUnderstood(t *testing.T) {
 		r := newRanges(t, podrunner.IDRangesConfig{PodRoot: root, Pods: 5})
 		_, err := r.Acquire("new")
 		require.ErrorContains(t, err, "user namespace of pod b", name)
-		_, ok := r.Lookup("a")
-		require.False(t, ok, name)
-		require.Error(t, r.Release("a"), name)
-		require.NoError(t, os.Remove(filepath.Join(root, "b/userns")))
+		_, err = r.Acquire("b")
+		require.ErrorContains(t, err, "user namespace of pod b", name)
+		a, ok := r.Lookup("a")
+		require.True(t, ok, name)
+		again, err := r.Acquire("a")
+		require.NoError(t, err, name)
+		require.Equal(t, a, again, name)
+		require.NoError(t, r.Release("none"), name)
+		if name == "taken" {
+			require.NoError(t, r.Release("a"))
+			b, err := r.Acquire("b")
+			require.NoError(t, err, "the range is its own now")
+			require.Equal(t, a, b)
+			continue
+		}
+		require.NoError(t, r.Release("b"), name)
+		require.NoFileExists(t, filepath.Join(root, "b/userns"))
 		_, err = r.Acquire("new")
-		require.NoError(t, err, "%s: once it is put right", name)
+		require.NoError(t, err, name)
+		require.NoError(t, r.Release("a"), name)
 	}
+}
+
+func TestIDRanges_UnreadableFileIsReadAgain(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "a/userns"), 0o750))
+	r := newRanges(t, podrunner.IDRangesConfig{PodRoot: root})
+	_, err := r.Acquire("new")
+	require.ErrorContains(t, err, "user namespace of pod a")
+	require.NoError(t, os.Remove(filepath.Join(root, "a/userns")))
+	_, err = r.Acquire("new")
+	require.NoError(t, err, "once it is put right")
 }
 
 func TestIDsThatCannotBeKept(t *testing.T) {
@@ -128,10 +155,13 @@ func TestIDsThatCannotBeKept(t *testing.T) {
 	r := newRanges(t, podrunner.IDRangesConfig{PodRoot: root})
 	_, err := r.Acquire("a")
 	require.ErrorContains(t, err, "user namespaces: ")
+	_, ok := r.Lookup("a")
+	require.False(t, ok)
 	r = newRanges(t, podrunner.IDRangesConfig{PodRoot: t.TempDir()})
 	for _, uid := range []types.UID{"", "..", "a/b"} {
 		_, err = r.Acquire(uid)
 		require.ErrorContains(t, err, "is not the name of a folder")
+		require.ErrorContains(t, r.Release(uid), "is not the name of a folder")
 	}
 	_, err = podrunner.NewIDRanges(podrunner.IDRangesConfig{PodRoot: "x", First: 1, Pods: -1})
 	for _, text := range []string{`field PodRoot: "x" is not absolute`, "field First: 1 is not a multiple of 65536", "field Pods: -1 is not between"} {

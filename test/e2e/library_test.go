@@ -88,6 +88,8 @@ func (c lookingCache) Get(uid types.UID) (*podcache.Status, error) {
 	return c.GetNewerThan(ctx, uid, time.Time{})
 }
 
+func (c lookingCache) Known(types.UID) bool { return true }
+
 func (c lookingCache) GetNewerThan(ctx context.Context, uid types.UID, _ time.Time) (*podcache.Status, error) {
 	s := &podcache.Status{UID: uid, SandboxOf: map[string]string{}}
 	selector := map[string]string{labelPodUID: string(uid)}

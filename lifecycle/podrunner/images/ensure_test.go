@@ -111,24 +111,29 @@ func TestPullErrors(t *testing.T) {
 		name            string
 		err             error
 		reason, message string
+		event           string
 	}{
 		{
 			"what the runtime says is the message, without a code that says nothing",
 			grpcstatus.Error(codes.Unknown, "no such host"), images.ErrImagePull, "no such host",
+			"no such host",
 		},
 		{
 			"other codes stay",
 			grpcstatus.Error(codes.NotFound, "not found"), images.ErrImagePull, "rpc error: code = NotFound desc = not found",
+			"rpc error: code = NotFound desc = not found",
 		},
 		{
 			"an unavailable registry",
 			grpcstatus.Error(codes.Unknown, "RegistryUnavailable: connection refused"),
 			images.RegistryUnavailable, "image pull failed for web:1 because the registry is unavailable: connection refused",
+			"RegistryUnavailable: connection refused",
 		},
 		{
 			"a refused signature",
 			errors.New("SignatureValidationFailed: no key"),
 			images.SignatureValidationFailed, "image pull failed for web:1 because the signature validation failed: no key",
+			"SignatureValidationFailed: no key",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -142,7 +147,7 @@ func TestPullErrors(t *testing.T) {
 			require.Zero(t, e.RetryAt)
 			require.Equal(t, []string{
 				`a: Normal Pulling: Pulling image "web:1"`,
-				`a: Warning Failed: Failed to pull image "web:1": ` + tc.message,
+				`a: Warning Failed: Failed to pull image "web:1": ` + tc.event,
 			}, s.events.take())
 		})
 	}

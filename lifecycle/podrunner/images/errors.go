@@ -65,6 +65,14 @@ func (e *Error) Error() string { return e.Reason + ": " + e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// runtimeText is what the runtime said, where the message has it in other words.
+func (e *Error) runtimeText() string {
+	if e.Reason == RegistryUnavailable || e.Reason == SignatureValidationFailed {
+		return e.Err.Error()
+	}
+	return e.Message
+}
+
 // pullError turns a runtime's answer into ours. Runtimes say the two special
 // cases in the first word of the text.
 func pullError(image string, err error) *Error {

@@ -104,7 +104,7 @@ type recorder struct {
 func (r *recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = append(r.events, fmt.Sprintf("%s: %s %s: ", object.(*corev1.Pod).Name, kind, reason)+fmt.Sprintf(format, args...))
+	r.events = append(r.events, fmt.Sprintf("%s: %s %s: ", object.(*corev1.ObjectReference).Name, kind, reason)+fmt.Sprintf(format, args...))
 }
 
 func (r *recorder) take() []string {

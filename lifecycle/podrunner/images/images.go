@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // A Request is for one image of one container, or of one image volume.
@@ -19,7 +21,8 @@ type Request struct {
 	// Pod is whose image it is: its imagePullSecrets count, its annotations go to
 	// the runtime, and events are about it. Required; it is not modified.
 	Pod *corev1.Pod
-	// Container is the name of what wants the image, for the lease's owner.
+	// Container is the name of what wants the image, for the lease's owner. Events
+	// name it if the pod has a container of that name.
 	Container string
 	// Image is the reference as the spec has it.
 	Image string
@@ -30,8 +33,6 @@ type Request struct {
 	Sandbox *runtimeapi.PodSandboxConfig
 	// Secrets are used beside those that the pod names, after them.
 	Secrets []*corev1.Secret
-	// RuntimeHandler is the handler of the pod's runtime class.
-	RuntimeHandler string
 }
 
 // A Result is an image that is there.
@@ -114,14 +115,12 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	image, err := WithDefaultTag(req.Image)
 	if err != nil {
 		message := fmt.Sprintf("Failed to apply default image tag %q: %v", req.Image, err)
-		m.event(req.Pod, corev1.EventTypeWarning, EventInspectFailed, message)
+		m.event(req, corev1.EventTypeWarning, EventInspectFailed, message)
 		return Result{}, &Error{Reason: InvalidImageName, Message: message, Err: err}
 	}
 	want := &wanted{
 		Request: req,
-		spec: &runtimeapi.ImageSpec{
-			Image: image, UserSpecifiedImage: req.Image, RuntimeHandler: req.RuntimeHandler, Annotations: maps.Clone(req.Pod.Annotations),
-		},
+		spec:    &runtimeapi.ImageSpec{Image: image, Annotations: maps.Clone(req.Pod.Annotations)},
 	}
 	// An image that parses with its default tag parses without it.
 	want.name, _ = ParseName(image)
@@ -184,11 +183,11 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 	}
 	verify := present != nil && m.mustVerify(w, present)
 	if present != nil && !verify {
-		m.event(w.Pod, corev1.EventTypeNormal, EventPulled, m.presentMessage(w))
+		m.event(w.Request, corev1.EventTypeNormal, EventPulled, m.presentMessage(w))
 		return present, nil
 	}
 	if present == nil && w.policy() == corev1.PullNever {
-		return nil, m.never(w, "Container image %q is not present with pull policy of Never")
+		return nil, m.never(w)
 	}
 	if err := m.findCredentials(w); err != nil {
 		return nil, err
@@ -200,11 +199,11 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 			// The pull that follows proves the same.
 			m.cfg.Logger.WarnContext(ctx, "reading the record of an image's pull failed", "image", w.Image, "err", err)
 		case ok:
-			m.event(w.Pod, corev1.EventTypeNormal, EventPulled, m.presentMessage(w))
+			m.event(w.Request, corev1.EventTypeNormal, EventPulled, m.presentMessage(w))
 			return present, nil
 		}
 		if w.policy() == corev1.PullNever {
-			return nil, m.never(w, "Container image %q is present with pull policy of Never but does not have the proper credentials to access the image")
+			return nil, m.never(w)
 		}
 	}
 	return m.pull(ctx, w)
@@ -218,9 +217,11 @@ func (m *Manager) presentMessage(w *wanted) string {
 	return message
 }
 
-func (m *Manager) never(w *wanted, format string) error {
-	message := fmt.Sprintf(format, w.Image)
-	m.event(w.Pod, corev1.EventTypeWarning, ErrImageNeverPull, message)
+// never refuses an image that may not be pulled and is absent, or is not the pod's to
+// use: to whom it does not belong it is absent.
+func (m *Manager) never(w *wanted) error {
+	message := fmt.Sprintf("Container image %q is not present with pull policy of Never", w.Image)
+	m.event(w.Request, corev1.EventTypeWarning, ErrImageNeverPull, message)
 	return &Error{Reason: ErrImageNeverPull, Message: message}
 }
 
@@ -236,7 +237,7 @@ func (m *Manager) inspect(ctx context.Context, w *wanted) (*runtimeapi.Image, er
 		return nil, fmt.Errorf("images: inspect %s: %w", w.Image, ctx.Err())
 	}
 	message := fmt.Sprintf("Failed to inspect image %q: %v", w.Image, err)
-	m.event(w.Pod, corev1.EventTypeWarning, EventInspectFailed, message)
+	m.event(w.Request, corev1.EventTypeWarning, EventInspectFailed, message)
 	return nil, &Error{Reason: ImageInspectError, Message: message, Err: err}
 }
 
@@ -261,13 +262,13 @@ func (m *Manager) findCredentials(w *wanted) error {
 		secrets = append(secrets, secret)
 	}
 	if len(missing) > 0 {
-		m.event(w.Pod, corev1.EventTypeWarning, EventFailedToRetrieveImagePullSecret, fmt.Sprintf(
+		m.event(w.Request, corev1.EventTypeWarning, EventFailedToRetrieveImagePullSecret, fmt.Sprintf(
 			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", ")))
 	}
 	keyring, err := NewKeyring(append(secrets, w.Secrets...)...)
 	if err != nil {
 		message := "Failed to read the image pull secrets: " + strings.ReplaceAll(err.Error(), "\n", "; ")
-		m.event(w.Pod, corev1.EventTypeWarning, EventFailed, message)
+		m.event(w.Request, corev1.EventTypeWarning, EventFailed, message)
 		return &Error{Reason: ErrImagePull, Message: message, Err: err}
 	}
 	w.keys = keyring.Lookup(w.name.Repository)
@@ -282,8 +283,8 @@ func (m *Manager) lease(w *wanted) func() {
 	return m.cfg.Leases.Acquire(w.spec.Image, string(w.Pod.UID)+"/"+w.Container, m.cfg.LeaseTTL)
 }
 
-func (m *Manager) event(pod *corev1.Pod, kind, reason, message string) {
+func (m *Manager) event(req Request, kind, reason, message string) {
 	if m.cfg.Events != nil {
-		m.cfg.Events.Eventf(pod, kind, reason, "%s", message)
+		m.cfg.Events.Eventf(podspec.ContainerReference(req.Pod, req.Container), kind, reason, "%s", message)
 	}
 }

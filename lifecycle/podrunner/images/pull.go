@@ -36,22 +36,22 @@ type pulled struct {
 func (m *Manager) pull(ctx context.Context, w *wanted) (*runtimeapi.Image, error) {
 	key := backoffKey{w.Pod.UID, w.spec.GetImage(), fingerprint(w.keys)}
 	if err := m.backedOff(key, w.Image); err != nil {
-		m.event(w.Pod, corev1.EventTypeNormal, EventBackOff, fmt.Sprintf("Back-off pulling image %q", w.Image))
+		m.event(w.Request, corev1.EventTypeNormal, EventBackOff, fmt.Sprintf("Back-off pulling image %q", w.Image))
 		return nil, err
 	}
-	m.event(w.Pod, corev1.EventTypeNormal, EventPulling, fmt.Sprintf("Pulling image %q", w.Image))
+	m.event(w.Request, corev1.EventTypeNormal, EventPulling, fmt.Sprintf("Pulling image %q", w.Image))
 	start := m.cfg.Clock.Now()
-	f := m.join(ctx, w, w.spec.GetImage()+"\x00"+w.RuntimeHandler+"\x00"+key.credentials)
+	f := m.join(ctx, w, w.spec.GetImage()+"\x00"+key.credentials)
 	if err := m.await(ctx, f); err != nil {
 		return nil, fmt.Errorf("images: pull %s: %w", w.Image, err)
 	}
 	if f.result.err != nil {
-		m.event(w.Pod, corev1.EventTypeWarning, EventFailed, fmt.Sprintf("Failed to pull image %q: %s", w.Image, f.result.err.Message))
+		m.event(w.Request, corev1.EventTypeWarning, EventFailed, fmt.Sprintf("Failed to pull image %q: %s", w.Image, f.result.err.runtimeText()))
 		m.failed(key, f)
 		return nil, f.result.err
 	}
 	m.succeeded(key)
-	m.event(w.Pod, corev1.EventTypeNormal, EventPulled, fmt.Sprintf(
+	m.event(w.Request, corev1.EventTypeNormal, EventPulled, fmt.Sprintf(
 		"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", w.Image,
 		f.result.took.Truncate(time.Millisecond), m.cfg.Clock.Since(start).Truncate(time.Millisecond), f.result.image.GetSize()))
 	return f.result.image, nil
@@ -213,10 +213,7 @@ func cutShort(ctx context.Context, err error) bool {
 
 // arrived returns the image that was pulled, as the runtime shows it.
 func (m *Manager) arrived(ctx context.Context, w *wanted, id string) (*runtimeapi.Image, *Error) {
-	spec := &runtimeapi.ImageSpec{Image: id, UserSpecifiedImage: w.Image, RuntimeHandler: w.RuntimeHandler, Annotations: w.spec.Annotations}
-	if id == "" {
-		spec.Image = w.spec.Image
-	}
+	spec := &runtimeapi.ImageSpec{Image: cmp.Or(id, w.spec.Image), Annotations: w.spec.Annotations}
 	answer, err := m.cfg.Images.ImageStatus(ctx, spec, false)
 	if err != nil {
 		return nil, &Error{Reason: ImageInspectError, Message: fmt.Sprintf("Failed to inspect image %q: %v", w.Image, err), Err: err}

@@ -52,14 +52,14 @@ func TestWhatTheRuntimeIsAsked(t *testing.T) {
 	p.Annotations = map[string]string{"key": "value"}
 	before := p.DeepCopy()
 	sandbox := &runtimeapi.PodSandboxConfig{Hostname: "h"}
-	_, err = m.Ensure(t.Context(), images.Request{Pod: p, Image: "web", PullPolicy: corev1.PullIfNotPresent, Sandbox: sandbox, RuntimeHandler: "kata"})
+	_, err = m.Ensure(t.Context(), images.Request{Pod: p, Image: "web", PullPolicy: corev1.PullIfNotPresent, Sandbox: sandbox})
 	require.Error(t, err)
 	require.Equal(t, before, p, "the pod is not modified")
 	require.Len(t, runtime.specs, 3)
 	for _, spec := range runtime.specs {
 		require.Equal(t, "web:latest", spec.GetImage())
-		require.Equal(t, "web", spec.GetUserSpecifiedImage())
-		require.Equal(t, "kata", spec.GetRuntimeHandler())
+		require.Empty(t, spec.GetUserSpecifiedImage())
+		require.Empty(t, spec.GetRuntimeHandler())
 		require.Equal(t, p.Annotations, spec.GetAnnotations())
 	}
 	require.Same(t, sandbox, runtime.sandbox)

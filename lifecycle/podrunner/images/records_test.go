@@ -56,7 +56,7 @@ func TestImagesOfOtherPodsCredentials(t *testing.T) {
 		s.events.take()
 		require.Equal(t, images.ErrImagePull, refusal(t, ask(pod("stranger"), "")).Reason)
 		require.Equal(t, images.ErrImagePull, refusal(t, ask(pod("stranger", "wrong"), "")).Reason)
-		require.Equal(t, `ErrImageNeverPull: Container image "r.io/web:1" is present with pull policy of Never but does not have the proper credentials to access the image`,
+		require.Equal(t, `ErrImageNeverPull: Container image "r.io/web:1" is not present with pull policy of Never`,
 			refusal(t, ask(pod("other"), corev1.PullNever)).Error())
 		require.Equal(t, []string{"r.io/web:1 as me", "r.io/web:1 as ", "r.io/web:1 as me"}, s.node.pulled())
 

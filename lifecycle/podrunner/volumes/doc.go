@@ -34,7 +34,8 @@
 //  5. No name in a manifest and no link in a volume leads out of the root: all is
 //     done through os.Root, and names are checked before.
 //  6. Every call can be repeated, and so finishes what a crash cut short. What a
-//     container has written stays until Unmount.
+//     container has written stays until Unmount. A volume that was made ready stays
+//     ready, also when its ConfigMap or Secret is gone.
 //  7. With an fsGroup, files and folders are the group's, and readable, in an emptyDir
 //     writable, by it; what is made in folders is the group's too.
 //

@@ -39,22 +39,40 @@ func (l *Local) mount(ctx context.Context, root *os.Root, pod *corev1.Pod, v *co
 	case v.HostPath != nil:
 		return hostPath(v.HostPath)
 	}
+	dir := folderOf(pod.UID, v)
+	if err := l.fill(ctx, root, pod, v, dir); err != nil {
+		if ready, readErr := isFilled(root, dir); !ready {
+			return "", errors.Join(err, readErr)
+		}
+		// Its containers go on with what it shows. Refresh returns the error.
+	}
+	return filepath.Join(l.cfg.Root, filepath.FromSlash(dir)), nil
+}
+
+// fill makes a volume's folder and has it show what it is to show.
+func (l *Local) fill(ctx context.Context, root *os.Root, pod *corev1.Pod, v *corev1.Volume, dir string) error {
 	// Before the folder: what can't be had leaves nothing behind.
 	p, err := maker{&l.cfg, pod}.make(ctx, &v.VolumeSource)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := p.validate(); err != nil {
-		return "", err
+		return err
 	}
-	dir := folderOf(pod.UID, v)
-	if err := l.makeFolder(root, pod, v, dir); err != nil {
-		return "", err
+	if err := l.makeFolder(root, pod, v, dir); err != nil || p == nil {
+		return err
 	}
-	if p != nil {
-		err = l.write(root, pod, dir, p)
+	return l.write(root, pod, dir, p)
+}
+
+// isFilled reports whether a volume shows a version of its contents. The link to
+// it is there only where Mount was done, after its tmpfs.
+func isFilled(root *os.Root, dir string) (bool, error) {
+	_, err := root.Readlink(path.Join(dir, dataLink))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	return filepath.Join(l.cfg.Root, filepath.FromSlash(dir)), err
+	return err == nil, err
 }
 
 // write makes a volume's folder show p.

@@ -347,3 +347,30 @@ func TestRefusedVolumesLeaveNothing(t *testing.T) {
 	}
 	require.Empty(t, n.mounter.targets())
 }
+
+// A container that crashed starts again while what its volumes show is gone.
+func TestMount_ReadyVolumesStayReady(t *testing.T) {
+	n := newNode(t, nil)
+	p := podOf(vol("cm", configMap("cm")), vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}))
+	paths, err := n.Mount(t.Context(), p)
+	require.NoError(t, err)
+	before := in(t, paths["cm"])
+	delete(n.objects.configMaps, "cm")
+	n.objects.secrets["s"].Data = map[string][]byte{"..": []byte("no name of a file")}
+	for _, l := range []*volumes.Local{n.Local, newNode(t, func(c *volumes.Config) {
+		c.Root, c.Mounter, c.Objects = n.root, n.mounter, n.objects // the agent was started anew
+	}).Local} {
+		again, err := l.Mount(t.Context(), p)
+		require.NoError(t, err)
+		require.Equal(t, paths, again)
+		require.Equal(t, before, in(t, paths["cm"]))
+		err = l.Refresh(t.Context(), p)
+		require.ErrorContains(t, err, `volume "cm" : configmaps "cm" not found`)
+		require.ErrorContains(t, err, `volume "s" : invalid path`)
+	}
+	// One that was never ready fails the pod.
+	p.Spec.Volumes = append(p.Spec.Volumes, vol("new", configMap("cm")))
+	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "new"})
+	_, err = n.Mount(t.Context(), p)
+	require.EqualError(t, err, `MountVolume.SetUp failed for volume "new" : configmaps "cm" not found`)
+}

@@ -51,7 +51,9 @@ func New(cfg Config) (*Local, error) {
 // Mount makes ready the volumes that a pod's containers use, and returns where each
 // is on the host, by its name in the pod. Image volumes are not among them: the
 // runtime mounts those. What is ready already stays, with its contents; those of
-// configMap, secret, downwardAPI and projected volumes are brought up to date.
+// configMap, secret, downwardAPI and projected volumes are brought up to date. One
+// of those for which that fails, because its ConfigMap was deleted for example, is
+// still ready: [Local.Refresh] returns why it shows what it showed before.
 //
 // The error is every [*Error], joined. If a volume is of a kind that is not
 // supported, nothing has been done; otherwise what could be mounted is, until
@@ -113,13 +115,8 @@ func (l *Local) refresh(ctx context.Context, root *os.Root, pod *corev1.Pod, v *
 	if err != nil || p == nil {
 		return err
 	}
-	// The version link is there only where Mount was done, after its tmpfs.
 	dir := folderOf(pod.UID, v)
-	_, err = root.Readlink(path.Join(dir, dataLink))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	if ready, err := isFilled(root, dir); !ready {
 		return err
 	}
 	return l.write(root, pod, dir, p)
@@ -152,7 +149,8 @@ func (l *Local) Unmount(ctx context.Context, uid types.UID) error {
 		return fmt.Errorf("volumes: pod %s: %w", uid, err)
 	}
 	if info == nil || info.IsDir() { // a link in its place goes, not what it leads to
-		if err := root.RemoveAll(path.Join(dir, volumesDir)); err != nil {
+		all := path.Join(dir, volumesDir)
+		if err := (&remover{root: root}).remove(root, all, all, 0); err != nil {
 			return fmt.Errorf("volumes: pod %s: %w", uid, err)
 		}
 	}

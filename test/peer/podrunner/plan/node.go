@@ -31,6 +31,7 @@ type node struct {
 // The annotations of a container by which both sides know it again.
 const (
 	hashAnnotation         = "io.kubernetes.container.hash"
+	definitionAnnotation   = "io.kubeparts.container.definition"
 	restartCountAnnotation = "io.kubernetes.container.restartCount"
 )
 
@@ -185,15 +186,15 @@ func (n *node) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeap
 	return &runtimeapi.ContainerStatusResponse{Status: n.s.containerStatus(c, false)}, nil
 }
 
-// containerStatus returns a container as the CRI shows it. Its hash has our form
-// or the kubelet's.
+// containerStatus returns a container as the CRI shows it, for us with the hash of the
+// whole definition if we made it.
 func (s *State) containerStatus(c *Container, ours bool) *runtimeapi.ContainerStatus {
 	annotations := map[string]string{restartCountAnnotation: strconv.Itoa(c.Attempt)}
-	switch {
-	case !ours && c.Hash != NoHash, ours && c.Hash == OtherHash:
+	if c.Hash != NoHash {
 		annotations[hashAnnotation] = strconv.FormatUint(container.HashContainer(&c.From), 16)
-	case ours && c.Hash == OwnHash:
-		annotations[hashAnnotation] = podspec.ContainerHash(&c.From)
+	}
+	if ours && c.Hash == OwnHash {
+		annotations[definitionAnnotation] = podspec.ContainerHash(&c.From)
 	}
 	status := &runtimeapi.ContainerStatus{
 		Id: c.ID, Metadata: &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: uint32(c.Attempt)}, State: c.State,

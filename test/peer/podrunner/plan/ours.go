@@ -32,13 +32,13 @@ func (k *kubelet) playOurs(t *testing.T, w *World) (all []judge.Facts) {
 		}
 		starts, boxes := len(s.Starts), len(s.BoxStarts)
 		k.sync(t, s, step.Fails)
-		for _, st := range s.BoxStarts[boxes:] {
-			backoff.Next(sandboxKey, st.Since)
-		}
 		for _, st := range s.Starts[starts:] {
 			if !st.Failed {
 				backoff.Next(podrunner.RestartKey(s.Pod, &st.From), st.Since)
 			}
+		}
+		for _, st := range s.BoxStarts[boxes:] {
+			backoff.Next(sandboxKey, st.Since)
 		}
 	}
 	return all

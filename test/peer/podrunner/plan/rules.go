@@ -8,7 +8,7 @@ const doc = "lifecycle/podrunner/doc.go"
 
 func deviations() []deviation {
 	return []deviation{
-		clockSetBack(), deletion(), otherHash(), wholeDefinition(), failedStarts(), backoffKeyDefinition(), backoffKeyResources(),
+		clockSetBack(), deletion(), noHash(), wholeDefinition(), failedStarts(), backoffKeyDefinition(), backoffKeyResources(),
 		oomKilledInit(), startBrokenOff(), waitsOut(),
 		memoryInUse(), shownLate(), noResourcesShown(), classChange(), podLevelLimits(), initResize(), requestsOnly(), idleResize(),
 		restartAllForgotten(), noNamespaces(), ownPolicies(), neverRemoved(), never(), stray(), otherSandbox(), initialized(), straysHold(), ending(),

@@ -144,7 +144,7 @@ func (s *State) ran(name string) bool {
 // changed reports whether a container was made from another definition than ours.
 func (s *State) changed(c *Container) bool {
 	spec, k := s.spec(c.Name)
-	return k != podrunner.Ephemeral && c.Hash == OwnHash && c.From.Image != spec.Image
+	return k != podrunner.Ephemeral && c.Hash != NoHash && c.From.Image != spec.Image
 }
 
 // housekeeping deletes old entries from the kubelet's back-off, or, if a rule says

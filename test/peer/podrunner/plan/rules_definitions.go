@@ -44,14 +44,13 @@ func deletion() deviation {
 	}
 }
 
-func otherHash() deviation {
+func noHash() deviation {
 	return deviation{
-		Rule: rule("hash of another form", judge.Deliberate, "The kubelet replaces a container whose hash differs from its own, or that has none; "+
-			"ours leaves a container alone whose hash has another form than its own, because another agent made it."),
+		Rule: rule("no hash", judge.Deliberate, "The kubelet replaces a container that carries no hash; ours leaves it alone, because another agent made it."),
 		state: func(s *State) (changed bool) {
 			for _, c := range s.Containers {
 				spec, _ := s.spec(c.Name)
-				if c.Hash != OwnHash && spec != nil && (c.Hash == NoHash || c.From.Image != spec.Image) {
+				if c.Hash == NoHash && spec != nil {
 					c.Hash, c.From.Image, changed = OtherHash, spec.Image, true
 				}
 			}

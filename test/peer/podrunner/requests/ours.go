@@ -118,7 +118,7 @@ func (w *world) ourNode(root string) podrunner.Node {
 	n := w.Node
 	ours := podrunner.Node{
 		Name: "node-1", IPs: n.IPs, MemoryCapacityBytes: n.Memory, Allocatable: n.Allocatable, Objects: objects{world: w},
-		DNS:         podrunner.DNS{ClusterServers: n.ClusterDNS, ClusterDomain: n.ClusterDomain, Host: &podrunner.ResolvConf{}},
+		DNS:         podrunner.DNS{ClusterServers: n.ClusterDNS, ClusterDomain: n.ClusterDomain, NoLookups: n.ResolvConf == nil},
 		SeccompRoot: filepath.Join(root, "seccomp"), SeccompDefault: n.SeccompDefault, AppArmor: true, SELinux: n.SELinux,
 		RuntimeHandler: func(class string) (string, error) {
 			handler, ok := n.RuntimeClasses[class]
@@ -138,14 +138,11 @@ func (w *world) ourNode(root string) podrunner.Node {
 		},
 	}
 	if n.MemoryQoS {
-		ours.Cgroups.MemoryThrottling = n.ThrottlingFactor
+		ours.Cgroups.MemoryThrottling, ours.Cgroups.TieredMemoryReservation = n.ThrottlingFactor, n.TieredReservation
 	}
 	if n.ResolvConf != nil {
-		// An agent that can't read the node's file knows nothing of it.
-		ours.DNS.Host = nil
-		if host, err := podrunner.ParseResolvConf(*n.ResolvConf); err == nil {
-			ours.DNS.Host = &host
-		}
+		host, err := podrunner.ParseResolvConf(*n.ResolvConf)
+		ours.DNS.Host, ours.DNS.HostErr = &host, err
 	}
 	return ours
 }

@@ -32,53 +32,6 @@ func containerRules() []rule {
 			},
 		},
 		{
-			Name: "variable of huge pages of the pod", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "A variable with a container's limit of huge pages is 0 in the kubelet where the container has none; ours takes that of the pod as a whole.",
-			Explains: func(s scene) bool {
-				return isText(s) && withPages(s, s.Ours) != s.Ours && withAddresses(s, withServices(s, withPages(s, s.Ours))) == s.Kubelet
-			},
-		},
-		{
-			Name: "order of the pod's addresses", Class: judge.DefectOfOurs, Item: "23d",
-			Sentence: "The kubelet gives variables, and the hosts file after a pod's first turn, one address of each family, that of the node's first family first, as the status has them; ours gives all addresses as the runtime shows them.",
-			Explains: func(s scene) bool {
-				if s.Fact == "file etc-hosts" {
-					return s.Kubelet == hostsInOrder(s, s.Ours)
-				}
-				return isText(s) && withAddresses(s, s.Ours) == s.Kubelet
-			},
-		},
-		{
-			Name: "relative path of the last words", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet takes a relative terminationMessagePath for one below the root; ours has the runtime mount at the relative path.",
-			Explains: func(s scene) bool {
-				_, _, field := about(s)
-				c := container(s)
-				if c == nil || strings.HasPrefix(c.TerminationMessagePath, "/") {
-					return false
-				}
-				return (strings.HasSuffix(field, "container_path") || field == "mounts") && s.Kubelet != s.Ours &&
-					s.Kubelet == strings.ReplaceAll(s.Ours, c.TerminationMessagePath, "/"+c.TerminationMessagePath)
-			},
-		},
-		{
-			Name: "handler with an image", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet names the runtime handler with an image only if the gate RuntimeClassInImageCriAPI is on, and not in a container's configuration; ours names it in both.",
-			Explains: func(s scene) bool {
-				class := pod(s).Spec.RuntimeClassName
-				return (strings.HasSuffix(s.Fact, "/image/runtime_handler") || strings.HasSuffix(s.Fact, "/spec/runtime_handler")) &&
-					class != nil && s.Kubelet == "" && s.Ours == s.World.Node.RuntimeClasses[*class]
-			},
-		},
-		{
-			Name: "annotations with an image that is mounted", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet sends the pod's annotations with the image of a mount, as with every image that it names to be pulled; ours does not.",
-			Explains: func(s scene) bool {
-				_, key, ok := strings.Cut(s.Fact, "/image/annotations/")
-				return ok && strings.Contains(s.Fact, "/mount ") && s.Ours == "" && s.Kubelet == pod(s).Annotations[key] && s.Kubelet != ""
-			},
-		},
-		{
 			Name: "sub-path of an image with other mounts", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "In a pod that mounts an image the kubelet sends a volume's subPath as the image's, too; ours only with images.",
 			Explains: func(s scene) bool {

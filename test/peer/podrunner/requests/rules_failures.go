@@ -68,32 +68,6 @@ func failureRules() []rule {
 			},
 		},
 		{
-			Name: "prefix of the runtime's error", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet's status has the runtime's error about a container that could not be created or started as it is; ours says before it what failed.",
-			Explains: func(s scene) bool {
-				_, name, field := about(s)
-				verb := map[string]string{"CreateContainerError": "create", "RunContainerError": "start"}[ourFact(s, "container "+name+"/reason")]
-				return field == "message" && s.Ours == "failed to "+verb+` container "`+name+`": `+s.Kubelet
-			},
-		},
-		{
-			Name: "event about a failed pull", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet's event about a failed pull has the runtime's words; ours has the words of the status.",
-			Explains: func(s scene) bool {
-				if s.Fact != "event Failed" {
-					return false
-				}
-				return inRuntimesWords(s.Ours) != s.Ours && s.Kubelet == failedEvents(s)
-			},
-		},
-		{
-			Name: "event about a container without an image", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet records a second event Failed with the reason when a container has no image; ours only that of the pull.",
-			Explains: func(s scene) bool {
-				return s.Fact == "event Failed" && s.Kubelet == failedEvents(s) && s.Kubelet != without(s.Kubelet, imageFailures(s))
-			},
-		},
-		{
 			Name: "first of several problems", Class: judge.DefectOfOurs, Item: "new",
 			Sentence: "Of several problems of a container the kubelet looks for a missing target first, then for devices, variables and mounts, and for a forbidden root last; ours looks for the root first and for the target last, for variables before devices and for what a mount asks for before its volume.",
 			Explains: func(s scene) bool {

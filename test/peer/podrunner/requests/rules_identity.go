@@ -57,14 +57,6 @@ func identityRules() []rule {
 			},
 		},
 		{
-			Name: "hash of the definition", Class: judge.DefectOfOurs, Item: "22",
-			Sentence: "The kubelet's annotation io.kubernetes.container.hash is an FNV-1a hash of name and image; ours is a SHA-256 of the whole definition.",
-			Explains: func(s scene) bool {
-				_, _, field := about(s)
-				return field == "annotations/io.kubernetes.container.hash" && s.Ours == podspec.ContainerHash(container(s)) && isHash(s.Kubelet)
-			},
-		},
-		{
 			Name: "file of the last words", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "The file of an instance's last words is named by its restart count, so that it can be found and removed; the kubelet names it at random and keeps it as long as the pod (kubernetes#106735).",
 			Explains: func(s scene) bool {

@@ -16,14 +16,6 @@ import (
 func imageRules() []rule {
 	return []rule{
 		{
-			Name: "image as the user named it", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet names an image in a pull only with its default tag; ours also as the user named it.",
-			Explains: func(s scene) bool {
-				request, name, field := about(s)
-				return request == "pull" && field == "spec/user_specified_image" && s.Kubelet == "" && (s.Ours == name || s.Ours+":latest" == name)
-			},
-		},
-		{
 			Name: "images of volumes that nothing mounts", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "The kubelet looks up and pulls the images of all volumes of a pod in each turn, even one in which nothing starts; ours those that the containers mount that are about to start.",
 			Explains: func(s scene) bool {
@@ -70,34 +62,6 @@ func imageRules() []rule {
 					}
 				}
 				return false
-			},
-		},
-		{
-			Name: "image of a volume for each container", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet pulls the image of a volume with the policy Always once a turn for each volume; ours once for each container that mounts it.",
-			Explains: func(s scene) bool {
-				request, name, field := about(s)
-				if request != "pull" || field != "count" {
-					return false
-				}
-				mounting, all := 0, 0
-				for _, v := range pod(s).Spec.Volumes {
-					if v.Image != nil && (v.Image.Reference == name || v.Image.Reference+":latest" == name) {
-						mounting, all = mounting+mountingNow(s, v.Name), all+1
-					}
-				}
-				return s.Kubelet == strconv.Itoa(all) && s.Ours == strconv.Itoa(mounting)
-			},
-		},
-		{
-			Name: "presence of an image that is not the pod's", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "With the policy Never the kubelet does not tell whether an image is absent or not the pod's to use; ours does.",
-			Explains: func(s scene) bool {
-				if s.Fact != "event ErrImageNeverPull" && !strings.HasSuffix(s.Fact, "/message") {
-					return false
-				}
-				text := strings.ReplaceAll(s.Ours, "is present with pull policy of Never but does not have the proper credentials to access the image", "is not present with pull policy of Never")
-				return s.Ours != s.Kubelet && s.Kubelet == oneOf(text)
 			},
 		},
 		{

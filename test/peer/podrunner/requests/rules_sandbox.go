@@ -16,33 +16,10 @@ import (
 func sandboxRules() []rule {
 	return []rule{
 		{
-			Name: "empty overhead", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet sends an empty overhead for a pod without one; ours sends none.",
-			Explains: func(s scene) bool {
-				return s.Fact == "sandbox/linux/overhead" && s.Kubelet == "{}" && s.Ours == "" && len(pod(s).Spec.Overhead) == 0
-			},
-		},
-		{
-			Name: "ports without a host port", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet sends a port mapping for each port of a regular container, those without a host port and those of the host's network too; ours sends only those with a host port.",
-			Explains: func(s scene) bool {
-				return s.Fact == "sandbox/port_mappings" && s.Ours == mappings(s, nil, s.Kubelet) && !sidecarsHaveHostPorts(s)
-			},
-		},
-		{
 			Name: "host ports of sidecars", Class: judge.DefectOfOurs, Item: "23",
 			Sentence: "The kubelet maps the host ports of regular containers only; ours maps those of sidecars, too.",
 			Explains: func(s scene) bool {
 				return s.Fact == "sandbox/port_mappings" && sidecarsHaveHostPorts(s) && s.Ours == mappings(s, sidecarPorts(s), s.Kubelet)
-			},
-		},
-		{
-			Name: "killing all processes after an OOM in a sandbox", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet sets memory.oom.group in the resources and the overhead of a sandbox, as in those of containers; ours sets it for containers only.",
-			Explains: func(s scene) bool {
-				kind := s.World.Node.SingleOOMKill
-				return (s.Fact == "sandbox/linux/resources/unified/memory.oom.group" || s.Fact == "sandbox/linux/overhead/unified/memory.oom.group") &&
-					s.World.Node.CgroupV2 && kind != nil && !*kind && s.Kubelet == "1" && s.Ours == ""
 			},
 		},
 		{

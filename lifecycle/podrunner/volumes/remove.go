@@ -1,0 +1,100 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+)
+
+const (
+	// maxDepth is how many folders in each other are removed where they are.
+	maxDepth = 64
+	// volumeDepth is that of a volume's folder in the folder of all volumes.
+	volumeDepth = 2
+	// removeChunk is how many entries of a folder are read at a time.
+	removeChunk = 1024
+)
+
+// A remover removes a folder that containers have filled. RemoveAll keeps all folders
+// open on its way down, and a container can nest more of them than the agent may open:
+// those that are deeper than maxDepth are moved up to the folder of their volume first.
+type remover struct {
+	root   *os.Root
+	volume string // the folder of the volume that is being removed
+	moved  int
+}
+
+// remove removes the file or folder name of parent, whose path from the root is file.
+func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
+	err := parent.Remove(name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if info, errStat := parent.Lstat(name); errStat != nil || !info.IsDir() {
+		return fmt.Errorf("%s: %w", path.Dir(file), err)
+	}
+	switch depth {
+	case volumeDepth:
+		r.volume = file
+	case maxDepth:
+		return r.moveUp(file)
+	}
+	if err := r.empty(parent, name, file, depth); err != nil {
+		return err
+	}
+	if err := parent.Remove(name); err != nil {
+		return fmt.Errorf("%s: %w", path.Dir(file), err)
+	}
+	return nil
+}
+
+// empty removes what is in a folder. It reads the folder anew after each chunk, for
+// removing changes what comes next, and stops when nothing of a chunk can be removed.
+func (r *remover) empty(parent *os.Root, name, file string, depth int) (err error) {
+	folder, err := parent.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	for {
+		names, err := readNames(folder)
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		var errs []error
+		for _, name := range names {
+			if err := r.remove(folder, name, path.Join(file, name), depth+1); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		if len(errs) == len(names) {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+func readNames(folder *os.Root) ([]string, error) {
+	f, err := folder.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	names, err := f.Readdirnames(removeChunk)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return names, errors.Join(err, f.Close())
+}
+
+// moveUp moves a folder to that of its volume, where it is removed in its turn.
+func (r *remover) moveUp(file string) error {
+	for {
+		r.moved++
+		err := r.root.Rename(file, path.Join(r.volume, fmt.Sprintf(".removing-%d", r.moved)))
+		if !errors.Is(err, fs.ErrExist) { // the container may have made one of this name
+			return err
+		}
+	}
+}
