@@ -125,7 +125,7 @@ func (m *Manager) escalate(ctx context.Context, uid types.UID, now time.Time) {
 // call calls the killer. The first call that succeeds ends the pod, the last one
 // that fails leaves it for another try.
 func (m *Manager) call(ctx context.Context, k *kill, e Eviction) {
-	m.work.Go(func() {
+	m.work.start(func() {
 		err := m.cfg.Killer.Kill(ctx, k.pod, e)
 		now := m.cfg.Clock.Now()
 		m.mu.Lock()
@@ -286,7 +286,7 @@ func (m *Manager) reclaim(ctx context.Context, r ReclaimPlan, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reclaims[r.Action] = Reclaim{Began: now}
-	m.work.Go(func() {
+	m.work.start(func() {
 		err := m.delete(ctx, r)
 		end := m.cfg.Clock.Now()
 		m.mu.Lock()

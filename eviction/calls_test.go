@@ -3,7 +3,9 @@ package eviction_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,4 +49,40 @@ func TestFirstCallMayFailBesideAnEscalation(t *testing.T) {
 		m.Wait()
 		require.Contains(t, strings.Join(n.take(), "\n"), "evicted slow for memory.available: <nil>")
 	})
+}
+
+// Calls begin and end all the time while others wait for them.
+func TestWait_BesideEvaluate(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.instant = true
+	for i := range 500 {
+		pod := newPod(fmt.Sprintf("pod-%03d", i))
+		n.add(pod, memoryStats(pod, 1))
+	}
+	n.saw(eviction.MemoryAvailable, 0, 10*gi)
+	cfg := n.config(hard(eviction.MemoryAvailable, gi))
+	cfg.Policy.MaxParallelEvictions = 1
+	m := newManager(t, cfg)
+	kills, waiting, done := 0, sync.WaitGroup{}, make(chan struct{})
+	for range 4 {
+		waiting.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					m.Wait()
+				}
+			}
+		})
+	}
+	for range 1000 {
+		kills += len(n.step(m, time.Millisecond).Victims)
+	}
+	close(done)
+	waiting.Wait()
+	m.Wait()
+	require.Len(t, n.waitCalls(kills), kills)
+	require.Positive(t, kills)
 }

@@ -56,9 +56,9 @@
 // # Goroutines and locking
 //
 // New starts nothing. Steps run one at a time; each kill, each reclaim and the
-// Waker has a goroutine, which ctx ends and Run or [Manager.Wait] waits for. An
-// Observer is called without the lock of the state, mostly by the step: it may
-// call any method but Evaluate and Wait.
+// Waker has a goroutine, which ctx ends and Run or [Manager.Wait] waits for. Wait may
+// be called beside a step. An Observer is called without the lock of the state, mostly
+// by the step: it may call any method but Evaluate and Wait.
 //
 // # Differences from the kubelet
 //
@@ -76,12 +76,13 @@
 // single filesystem.
 //
 // Figures. The kubelet keeps a threshold met by a figure of any age; ours treats a figure
-// older than [Policy.MaxObservationAge] as unknown. The kubelet believes impossible
-// figures, such as nothing available of nothing; ours treats them as unknown. The kubelet
-// begins a grace period anew after the signal was unknown; ours keeps it running. The
-// kubelet begins a grace period anew after one good figure; ours takes back twice the time
-// for which the threshold was not met, and 10 s of that end it. A condition holds while
-// its threshold is met, however short the transition period.
+// older than [Policy.MaxObservationAge] as unknown. The kubelet ranks pods by figures of
+// any age; ours by those that are not older than that, or an hour for disk usage. The
+// kubelet believes impossible figures, such as nothing available of nothing; ours treats
+// them as unknown. The kubelet begins a grace period anew after the signal was unknown;
+// ours keeps it running. The kubelet begins a grace period anew after one good figure; ours
+// takes back twice the time for which the threshold was not met, and 10 s of that end it. A
+// condition holds while its threshold is met, however short the transition period.
 //
 // The kubelet looks every 10 s at figures of up to 30 s. Here the next look comes in a
 // quarter of the time in which a hog could reach a threshold, every 100 ms at most; and

@@ -84,7 +84,7 @@ type Observations struct {
 	Pods []*corev1.Pod
 	// PodStats are the figures of pods. Nil says that nobody has asked for them
 	// yet: no pod is chosen then, and [Decision.NeedPods] tells whether one would
-	// be.
+	// be. All count, however old; the [Manager] leaves out those that are too old.
 	PodStats map[types.UID]*PodStats
 	// CheckLimits has the local storage limits looked at as well.
 	CheckLimits bool

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeparts/kubeparts/eviction"
 )
@@ -40,6 +41,7 @@ func Example() {
 		Pods:   func() []*corev1.Pod { return []*corev1.Pod{web, batch} },
 		Mode:   eviction.DryRun,
 		Policy: eviction.Policy{Thresholds: thresholds},
+		Clock:  testingclock.NewFakeClock(epoch()),
 	})
 	if err != nil {
 		fmt.Println(err)

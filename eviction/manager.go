@@ -29,7 +29,7 @@ type Manager struct {
 	loop     *loop.Loop
 	running  atomic.Bool
 	refusals refusals
-	work     sync.WaitGroup // kills and reclaims
+	work     calls // kills and reclaims
 
 	step     sync.Mutex // serializes Evaluate, held during callbacks
 	state    State
@@ -106,9 +106,10 @@ func (m *Manager) Run(ctx context.Context) error {
 // Trigger asks for a look soon. It never blocks.
 func (m *Manager) Trigger() { m.loop.Trigger() }
 
-// Wait returns when no kill and no reclaim is under way. [Manager.Run] does it at
-// its end; who calls [Manager.Evaluate] does it instead.
-func (m *Manager) Wait() { m.work.Wait() }
+// Wait returns as soon as no kill and no reclaim is under way, at once if none is. It
+// may be called beside [Manager.Evaluate] and [Manager.Run]. Run waits before it
+// returns; a caller of Evaluate calls Wait instead.
+func (m *Manager) Wait() { m.work.wait() }
 
 // Evaluate looks once, decides, and begins what has to be done: pods are killed
 // and disks reclaimed on goroutines of their own, which ctx ends and
@@ -158,13 +159,15 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 	return d, err
 }
 
-// podStats fills in the figures of pods. With an error those that are there
-// count.
+// podStats fills in the figures of pods that are not too old. With an error those that
+// are there count.
 func (m *Manager) podStats(ctx context.Context, obs *Observations) error {
 	all, err := m.cfg.Stats.Pods(ctx)
+	now, maxAge := m.cfg.Clock.Now(), m.cfg.Policy.withDefaults().MaxObservationAge
 	clear(m.stats)
-	for i := range all {
-		m.stats[all[i].UID] = &all[i]
+	for _, s := range all {
+		recent := s.since(now.Add(-maxAge), now.Add(-maxDiskAge))
+		m.stats[s.UID] = &recent
 	}
 	obs.PodStats = m.stats
 	if err != nil {

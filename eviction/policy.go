@@ -27,7 +27,9 @@ type Policy struct {
 	// first needed, while it is taken for one that uses nothing. After that it is the
 	// first to go, as in the kubelet. Default 2 m.
 	StatsGrace time.Duration
-	// MaxObservationAge is how old an observation may be to count. Default 1 m.
+	// MaxObservationAge is how old an observation may be to count, and what
+	// [Stats].Pods measured of a pod's memory and processes. Default 1 m. Disk usage
+	// of pods counts for an hour.
 	MaxObservationAge time.Duration
 	// MaxParallelEvictions is how many pods may be ending at a time; those that
 	// end slowly for a soft threshold don't count when a hard one is met.

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -124,6 +125,37 @@ type PodStats struct {
 	// Other is what the pod takes of the node's filesystem beside those, such
 	// as logs of the pod and its /etc/hosts.
 	Other DiskUsage
+}
+
+// maxDiskAge is how old the disk usage of a pod may be to count. To measure a volume of
+// millions of files takes many minutes.
+const maxDiskAge = time.Hour
+
+// since returns s without what was measured too long ago, as unknown: what is used of
+// disks before disk, and all else before rest.
+func (s PodStats) since(rest, disk time.Time) PodStats {
+	s.Memory, s.Processes = s.Memory.since(rest), s.Processes.since(rest)
+	s.Containers, s.Volumes = slices.Clone(s.Containers), slices.Clone(s.Volumes)
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		c.Memory, c.Rootfs, c.Logs = c.Memory.since(rest), c.Rootfs.since(disk), c.Logs.since(disk)
+	}
+	for i := range s.Volumes {
+		s.Volumes[i].DiskUsage = s.Volumes[i].since(disk)
+	}
+	s.Other = s.Other.since(disk)
+	return s
+}
+
+func (d DiskUsage) since(t time.Time) DiskUsage {
+	return DiskUsage{d.Bytes.since(t), d.Inodes.since(t)}
+}
+
+func (u Usage) since(t time.Time) Usage {
+	if u.Time.Before(t) {
+		return Usage{}
+	}
+	return u
 }
 
 // Stats measures the node and its pods. Both methods are called by one goroutine

@@ -261,6 +261,79 @@ func TestSummaryOfAPodWithEverything(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// cgroupless is a runtime that refuses a list of sandbox stats if a sandbox in it has no
+// cgroup, as containerd does.
+type cgroupless struct {
+	criStats
+	without map[types.UID]bool
+	calls   int
+}
+
+func (r *cgroupless) ListPodSandboxStats(_ context.Context, filter *runtimeapi.PodSandboxStatsFilter) (all []*runtimeapi.PodSandboxStats, err error) {
+	r.calls++
+	for _, s := range r.sandboxes {
+		uid := s.Attributes.Labels["io.kubernetes.pod.uid"]
+		if only, ok := filter.GetLabelSelector()["io.kubernetes.pod.uid"]; ok && only != uid {
+			continue
+		}
+		if r.without[types.UID(uid)] {
+			return nil, errors.New("cgroupPath is empty")
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// TestSummary_OfPodsWithoutCgroups has pods of which the runtime knows the containers
+// only, beside one of which it knows all.
+func TestSummary_OfPodsWithoutCgroups(t *testing.T) {
+	t.Parallel()
+	cfg := tree(t, "v2-systemd")
+	bare, whole := types.UID("bare"), types.UID("whole")
+	cfg.Pods = func() []*corev1.Pod {
+		return []*corev1.Pod{pod("bare", bare), nil, pod("whole", whole), pod("waiting", "waiting")}
+	}
+	runtime := &cgroupless{without: map[types.UID]bool{bare: true}}
+	for _, uid := range []types.UID{bare, whole} {
+		runtime.sandboxes = append(runtime.sandboxes, &runtimeapi.PodSandboxStats{
+			Attributes: &runtimeapi.PodSandboxAttributes{Labels: labels(uid)},
+			Linux: &runtimeapi.LinuxPodSandboxStats{
+				Cpu:     &runtimeapi.CpuUsage{Timestamp: epoch().UnixNano(), UsageCoreNanoSeconds: n64(1000)},
+				Network: &runtimeapi.NetworkUsage{DefaultInterface: &runtimeapi.NetworkInterfaceUsage{Name: "eth0"}},
+			},
+		})
+		ended := container(uid, "init", 0, epoch(), used{1, 1, 1})
+		ended.Cpu, ended.Memory = nil, nil
+		runtime.containers = append(runtime.containers, ended,
+			container(uid, "app", 0, epoch(), used{5e9, 100, 1}), container(uid, "side", 0, epoch().Add(-time.Second), used{1e9, 11, 1}))
+	}
+	runtime.containers[1].Memory.RssBytes = n64(7)
+	cfg.Runtime = runtime
+	p := newProvider(t, cfg)
+	s, err := p.Summary(t.Context())
+	require.ErrorContains(t, err, "pod sandbox stats: cgroupPath is empty")
+	require.Len(t, s.Pods, 3)
+	require.EqualValues(t, 6_000_000_000, *s.Pods[0].CPU.UsageCoreNanoSeconds)
+	require.Nil(t, s.Pods[0].CPU.UsageNanoCores, "of no container yet")
+	require.True(t, s.Pods[0].CPU.Time.Equal(&metav1.Time{Time: epoch().Add(-time.Second)}), "as old as the oldest")
+	require.EqualValues(t, 111, *s.Pods[0].Memory.WorkingSetBytes)
+	require.EqualValues(t, 7, *s.Pods[0].Memory.RSSBytes, "what is known")
+	require.Nil(t, s.Pods[0].Memory.UsageBytes)
+	require.Nil(t, s.Pods[0].Network)
+
+	require.EqualValues(t, 1000, *s.Pods[1].CPU.UsageCoreNanoSeconds, "the runtime knows better")
+	require.EqualValues(t, 111, *s.Pods[1].Memory.WorkingSetBytes)
+	require.Equal(t, "eth0", s.Pods[1].Network.Name)
+	require.Nil(t, s.Pods[2].CPU)
+	require.Nil(t, s.Pods[2].Memory)
+
+	runtime.without, runtime.calls = nil, 0
+	s, err = p.Summary(t.Context())
+	require.NotContains(t, err.Error(), "sandbox")
+	require.Equal(t, 1, runtime.calls)
+	require.NotNil(t, s.Pods[0].Network)
+}
+
 // TestFakeNode asks a whole runtime.
 func TestFakeNode(t *testing.T) {
 	t.Parallel()

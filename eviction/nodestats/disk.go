@@ -3,6 +3,7 @@ package nodestats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -56,7 +57,8 @@ type podWalk struct {
 	mapped  bool   // the pod has a user namespace of its own
 	targets []diskTarget
 	done    []diskFigure
-	current *walk // of the first target that is not done
+	missed  []string // paths that could not be listed or measured
+	current *walk    // of the first target that is not done
 	begun   bool
 }
 
@@ -75,39 +77,36 @@ func localPlugins() []string {
 	}
 }
 
-// diskTargets lists what a pod has on the node's filesystem. Folders that hold
-// nothing but mounts are left out: what is bound there is counted elsewhere.
-func diskTargets(cfg Config, uid types.UID, logs string) (targets []diskTarget, err error) {
+// diskTargets lists what a pod has on the node's filesystem, and the folders that could
+// not be listed, with the error. Folders that hold nothing but mounts are left out: what
+// is bound there is counted elsewhere.
+func diskTargets(cfg Config, uid types.UID, logs string) (targets []diskTarget, missed []string, err error) {
 	if !filepath.IsLocal(string(uid)) || !filepath.IsLocal(logs) || strings.ContainsRune(logs, filepath.Separator) {
-		return nil, nil // from a manifest that names the path of something else
+		return nil, nil, nil // from a manifest that names the path of something else
+	}
+	var errs []error
+	list := func(dir string) []fs.DirEntry {
+		all, err := entries(dir)
+		if err != nil {
+			missed, errs = append(missed, dir), append(errs, err)
+		}
+		return all
 	}
 	pod := filepath.Join(cfg.NodePath, "pods", string(uid))
 	for _, plugin := range localPlugins() {
 		dir := filepath.Join(pod, "volumes", plugin)
-		volumes, err := entries(dir)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range volumes {
+		for _, v := range list(dir) {
 			targets = append(targets, diskTarget{volumeDisk, v.Name(), filepath.Join(dir, v.Name())})
 		}
 	}
-	others, err := entries(pod)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range others {
+	for _, e := range list(pod) {
 		if !strings.HasPrefix(e.Name(), "volume") {
 			path := filepath.Join(pod, e.Name())
 			targets = append(targets, diskTarget{otherDisk, path, path})
 		}
 	}
 	dir := filepath.Join(cfg.LogPath, logs)
-	containers, err := entries(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range containers {
+	for _, e := range list(dir) {
 		path := filepath.Join(dir, e.Name())
 		if e.IsDir() {
 			targets = append(targets, diskTarget{logDisk, e.Name(), path})
@@ -115,29 +114,31 @@ func diskTargets(cfg Config, uid types.UID, logs string) (targets []diskTarget, 
 			targets = append(targets, diskTarget{otherDisk, path, path})
 		}
 	}
-	return targets, nil
+	return targets, missed, errors.Join(errs...)
 }
 
-// entries lists a folder; one that does not exist has none.
+// entries lists a folder; one that does not exist has none. With an error there are
+// none: a part of a folder is not all of it.
 func entries(dir string) ([]fs.DirEntry, error) {
 	all, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	return all, err
+	return all, nil
 }
 
 // list lists the targets and notes their projects. It is a turn of its own: those of
 // all pods that wait are noted before any is measured.
 func (w *podWalk) list(cfg Config, q *quotas) (err error) {
 	w.begun = true
-	if w.targets, err = diskTargets(cfg, w.uid, w.name); err != nil {
-		return err
-	}
+	w.targets, w.missed, err = diskTargets(cfg, w.uid, w.name)
 	for _, t := range w.targets {
 		q.note(w.uid, t.path)
 	}
-	return nil
+	return err
 }
 
 // hasQuota says whether what the quota of a target says can be relied upon. Whoever
@@ -149,7 +150,7 @@ func (w *podWalk) hasQuota(t diskTarget) bool {
 }
 
 // advance measures for one turn and says at how many files it looked, and whether
-// that was the end. An error concerns one target, and has no figure then.
+// that was the end. A target with an error is missed, and the others are measured.
 func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (looked int, done bool, err error) {
 	if !w.begun {
 		err = w.list(cfg, q)
@@ -168,23 +169,31 @@ func (w *podWalk) advance(ctx context.Context, cfg Config, q *quotas, n int) (lo
 			}
 			figure, current, err := begin(target, cfg.Clock.Now())
 			if current == nil {
-				w.done = append(w.done, figure)
-				errs = append(errs, err)
+				errs = append(errs, w.finish(figure, err))
 				continue
 			}
 			w.current = current
 		}
 		more, over, err := w.current.advance(ctx, n-looked)
 		looked += more
-		if err != nil {
-			return looked, false, err
-		}
 		if over {
-			w.done = append(w.done, diskFigure{target, usageOf(w.current, cfg.Clock.Now())})
+			errs = append(errs, w.finish(diskFigure{target, usageOf(w.current, cfg.Clock.Now())}, err))
 			w.current = nil
+		} else if err != nil { // ctx is done
+			return looked, false, err
 		}
 	}
 	return looked, len(w.done) == len(w.targets), errors.Join(errs...)
+}
+
+// finish records the figure of a target. With an error the target is missed.
+func (w *podWalk) finish(figure diskFigure, err error) error {
+	w.done = append(w.done, figure)
+	if err == nil {
+		return nil
+	}
+	w.missed = append(w.missed, figure.path)
+	return fmt.Errorf("disk usage of %s: %w", figure.path, err)
 }
 
 // begin begins the walk of a target, or returns its figure if none is needed: what
@@ -219,17 +228,24 @@ func usage(v value, at time.Time) eviction.Usage {
 }
 
 // figures is what is known so far: what has been measured, and for the rest what
-// was known before. What a walk under way has counted already is a lower bound;
-// if that is more than was known, it counts: a pod that fills the disk is found
-// before all of it is.
+// was known before, of what was missed too. What a walk under way has counted already
+// is a lower bound; if that is more than was known, it counts: a pod that fills the
+// disk is found before all of it is.
 func (w *podWalk) figures(before podDisk, now time.Time) podDisk {
-	all := slices.Clone(w.done)
-	for i, target := range w.targets[len(w.done):] {
-		figure := diskFigure{diskTarget: target}
-		found := slices.IndexFunc(before.figures, func(f diskFigure) bool { return f.diskTarget == target })
-		if found >= 0 {
-			figure.DiskUsage = before.figures[found].DiskUsage
+	var all []diskFigure
+	for _, f := range before.figures {
+		if slices.Contains(w.missed, filepath.Dir(f.path)) {
+			all = append(all, f)
 		}
+	}
+	for _, f := range w.done {
+		if slices.Contains(w.missed, f.path) {
+			f.DiskUsage = before.usage(f.diskTarget)
+		}
+		all = append(all, f)
+	}
+	for i, target := range w.targets[len(w.done):] {
+		figure := diskFigure{target, before.usage(target)}
 		if i == 0 && w.current != nil {
 			soFar := usageOf(w.current, now)
 			figure.Bytes = larger(figure.Bytes, soFar.Bytes)
@@ -238,10 +254,20 @@ func (w *podWalk) figures(before podDisk, now time.Time) podDisk {
 		all = append(all, figure)
 	}
 	at := before.at
-	if len(w.done) == len(w.targets) {
+	if len(w.done) == len(w.targets) && len(w.missed) == 0 {
 		at = now
 	}
 	return podDisk{all, at}
+}
+
+// usage returns what is known of a target.
+func (d podDisk) usage(target diskTarget) eviction.DiskUsage {
+	for _, f := range d.figures {
+		if f.diskTarget == target {
+			return f.DiskUsage
+		}
+	}
+	return eviction.DiskUsage{}
 }
 
 func larger(before, soFar eviction.Usage) eviction.Usage {

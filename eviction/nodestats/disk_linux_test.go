@@ -216,27 +216,6 @@ func TestVolumeInMemory(t *testing.T) {
 	require.Positive(t, s.Volumes[0].Inodes.Value)
 }
 
-// Opening a folder takes as long as it is deep: without a charge for that, a pod
-// would have one refresh go through millions of folders.
-func TestFoldersInFoldersKeepToTheBudget(t *testing.T) {
-	t.Parallel()
-	const depth = 1000
-	cfg := live(t, "v2-systemd")
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("deep", burstable)} }
-	cfg.WalkEntries = 5000
-	require.NoError(t, os.MkdirAll(volume(cfg, burstable, "data")+strings.Repeat("/d", depth), 0o700))
-	p := newProvider(t, cfg)
-	refreshes := 0
-	for waiting := 1; waiting > 0; refreshes++ {
-		r, err := p.Refresh(t.Context())
-		require.NoError(t, err)
-		require.LessOrEqual(t, r.Entries, cfg.WalkEntries+depth)
-		waiting = r.Waiting
-	}
-	require.Greater(t, refreshes, 20)
-	require.EqualValues(t, depth+1, podsOf(t, p)[burstable].Volumes[0].Inodes.Value)
-}
-
 // hung is a runtime that does not answer.
 type hung struct{}
 

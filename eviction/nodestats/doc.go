@@ -40,11 +40,11 @@
 //  3. No difference wraps, and an available amount above the total is no figure.
 //  4. Node and Pods ask nobody: a runtime that hangs delays neither. It delays a
 //     refresh by 10 s a call, after the disks have been measured.
-//  5. A refresh looks at no more than WalkEntries files, four folders on the way to one
-//     counting as one. Pods take turns, so one with
+//  5. A refresh looks at no more than WalkEntries files. Pods take turns, so one with
 //     millions of files keeps the others waiting for 4,096 of its own at most; what was
-//     counted of it so far is told as soon as it is more than what was known.
-//  6. Nothing outside a pod's folders is opened for it, nothing that is mounted in
+//     counted of it so far is told as soon as it is more than what was known. At most
+//     three folders of a pod are open at a time, however deep they are nested.
+//  6. Nothing outside a pod's folders is read for it, nothing that is mounted in
 //     them is counted, and no symbolic link is followed, while it writes there.
 //  7. A trigger of a cgroup that was removed is not taken for pressure.
 //
@@ -64,6 +64,10 @@
 // wrong on one version of cgroups or the other. What counts for the limit that all pods
 // share is its working set, as in the kubelet, for there the kernel has no estimate.
 // See [Estimator].
+//
+// CPU and memory of a pod are those of its cgroup. Without one they are what the runtime
+// reports of its sandbox, or else the sums of its containers. containerd reports nothing of
+// a sandbox without a cgroup, so such a pod has no network figures.
 //
 // # Disk
 //

@@ -86,6 +86,11 @@ func (n *nodeProbe) measure(out []eviction.Observation) (eviction.NodeStats, err
 	if !n.surveyed {
 		n.adopt(n.look(nil, nil))
 	}
+	if n.pods == "" || !n.podsLimit.ok { // made with the first pod, and limited a moment later
+		s := n.survey
+		s.findPodsCgroup(n.cfg, n.buf)
+		n.adopt(s)
+	}
 	n.errs = n.errs[:0]
 	if n.err != nil {
 		n.errs = append(n.errs, n.err)
@@ -239,28 +244,35 @@ func (n *nodeProbe) adopt(s survey) {
 
 // look surveys the node. The error is that of asking for info, if that was done.
 func (n *nodeProbe) look(info *runtimeapi.ImageFsInfoResponse, asked error) (s survey) {
-	r := cgroupReader{hierarchy: hierarchyAt(n.cfg.CgroupRoot)}
-	s.hierarchy, s.pods = r.hierarchy, r.findPods(n.cfg.PodsCgroup)
+	var buf []byte
+	s.hierarchy = hierarchyAt(n.cfg.CgroupRoot)
+	s.findPodsCgroup(n.cfg, buf)
 	number := func(name string) value {
-		b, err := readFile(filepath.Join(n.cfg.ProcRoot, name), &r.buf)
+		b, err := readFile(filepath.Join(n.cfg.ProcRoot, name), &buf)
 		if err != nil {
 			return value{}
 		}
 		return parseNumber(b)
 	}
 	s.maxTasks = number("sys/kernel/pid_max").least(number("sys/kernel/threads-max"))
-	if s.pods != "" {
-		s.podsTasks = r.number("pids", s.pods, "pids.max")
-		s.podsLimit = r.number("memory", s.pods, r.memoryNames().limit)
-	}
 	var errs []error
 	if n.cfg.Estimator == WorkingSet {
-		b, err := readFile(filepath.Join(n.cfg.ProcRoot, "zoneinfo"), &r.buf)
+		b, err := readFile(filepath.Join(n.cfg.ProcRoot, "zoneinfo"), &buf)
 		s.watermark = parseZones(b, os.Getpagesize()).low
 		errs = append(errs, err)
 	}
-	s.err = errors.Join(append(errs, s.findFilesystems(n.cfg, info, asked, &r.buf))...)
+	s.err = errors.Join(append(errs, s.findFilesystems(n.cfg, info, asked, &buf))...)
 	return s
+}
+
+// findPodsCgroup finds the cgroup of all pods and reads its limits, by way of buf.
+func (s *survey) findPodsCgroup(cfg Config, buf []byte) {
+	r := cgroupReader{hierarchy: s.hierarchy, buf: buf}
+	if s.pods = r.findPods(cfg.PodsCgroup); s.pods == "" {
+		return
+	}
+	s.podsTasks = r.number("pids", s.pods, "pids.max")
+	s.podsLimit = r.number("memory", s.pods, r.memoryNames().limit)
 }
 
 // findFilesystems finds out what is where, and merges what is at one place.

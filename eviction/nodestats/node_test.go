@@ -120,6 +120,37 @@ func TestNodeTellsWhatItCanAndWhyNotTheRest(t *testing.T) {
 // keptByProcessors is what testdata/proc/zoneinfo has on their lists, in bytes.
 const keptByProcessors = (23 + 40000 + 10000) * 4096
 
+// The cgroup of all pods is made with the first pod, and limited after that: neither
+// waits for a refresh.
+func TestNode_FindsTheCgroupOfPodsWhenItIsMade(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-cgroupfs")
+	made := filepath.Join(cfg.CgroupRoot, "kubepods")
+	require.NoError(t, os.Rename(made, made+"-later"))
+	cfg.Images = &images{image: cfg.NodePath, container: cfg.NodePath}
+	p := newProvider(t, cfg)
+	_, err := p.Refresh(t.Context())
+	require.NoError(t, err)
+	node, err := p.Node(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, signals(node), eviction.AllocatableMemoryAvailable)
+
+	require.NoError(t, os.Rename(made+"-later", made))
+	write(t, "max\n", made, "memory.max")
+	node, err = p.Node(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, signals(node), eviction.AllocatableMemoryAvailable)
+	pods, err := p.Pods(t.Context())
+	require.NoError(t, err)
+	require.True(t, pods[0].Memory.Known())
+
+	write(t, "9999999999\n", made, "memory.max")
+	node, err = p.Node(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, signals(node), eviction.AllocatableMemoryAvailable)
+	require.Contains(t, signals(node), eviction.ImageFSAvailable, "what a refresh has found stays")
+}
+
 func TestNodeFollowsTheFiles(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")

@@ -49,7 +49,64 @@ func (s *summarizer) pod(pod *corev1.Pod, m eviction.PodStats, sandbox *runtimea
 		out.EphemeralStorage = s.disk(s.nodeFS, total)
 	}
 	s.containers(&out, pod, m)
+	if out.CPU == nil { // a runtime may know this of pods with a cgroup only
+		out.CPU = containersCPU(out.Containers)
+	}
+	if out.Memory == nil {
+		out.Memory = containersMemory(out.Containers)
+	}
 	return out
+}
+
+// containersCPU adds up what is known of containers; nil if that is nothing. The time
+// is that of the oldest figure.
+func containersCPU(containers []statsapi.ContainerStats) (sum *statsapi.CPUStats) {
+	for _, c := range containers {
+		if c.CPU == nil {
+			continue
+		}
+		if sum == nil {
+			sum = &statsapi.CPUStats{Time: c.CPU.Time}
+		}
+		sum.Time = older(sum.Time, c.CPU.Time)
+		addTo(&sum.UsageNanoCores, c.CPU.UsageNanoCores)
+		addTo(&sum.UsageCoreNanoSeconds, c.CPU.UsageCoreNanoSeconds)
+	}
+	return sum
+}
+
+// containersMemory adds up what is known of containers; nil if that is nothing. What
+// they have available does not add up.
+func containersMemory(containers []statsapi.ContainerStats) (sum *statsapi.MemoryStats) {
+	for _, c := range containers {
+		if c.Memory == nil {
+			continue
+		}
+		if sum == nil {
+			sum = &statsapi.MemoryStats{Time: c.Memory.Time}
+		}
+		sum.Time = older(sum.Time, c.Memory.Time)
+		addTo(&sum.UsageBytes, c.Memory.UsageBytes)
+		addTo(&sum.WorkingSetBytes, c.Memory.WorkingSetBytes)
+		addTo(&sum.RSSBytes, c.Memory.RSSBytes)
+		addTo(&sum.PageFaults, c.Memory.PageFaults)
+		addTo(&sum.MajorPageFaults, c.Memory.MajorPageFaults)
+	}
+	return sum
+}
+
+func older(a, b metav1.Time) metav1.Time {
+	if b.Before(&a) {
+		return b
+	}
+	return a
+}
+
+// addTo adds n to *sum, if it is known.
+func addTo(sum **uint64, n *uint64) {
+	if n != nil {
+		*sum = fromPtr(*sum).or(known(0)).plus(known(*n)).ptr()
+	}
 }
 
 // onDisk says whether what a volume holds is on the node's disk and goes with the pod,

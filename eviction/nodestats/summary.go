@@ -30,8 +30,8 @@ func (p *Provider) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	node, errNode := p.node.measure(nil)
 	memoryAvailable := observed(node, eviction.MemoryAvailable)
 	errRuntime := p.refreshRuntime(ctx)
-	sandboxes, errSandboxes := p.sandboxStats(ctx)
-	pods := p.cfg.Pods()
+	pods := slices.DeleteFunc(slices.Clone(p.cfg.Pods()), func(pod *corev1.Pod) bool { return pod == nil })
+	sandboxes, errSandboxes := p.sandboxStats(ctx, pods)
 	p.podsMu.Lock()
 	measured := p.measurePods(nil, pods)
 	p.podsMu.Unlock()
@@ -39,7 +39,6 @@ func (p *Provider) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	h, parent := p.node.where()
 	s := summarizer{p: p, reader: cgroupReader{hierarchy: h}, now: metav1.NewTime(p.cfg.Clock.Now())}
 	out := &statsapi.Summary{Node: s.node(memoryAvailable, parent), Pods: []statsapi.PodStats{}}
-	pods = slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod == nil })
 	for i, pod := range pods { // measured has the same order
 		out.Pods = append(out.Pods, s.pod(pod, measured[i], sandboxes[pod.UID], h.findPod(parent, pod.UID)))
 	}
@@ -56,16 +55,29 @@ func observed(node eviction.NodeStats, signal eviction.Signal) value {
 }
 
 // sandboxStats asks the runtime about pods as a whole, for what only it knows:
-// their networks. Of several sandboxes of a pod the last one counts.
-func (p *Provider) sandboxStats(ctx context.Context) (map[types.UID]*runtimeapi.LinuxPodSandboxStats, error) {
+// their networks. Of several sandboxes of a pod the last one counts. A runtime may
+// refuse the whole list for one sandbox that has no cgroup: each pod is asked about
+// by itself then, and the error is about those that still have no answer.
+func (p *Provider) sandboxStats(ctx context.Context, pods []*corev1.Pod) (map[types.UID]*runtimeapi.LinuxPodSandboxStats, error) {
 	if p.cfg.Runtime == nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	all, err := p.cfg.Runtime.ListPodSandboxStats(ctx, nil)
-	if err != nil {
-		return nil, fmt.Errorf("pod sandbox stats: %w", err)
+	if err != nil && ctx.Err() == nil {
+		failed := 0
+		for _, pod := range pods {
+			own := &runtimeapi.PodSandboxStatsFilter{LabelSelector: map[string]string{crilabels.PodUID: string(pod.UID)}}
+			its, errPod := p.cfg.Runtime.ListPodSandboxStats(ctx, own)
+			if errPod != nil {
+				failed++
+			}
+			all = append(all, its...)
+		}
+		if failed == 0 {
+			err = nil
+		}
 	}
 	byPod := make(map[types.UID]*runtimeapi.LinuxPodSandboxStats, len(all))
 	for _, s := range all {
@@ -75,7 +87,10 @@ func (p *Provider) sandboxStats(ctx context.Context) (map[types.UID]*runtimeapi.
 		}
 		byPod[uid] = s.GetLinux()
 	}
-	return byPod, nil
+	if err != nil {
+		err = fmt.Errorf("pod sandbox stats: %w", err)
+	}
+	return byPod, err
 }
 
 // A summarizer makes one summary.

@@ -12,7 +12,7 @@ import (
 type walk struct{ bytes, inodes uint64 }
 
 func newWalk(path string) (*walk, error) {
-	return nil, fmt.Errorf("disk usage of %s: not on this system: %w", path, errors.ErrUnsupported)
+	return nil, fmt.Errorf("%s: not on this system: %w", path, errors.ErrUnsupported)
 }
 
 func (*walk) advance(context.Context, int) (int, bool, error) { return 0, true, nil }
