@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +44,9 @@ type agent struct {
 	pleg     *pleg.Generator
 	statuses *status.Manager
 	dead     *containergc.Manager
+
+	mu   sync.Mutex // guards read; one pass over the workers at a time
+	read bool       // the manifests were read
 }
 
 // runtime is what these managers call. Any CRI client is one.
@@ -84,22 +88,56 @@ func newAgent(rt runtime, manifests, logs string, out io.Writer) (*agent, error)
 // run serves until ctx is done. Pods run on; the next agent takes them over.
 func (a *agent) run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	var errs [4]error
-	for i, part := range []func(context.Context) error{a.source.Run, a.pleg.Run, a.workers.Run, a.dead.Run} {
+	var errs [5]error
+	for i, part := range []func(context.Context) error{a.source.Run, a.sweeps, a.pleg.Run, a.workers.Run, a.dead.Run} {
 		parts.Go(func() { errs[i] = part(ctx) })
 	}
 	parts.Wait()
 	return errors.Join(errs[:]...)
 }
 
-// desired takes all pods that are to run: workers begin with what is new and end what
-// is not there any more.
+// desired takes all pods that are to run: workers end what is not there any more and
+// begin with what is new. Of one that is back and still ends, its worker makes a note.
 func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	added := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
+		_, known := a.pods.GetPodByUID(pod.UID)
+		return known
+	})
 	a.pods.SetPods(pods)
+	a.read = true
+	a.workers.SyncKnownPods(a.pods.GetPods)
+	for _, pod := range added {
+		a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+	}
+}
+
+// sweep has the workers forget what has ended, and begins again with what is back.
+func (a *agent) sweep() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.read {
+		return
+	}
 	known := a.workers.SyncKnownPods(a.pods.GetPods)
-	for _, pod := range pods {
+	for _, pod := range a.pods.GetPods() {
 		if _, ok := known[pod.UID]; !ok {
 			a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+		}
+	}
+}
+
+// sweeps repeats the sweep, because pods end between two changes of the manifests.
+func (a *agent) sweeps(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			a.sweep()
 		}
 	}
 }
