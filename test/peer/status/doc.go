@@ -16,7 +16,8 @@
 //   - status/merge: what an API server shows after a status was merged with its own and
 //     the patch was applied.
 //   - status/manager: histories of reports, probe results, resizes, ends, deletions,
-//     restarts and failing calls, with an API server to which both sides send.
+//     files of static pods that go and come back, restarts and failing calls, with an
+//     API server to which both sides send.
 //
 // Some functions of the kubelet are not exported and are reached by linkname. A rule
 // of status/generate may be a change of the kubelet's input: ours must be what the

@@ -106,8 +106,15 @@ func (p *managerPlay) turn(ctx context.Context, step *managerStep, spec *corev1.
 			keep[uid] = true
 		}
 		p.m.orphans(keep)
+	case step.Op == opFile && pod != nil:
+		delete(p.pods, spec.UID)
+		delete(p.mirror, spec.UID)
+		delete(p.api.pods, spec.Name)
+	case step.Op == opFile:
+		p.pods[spec.UID] = spec
+		p.reflect(spec)
 	case pod == nil:
-	case isStatic(pod) && (step.Op == opDelete || p.api.pods[pod.Name] == nil):
+	case isStatic(pod) && p.api.pods[pod.Name] == nil:
 		if step.Op == opOthers {
 			p.reflect(pod)
 		}

@@ -69,7 +69,11 @@ func reportManagerRules() []managerRule {
 			t, since := strings.CutSuffix(fact, " since")
 			reason := map[string]string{"Failed": "PodFailed", "Succeeded": "PodCompleted"}[said(s, pod, "phase")]
 			switch {
-			case reason == "" || t != "condition Ready" && t != "condition ContainersReady":
+			case t != "condition Ready" && t != "condition ContainersReady":
+				return false
+			case since && (s.Kubelet == now(s) || persists(s)) && falseBefore(s, pod, t):
+				return true
+			case reason == "":
 				return false
 			case strings.HasPrefix(s.Fact, "pod-"): // the end is held back
 				return s.Ours == said(s, pod, fact)
@@ -184,8 +188,10 @@ func endManagerRules() []managerRule {
 					f = s.OursFacts[i]
 				}
 			}
-			pod.Status = corev1.PodStatus{
-				Phase: corev1.PodPhase(f["said phase"]), InitContainerStatuses: parse(f, "said init "), ContainerStatuses: parse(f, "said container "),
+			if len(f) > 0 {
+				pod.Status = corev1.PodStatus{
+					Phase: corev1.PodPhase(f["said phase"]), InitContainerStatuses: parse(f, "said init "), ContainerStatuses: parse(f, "said container "),
+				}
 			}
 			ended, twice := judge.Facts{}, judge.Facts(nil)
 			endOfKubelet(ended, pod)
@@ -229,86 +235,23 @@ func endManagerRules() []managerRule {
 	}}
 }
 
-// resizeManagerRules are about resizes.
-func resizeManagerRules() []managerRule {
-	return []managerRule{{
-		Name: "times of a resize", Class: judge.Deliberate, Doc: statusDoc,
-		Sentence: "A resize condition keeps its times when the agent starts again; in the kubelet they begin anew.",
-		Explains: func(s managerScene) bool {
-			_, fact := about(s)
-			if !strings.HasPrefix(fact, "condition PodResize") || !strings.HasSuffix(fact, " since") && !strings.HasSuffix(fact, " probed") {
-				return false
-			}
-			for earlier := s; earlier.Step >= 0; earlier.Step-- {
-				if s.World.Steps[earlier.Step].Op == opRestart && now(earlier) == s.Kubelet {
-					return s.Ours < s.Kubelet
-				}
-			}
-			return false
-		},
-	}, {
-		Name: "resize that ends before the first report", Class: judge.DefectOfOurs, Item: "new", Ends: true,
-		Sentence: "A resize that the API server shows and that ends after a restart, before the pod is reported, is over in the kubelet; ours shows it again.",
-		Explains: func(s managerScene) bool {
-			step := &s.World.Steps[s.Step]
-			_, fact := about(s)
-			if step.Op != opResize || !strings.HasPrefix(step.Resize, "end") {
-				return false
-			}
-			shown := ""
-			for _, f := range s.OursFacts {
-				if _, known := f["pod-"+strconv.Itoa(step.Pod)+" phase"]; known {
-					shown = f["pod-"+strconv.Itoa(step.Pod)+" "+fact]
-				}
-			}
-			return s.Fact == "resize" && s.Kubelet == "true" && s.Ours == "false" ||
-				strings.HasPrefix(s.Fact, "said condition PodResize") && s.Kubelet == "" && s.Ours == shown
-		},
-	}, {
-		Name: "resize conditions", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
-		Sentence: "Resize conditions are the Manager's alone and are shown at once; in the kubelet they are shown with the next report that is not refused.",
-		Explains: func(s managerScene) bool {
-			step := &s.World.Steps[s.Step]
-			if step.Op != opResize || s.OursFacts[s.Step]["changed"] != "false" {
-				return false
-			}
-			t, reason, message := "PodResizePending", corev1.PodReasonDeferred, "waits"
-			if step.Reason == corev1.PodReasonInfeasible {
-				reason = step.Reason
-			}
-			if step.Resize == "begin" || step.Resize == "end" {
-				t, reason, message = "PodResizeInProgress", step.Reason, map[bool]string{true: "begins"}[step.Reason != ""]
-			}
-			switch {
-			case s.Fact == "notified":
-				return s.Ours == "pod-"+strconv.Itoa(step.Pod)
-			case !strings.HasPrefix(s.Fact, "said condition "+t):
-				return false
-			case step.Resize == "end" || step.Resize == "end pending":
-				return s.Ours == ""
-			case s.Fact == "said condition "+t:
-				return s.Ours == "True|"+reason+"|"+message
-			}
-			return s.Ours == now(s) || s.Ours == generation(s, step.Pod)
-		},
-	}}
+// falseBefore reports whether our time of a condition is that with which the API server
+// has it as False, while it has True from the kubelet, as of a pod whose end was held
+// back before the agent started again.
+func falseBefore(s managerScene, pod int, condition string) bool {
+	name := "pod-" + strconv.Itoa(pod) + " " + condition
+	for i := range s.Step {
+		if strings.HasPrefix(s.OursFacts[i][name], "False|") && strings.HasPrefix(s.KubeletFacts[i][name], "True|") && s.OursFacts[i][name+" since"] == s.Ours {
+			return true
+		}
+	}
+	return false
 }
 
 // ended reports whether ours shows a container as terminated.
 func ended(s managerScene, name string) bool {
 	f := s.OursFacts[s.Step]
 	return decodeState(f["said container "+name+"/state"]+f["said init "+name+"/state"]) != nil
-}
-
-// generation returns the generation of a pod in the scene's step.
-func generation(s managerScene, pod int) string {
-	n := s.World.Pods[pod].Generation
-	for _, step := range s.World.Steps[:s.Step+1] {
-		if step.Op == opDelete && step.Pod == pod {
-			n++
-		}
-	}
-	return strconv.FormatInt(n, 10)
 }
 
 // persists reports whether the same difference was explained before.

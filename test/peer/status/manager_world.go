@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -32,6 +33,7 @@ const (
 	opRestart   = "restart"   // the agent starts again
 	opResize    = "resize"    // a resize waits, begins or ends; the agent reports a status
 	opOrphans   = "orphans"   // the agent forgets pods that are gone
+	opFile      = "file"      // the file of a static pod goes, or comes back
 )
 
 type managerStep struct {
@@ -73,8 +75,8 @@ func drawManagerStep(d *judge.Draw, w *managerWorld) managerStep {
 	pod := w.Pods[s.Pod]
 	s.Op = judge.Pick(d, opSet, opTick, opSync, opSet, opSync, opReadiness, opStartup, opResize, opSet, opTick, opOthers,
 		opTerminate, opDelete, opRestart, opSync, opTick, opReadiness, opGone, opOrphans, opOthers)
-	if s.Op == opResize && isStatic(pod) {
-		s.Op = opSet // a static pod is not resized
+	if isStatic(pod) { // which is not resized, and ends with its file
+		s.Op = cmp.Or(map[string]string{opResize: opSet, opDelete: opFile}[s.Op], s.Op)
 	}
 	switch s.Op {
 	case opSet, opResize:

@@ -1,0 +1,86 @@
+package status
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+// resizeManagerRules are about resizes.
+func resizeManagerRules() []managerRule {
+	return []managerRule{{
+		Name: "times of a resize", Class: judge.Deliberate, Doc: statusDoc,
+		Sentence: "A resize condition keeps its times when the agent starts again; in the kubelet they begin anew.",
+		Explains: func(s managerScene) bool {
+			_, fact := about(s)
+			if !strings.HasPrefix(fact, "condition PodResize") || !strings.HasSuffix(fact, " since") && !strings.HasSuffix(fact, " probed") {
+				return false
+			}
+			for earlier := s; earlier.Step >= 0; earlier.Step-- {
+				if s.World.Steps[earlier.Step].Op == opRestart && now(earlier) == s.Kubelet {
+					return s.Ours < s.Kubelet
+				}
+			}
+			return false
+		},
+	}, {
+		Name: "resize that ends before the first report", Class: judge.DefectOfOurs, Item: "new", Ends: true,
+		Sentence: "A resize that the API server shows and that ends after a restart, before the pod is reported, is over in the kubelet; ours shows it again.",
+		Explains: func(s managerScene) bool {
+			step := &s.World.Steps[s.Step]
+			_, fact := about(s)
+			if step.Op != opResize || !strings.HasPrefix(step.Resize, "end") {
+				return false
+			}
+			shown := ""
+			for _, f := range s.OursFacts {
+				if _, known := f["pod-"+strconv.Itoa(step.Pod)+" phase"]; known {
+					shown = f["pod-"+strconv.Itoa(step.Pod)+" "+fact]
+				}
+			}
+			return s.Fact == "resize" && s.Kubelet == "true" && s.Ours == "false" ||
+				strings.HasPrefix(s.Fact, "said condition PodResize") && s.Kubelet == "" && s.Ours == shown
+		},
+	}, {
+		Name: "resize conditions", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
+		Sentence: "Resize conditions are the Manager's alone and are shown at once; in the kubelet they are shown with the next report that is not refused.",
+		Explains: func(s managerScene) bool {
+			step := &s.World.Steps[s.Step]
+			if step.Op != opResize || s.OursFacts[s.Step]["changed"] != "false" {
+				return false
+			}
+			t, reason, message := "PodResizePending", corev1.PodReasonDeferred, "waits"
+			if step.Reason == corev1.PodReasonInfeasible {
+				reason = step.Reason
+			}
+			if step.Resize == "begin" || step.Resize == "end" {
+				t, reason, message = "PodResizeInProgress", step.Reason, map[bool]string{true: "begins"}[step.Reason != ""]
+			}
+			switch {
+			case s.Fact == "notified":
+				return s.Ours == "pod-"+strconv.Itoa(step.Pod)
+			case !strings.HasPrefix(s.Fact, "said condition "+t):
+				return false
+			case step.Resize == "end" || step.Resize == "end pending":
+				return s.Ours == ""
+			case s.Fact == "said condition "+t:
+				return s.Ours == "True|"+reason+"|"+message
+			}
+			return s.Ours == now(s) || s.Ours == generation(s, step.Pod)
+		},
+	}}
+}
+
+// generation returns the generation of a pod in the scene's step.
+func generation(s managerScene, pod int) string {
+	n := s.World.Pods[pod].Generation
+	for _, step := range s.World.Steps[:s.Step+1] {
+		if step.Op == opDelete && step.Pod == pod {
+			n++
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
