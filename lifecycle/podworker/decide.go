@@ -58,6 +58,9 @@ func decide(s state, u Update, w chan<- error, f facts) (state, effects) {
 	if reason := malformed(u); reason != "" {
 		return s, effects{ignored: reason, report: one(w)}
 	}
+	if !f.known && u.Type == Sync {
+		return s, effects{ignored: "nobody has created the pod", report: one(w)}
+	}
 	runtimeOnly := u.Pod == nil
 	if !f.known && !runtimeOnly && podspec.IsTerminal(u.Pod.Status.Phase) && !f.runs {
 		// It ended before this agent began; all that is left is to clean up.

@@ -70,6 +70,8 @@ func TestDecide(t *testing.T) {
 		{"a new pod that ended and runs", state{}, Update{Type: Create, Pod: failed}, facts{runs: true}, "terminating wanted waits cancel 30s"},
 		{"a new pod from the runtime", state{}, onlyRuntime, facts{}, "terminating wanted deleted inRuntime waits cancel 1s"},
 		{"a pod from the runtime that is to sync", state{}, Update{Type: Sync, Running: seen}, facts{}, "sync report ignored"},
+		{"sync of a pod that nobody has created", state{}, Update{Type: Sync, Pod: pod}, facts{}, "sync report ignored"},
+		{"change of a pod that nobody has created", state{}, Update{Type: Change, Pod: pod}, facts{}, "sync wanted report"},
 		{"kill", syncing, killed, known, "terminating wanted waits cancel 30s"},
 		{"evict", syncing, kill(KillOptions{Evict: true}), known, "terminating wanted evicted waits cancel 30s"},
 		{"the runtime's view of a known pod", syncing, onlyRuntime, known, "terminating wanted deleted inRuntime waits cancel 30s"},

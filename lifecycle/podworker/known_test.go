@@ -59,6 +59,23 @@ func TestQueries(t *testing.T) {
 	})
 }
 
+// Who passes on what PLEG saw may be sooner than who creates the pod. If that began
+// the pod, its Create could come after its end, and ask for another run of it.
+func TestASyncDoesNotBeginAPod(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		pod := newPod("a")
+		b.sync.set("sync", func(context.Context, podworker.Turn) (bool, error) { return true, nil })
+		b.update(podworker.Sync, pod)
+		require.Empty(t, b.sync.log())
+		require.Equal(t, []string{"nobody has created the pod"}, b.ignored)
+
+		b.update(podworker.Create, pod)
+		require.Equal(t, []string{"sync a", "terminating a", "terminated a"}, b.sync.log())
+		require.Contains(t, b.SyncKnownPods(desired(pod)), pod.UID, "it has ended once and for all")
+		require.Empty(t, b.restarted)
+	})
+}
+
 func TestContentOfAnEvictedPodCanGoAtOnce(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.sync.fail("terminating", errors.New("no"))

@@ -199,8 +199,9 @@ func (w *Workers) blocked(p *worker) bool {
 // newest update counts, and those before it that no turn has taken yet are
 // passed over, but what ends a pod ends it for good.
 //
-// An update that makes no sense (no pod, no UID, an unknown type) and one for a
-// pod that has ended are ignored: see [Observer.Ignored].
+// An update that makes no sense (no pod, no UID, an unknown type), one for a pod
+// that has ended and a Sync of a pod that is not known are ignored: see
+// [Observer.Ignored].
 func (w *Workers) UpdatePod(u Update) { w.update(u, nil) }
 
 // runs reports whether anything of the pod may run, which it may where the runtime
