@@ -219,11 +219,16 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	if err := r.giveBack(ctx, status.UID); err != nil {
 		return err
 	}
+	if err := removeLogs(r.cfg.LogRoot, status.UID); err != nil {
+		return err
+	}
+	// The pod's own folder is the last to go: by it Leftovers finds what an agent that
+	// is killed here has not removed.
 	if err := r.removeFiles(status.UID, containersFolder, hostsFile); err != nil {
 		return err
 	}
 	r.Forget(status.UID)
-	return removeLogs(r.cfg.LogRoot, status.Namespace, status.Name, status.UID)
+	return nil
 }
 
 // inParallel calls do for every item at once, waits for all and joins the errors.

@@ -53,16 +53,9 @@ func makeFolders(root string, mode fs.FileMode, names ...string) (err error) {
 	return dir.MkdirAll(filepath.Join(names...), mode)
 }
 
-// removeLogs removes a pod's log folder, with the same caution. One whose names
-// the runtime does not tell has none that is known.
-func removeLogs(root, namespace, name string, uid types.UID) (err error) {
-	if namespace == "" || name == "" || uid == "" {
-		return nil
-	}
-	folder := logFolder(namespace, name, uid)
-	if err := checkFolders(folder); err != nil {
-		return fmt.Errorf("remove logs: %w", err)
-	}
+// removeLogs removes a pod's log folder, with the same caution. It is found by its
+// UID: of a pod that has nothing in the runtime any more nobody knows the names.
+func removeLogs(root string, uid types.UID) (err error) {
 	dir, err := os.OpenRoot(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -71,8 +64,18 @@ func removeLogs(root, namespace, name string, uid types.UID) (err error) {
 		return fmt.Errorf("remove logs: %w", err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	if err := dir.RemoveAll(folder); err != nil {
+	folders, err := fs.ReadDir(dir.FS(), ".")
+	if err != nil {
 		return fmt.Errorf("remove logs: %w", err)
+	}
+	for _, f := range folders {
+		// No namespace and no name has an underscore in it.
+		if names := strings.SplitN(f.Name(), "_", 3); len(names) < 3 || names[2] != string(uid) {
+			continue
+		}
+		if err := dir.RemoveAll(f.Name()); err != nil {
+			return fmt.Errorf("remove logs: %w", err)
+		}
 	}
 	return nil
 }
