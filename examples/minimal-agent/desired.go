@@ -63,6 +63,8 @@ func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.Update
 	case result.Admit && why == podworker.Create:
 		a.create(pod)
 		return
+	case result.Admit && a.workers.ShouldPodBeFinished(pod.UID):
+		return // it has ended; if it is to begin again, the sweep begins this version
 	case result.Admit:
 		a.workers.UpdatePod(podworker.Update{Type: why, Pod: pod})
 		return

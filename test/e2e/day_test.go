@@ -383,6 +383,10 @@ func (d *day) killContainerd() {
 	})
 	require.NoError(d.t, bedUp(bed.dir))
 	bed.conn.ResetConnectBackoff()
+	// Before the next fault, which may be this agent's end.
+	waitFor(d.t, 15*time.Second, "the agent to see that it is back", func() (string, bool) {
+		return "", d.output.linesWith("the runtime is ready again") > 0
+	})
 }
 
 // fillDisk adds a pod that writes more than there is room for, and waits until it is
