@@ -371,12 +371,9 @@ func (d *day) hang() {
 }
 
 func (d *day) killContainerd() {
-	// Of a sandbox in the making the runtime would know nothing afterwards, and leave a
-	// lease or a network namespace of it to nobody.
-	waitFor(d.t, time.Minute, "no pod to be beginning", func() (string, bool) {
-		pods, err := d.agent.pods()
-		return fmt.Sprint(describe(pods), err), err == nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodPending })
-	})
+	// Of a sandbox in the making or in its removal the runtime would know nothing
+	// afterwards, and leave a shim, a lease or a network namespace of it to nobody.
+	waitFor(d.t, time.Minute, "no pod to be beginning or ending", d.atRest)
 	pid, err := bed.containerd()
 	require.NoError(d.t, err)
 	require.NoError(d.t, syscall.Kill(pid, syscall.SIGKILL))
@@ -390,6 +387,36 @@ func (d *day) killContainerd() {
 	waitFor(d.t, 15*time.Second, "the agent to see that it is back", func() (string, bool) {
 		return "", d.output.linesWith("the runtime is ready again") > 0
 	})
+}
+
+// atRest says whether each pod that has a sandbox is one that the agent wants and that
+// has begun, and what the pods are.
+func (d *day) atRest() (string, bool) {
+	pods, err := d.agent.pods()
+	if err != nil {
+		return err.Error(), false
+	}
+	begun := map[string]bool{}
+	for i := range pods {
+		begun[string(pods[i].UID)] = pods[i].Status.Phase != "" && pods[i].Status.Phase != corev1.PodPending
+	}
+	boxes, err := bed.runtime.ListPodSandbox(d.t.Context(), &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{labelAgent: d.name}},
+	})
+	if err != nil {
+		return err.Error(), false
+	}
+	for _, box := range boxes.GetItems() {
+		if !begun[box.GetLabels()[labelPodUID]] {
+			return fmt.Sprintf("sandbox %s of %s: %s", box.GetId(), box.GetMetadata().GetName(), describe(pods)), false
+		}
+	}
+	for uid, has := range begun {
+		if !has {
+			return fmt.Sprintf("pod %s has not begun: %s", uid, describe(pods)), false
+		}
+	}
+	return "", true
 }
 
 // fillDisk adds a pod that writes more than there is room for, and waits until it is
