@@ -36,7 +36,8 @@ func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
 	pod := in.Pod
 	out := make([]corev1.PodCondition, 0, len(pod.Status.Conditions)+5)
 	for _, c := range pod.Status.Conditions {
-		if owner(c.Type) == foreign {
+		// DisruptionTarget is others' too, as long as the node says nothing of it.
+		if owner(c.Type) == foreign || c.Type == corev1.DisruptionTarget && Condition(old.Conditions, c.Type) == nil {
 			out = append(out, c)
 		}
 	}
@@ -53,13 +54,13 @@ func conditions(s, old *corev1.PodStatus, in *Input) []corev1.PodCondition {
 		sandbox.Status = was.Status
 	}
 	initialized, restarting := Initialized(pod, s), Condition(old.Conditions, corev1.AllContainersRestarting)
+	// A pod that was initialized once stays so.
+	if was := Condition(old.Conditions, corev1.PodInitialized); was != nil && was.Status == corev1.ConditionTrue && initialized.Status != was.Status {
+		initialized.Status, initialized.Reason, initialized.Message = was.Status, "", ""
+	}
 	if mayRestartAll(&pod.Spec) {
 		if !in.carried() || restarting == nil {
 			restarting = new(AllContainersRestarting(*in, s.Phase))
-		}
-		// A pod that restarts as a whole was initialized once, and stays so.
-		if was := Condition(old.Conditions, corev1.PodInitialized); was != nil && was.Status == corev1.ConditionTrue && initialized.Status != was.Status {
-			initialized.Status, initialized.Reason, initialized.Message = was.Status, "", ""
 		}
 	} else {
 		restarting = nil
@@ -154,13 +155,14 @@ func Ready(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 
 // NeedToReconcilePodReadiness says whether the pod's Ready condition, as the API
 // server shows it, is not what its readiness gates there make it: somebody has
-// changed a gate, and the pod needs a sync. A pod without gates never does.
+// changed a gate, and the pod needs a sync. A pod without gates, or without that
+// condition, never does.
 func NeedToReconcilePodReadiness(pod *corev1.Pod) bool {
 	if len(pod.Spec.ReadinessGates) == 0 {
 		return false
 	}
 	want, shown := Ready(pod, &pod.Status), Condition(pod.Status.Conditions, corev1.PodReady)
-	return shown == nil || shown.Status != want.Status || shown.Message != want.Message
+	return shown != nil && (shown.Status != want.Status || shown.Message != want.Message)
 }
 
 // Initialized returns the condition of that name: True when every plain init

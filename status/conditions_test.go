@@ -186,7 +186,7 @@ func TestNeedToReconcilePodReadiness(t *testing.T) {
 	pod.Status = sc.s
 	require.False(t, status.NeedToReconcilePodReadiness(pod), "no gates")
 	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x/y"}}
-	require.True(t, status.NeedToReconcilePodReadiness(pod), "no condition")
+	require.False(t, status.NeedToReconcilePodReadiness(pod), "no condition yet")
 	pod.Status.Conditions = []corev1.PodCondition{{Type: "x/y", Status: "True"}, {Type: corev1.PodReady, Status: "True"}}
 	require.False(t, status.NeedToReconcilePodReadiness(pod), "a sidecar is no reason to sync for ever")
 	pod.Status.Conditions[0].Status = "False"

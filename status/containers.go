@@ -183,13 +183,10 @@ func (g *generator) present(
 ) corev1.ContainerStatus {
 	st := convert(newest, g.RuntimeName, old)
 	g.addLastWords(st.State.Terminated, newest, old)
-	if st.Image == "" {
-		st.Image = c.Image
-	}
 	setResources(&st, g.allocated(c), newest, old)
 	if before != nil {
 		// Only an end can be the last one; a runtime may show two that run.
-		st.LastTerminationState.Terminated = convert(before, g.RuntimeName, nil).State.Terminated
+		st.LastTerminationState.Terminated = convert(before, g.RuntimeName, old).State.Terminated
 		g.addLastWords(st.LastTerminationState.Terminated, before, old)
 	}
 	if old != nil {
@@ -202,8 +199,8 @@ func (g *generator) present(
 // termination message. What was read once stands: it is never read again, and
 // outlives its file.
 func (g *generator) addLastWords(end *corev1.ContainerStateTerminated, c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) {
-	if end == nil || g.LastWords == nil {
-		return
+	if end == nil || end.ContainerID == "" || g.LastWords == nil {
+		return // one that was lost has no words, and no ID to find those of before by
 	}
 	if old != nil {
 		for _, told := range []*corev1.ContainerStateTerminated{old.State.Terminated, old.LastTerminationState.Terminated} {

@@ -50,7 +50,7 @@ func TestEveryFieldOfAContainer(t *testing.T) {
 	})
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	require.Equal(t, []corev1.ContainerStatus{{
-		Name: "a", Image: "short:1", ImageID: "img@sha256:1", ContainerID: "containerd://a2", RestartCount: 4, Started: new(false),
+		Name: "a", Image: "img:1", ImageID: "img@sha256:1", ContainerID: "containerd://a2", RestartCount: 4, Started: new(false),
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode: 137, Reason: "OOMKilled", Message: "last words", ContainerID: "containerd://a2",
 			StartedAt: metav1.Time{Time: at(1)}, FinishedAt: metav1.Time{Time: at(2)},
@@ -70,8 +70,8 @@ func TestSparseMessages(t *testing.T) {
 	bare := &runtimeapi.ContainerStatus{Id: "x", State: running, Metadata: &runtimeapi.ContainerMetadata{Name: "a"}, ImageId: "sha256:1", User: &runtimeapi.ContainerUser{}}
 	_, got, _ := status.ContainerStatuses(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{nil, bare}}})
 	require.Equal(t, "x", got[0].ContainerID, "no runtime name, no scheme")
-	require.Equal(t, "img:1", got[0].Image, "the spec's, for want of another")
-	require.Equal(t, "sha256:1", got[0].ImageID)
+	require.Empty(t, got[0].Image, "what the runtime has resolved")
+	require.Empty(t, got[0].ImageID, "the reference of an image is not its ID")
 	require.Equal(t, &corev1.ContainerUser{}, got[0].User)
 }
 
@@ -161,7 +161,8 @@ func TestContainerStatuses(t *testing.T) {
 		"unknown, never seen running":           {seen: cs{container("a", "1", unknown, 0)}, want: "waiting:"},
 		"unknown, was running":                  {old: was(t, "1", "running", "", 2), seen: cs{container("a", "1", unknown, 0)}, want: lost + " #3"},
 		"unknown, and was said to have ended":   {old: was(t, "1", "exit137", "", 3), seen: cs{container("a", "1", unknown, 0)}, want: "exit137: #3"},
-		"unknown before one that runs":          {old: was(t, "2", "running", "", 1), seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", unknown, 0)}, want: "running #1"},
+		"unknown before one that runs":          {old: was(t, "2", "running", "", 1), seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", unknown, 0)}, want: "running after " + lost + " #1"},
+		"unknown before one that was made":      {old: was(t, "1", "running", "", 0), seen: cs{restarted(container("a", "2", created, 0), 1), container("a", "1", unknown, 0)}, want: "waiting: after " + lost + " #1"},
 		"running again":                         {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", exited, 3)}, want: "running after exit3: #1"},
 		"only two are looked at":                {seen: cs{restarted(container("a", "3", running, 0), 2), restarted(container("a", "2", exited, 2), 1), container("a", "1", exited, 1)}, want: "running after exit2: #2"},
 		"two running":                           {seen: cs{restarted(container("a", "2", running, 0), 1), container("a", "1", running, 0)}, want: "running #1"},

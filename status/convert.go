@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -19,8 +18,8 @@ func convert(c *runtimeapi.ContainerStatus, runtimeName string, old *corev1.Cont
 	st := corev1.ContainerStatus{
 		Name:         podcache.ContainerName(c),
 		RestartCount: int32(min(podcache.RestartCount(c), maxRestarts)),
-		Image:        cmp.Or(c.GetImage().GetUserSpecifiedImage(), c.GetImage().GetImage()),
-		ImageID:      cmp.Or(c.GetImageRef(), c.GetImageId()),
+		Image:        c.GetImage().GetImage(),
+		ImageID:      c.GetImageRef(),
 		ContainerID:  containerID(runtimeName, c.GetId()),
 		User:         user(c.GetUser()),
 	}

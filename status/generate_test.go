@@ -2,6 +2,7 @@ package status_test
 
 import (
 	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -87,7 +88,7 @@ func TestAPodsLife(t *testing.T) {
 	}}
 	s = status.Generate(in)
 	require.Equal(t, corev1.PodFailed, s.Phase)
-	require.Equal(t, "10.0.0.7", s.PodIP, "the addresses of a pod that has ended stay")
+	require.Empty(t, s.PodIP, "what the runtime reports, which is what the cache keeps of it")
 	require.Equal(t, status.ReasonPodFailed, status.Condition(s.Conditions, corev1.PodReady).Reason)
 	require.Equal(t, int32(3), s.ContainerStatuses[1].State.Terminated.ExitCode)
 
@@ -194,6 +195,51 @@ func TestAStaleStatusProvesNoAbsence(t *testing.T) {
 	require.Nil(t, status.Generate(in).ContainerStatuses[1].State.Running, "of a pod that has ended nothing runs")
 }
 
+// A new attempt of an init container, or a restart of all of them, does not take back
+// that the pod was initialized.
+func TestInitializedLasts(t *testing.T) {
+	t.Parallel()
+	pod := newPod("Always", "a")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "i"}}
+	in := status.Input{Pod: pod, Runtime: runningIn("i"), Previous: corev1.PodStatus{Phase: corev1.PodPending}}
+	require.Equal(t, corev1.ConditionFalse, conditionStatuses(status.Generate(in))[corev1.PodInitialized])
+	in.Previous.Conditions = []corev1.PodCondition{{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}}
+	got := status.Generate(in)
+	require.Equal(t, corev1.ConditionTrue, conditionStatuses(got)[corev1.PodInitialized])
+	require.Empty(t, status.Condition(got.Conditions, corev1.PodInitialized).Message)
+}
+
+func TestADisruptionOfOthersStays(t *testing.T) {
+	t.Parallel()
+	disrupted := func(reason string) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}
+	}
+	pod := newPod("Always", "a")
+	pod.Status.Conditions = disrupted("EvictionByEvictionAPI")
+	in := status.Input{Pod: pod, Runtime: runningIn("a"), Previous: corev1.PodStatus{Phase: corev1.PodRunning}}
+	require.Equal(t, "EvictionByEvictionAPI", status.Condition(status.Generate(in).Conditions, corev1.DisruptionTarget).Reason)
+	in.Previous.Conditions = disrupted("TerminationByKubelet")
+	got := status.Generate(in)
+	require.Equal(t, "TerminationByKubelet", status.Condition(got.Conditions, corev1.DisruptionTarget).Reason)
+	got.Conditions = slices.DeleteFunc(got.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.DisruptionTarget })
+	require.Len(t, got.Conditions, 1)
+}
+
+// An end of which no container ID is known is not another one without an ID.
+func TestWordsOfALostContainerAreNotThoseOfAnother(t *testing.T) {
+	t.Parallel()
+	in := status.Input{
+		Pod:     newPod("Always", "a"),
+		Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{container("a", "1", unknown, 0)}},
+		Previous: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "of before"}},
+		}}},
+		LastWords: func(*runtimeapi.ContainerStatus) string { return "" },
+	}
+	require.Equal(t, "The container could not be located when the pod was terminated", status.Generate(in).ContainerStatuses[0].State.Terminated.Message)
+}
+
 func TestASandboxMadeAnewIsNotInitialized(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
@@ -216,17 +262,19 @@ func TestAddresses(t *testing.T) {
 		previous      []corev1.PodIP
 		want          []corev1.PodIP
 	}{
-		"none":                                 {},
-		"one":                                  {runtime: []string{"10.0.0.1"}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
-		"one of each family":                   {runtime: []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"}, want: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
-		"the node's family first":              {runtime: []string{"10.0.0.1", "fd00::1"}, node: []string{"fd00::9"}, want: []corev1.PodIP{{IP: "fd00::1"}, {IP: "10.0.0.1"}}},
-		"canonical":                            {runtime: []string{"FD00:0:0::1", "::ffff:10.0.0.1"}, want: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
-		"nonsense is left out":                 {runtime: []string{"", "x", "10.0.0.1"}, node: []string{"y"}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
-		"a lost sandbox has none":              {previous: []corev1.PodIP{{IP: "10.0.0.1"}}},
-		"a pod that has ended keeps its own":   {phase: corev1.PodFailed, previous: []corev1.PodIP{{IP: "10.0.0.1"}}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
-		"host network":                         {host: true, node: []string{"fd00::9", "192.168.0.1"}, want: []corev1.PodIP{{IP: "fd00::9"}, {IP: "192.168.0.1"}}},
-		"host network, node's address changed": {host: true, node: []string{"192.168.0.2"}, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.1"}}},
-		"host network, node gains a family":    {host: true, node: []string{"fd00::9", "192.168.0.2"}, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.1"}, {IP: "fd00::9"}}},
+		"none":                                  {},
+		"one":                                   {runtime: []string{"10.0.0.1"}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
+		"one of each family":                    {runtime: []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"}, want: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
+		"the node's family first":               {runtime: []string{"10.0.0.1", "fd00::1"}, node: []string{"fd00::9"}, want: []corev1.PodIP{{IP: "fd00::1"}, {IP: "10.0.0.1"}}},
+		"canonical":                             {runtime: []string{"FD00:0:0::1", "::ffff:10.0.0.1"}, want: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
+		"nonsense is left out":                  {runtime: []string{"", "x", "10.0.0.1"}, node: []string{"y"}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
+		"a lost sandbox has none":               {previous: []corev1.PodIP{{IP: "10.0.0.1"}}},
+		"a pod that has ended has none":         {phase: corev1.PodFailed, previous: []corev1.PodIP{{IP: "10.0.0.1"}}},
+		"host network":                          {host: true, node: []string{"fd00::9", "192.168.0.1"}, want: []corev1.PodIP{{IP: "fd00::9"}, {IP: "192.168.0.1"}}},
+		"host network, node's address changed":  {host: true, node: []string{"192.168.0.2"}, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.2"}}},
+		"host network, node's address unknown":  {host: true, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.1"}}},
+		"host network, address of the runtime":  {host: true, runtime: []string{"192.168.0.7"}, node: []string{"fd00::9", "192.168.0.1"}, want: []corev1.PodIP{{IP: "192.168.0.7"}}},
+		"host network, the node's other family": {host: true, runtime: []string{"192.168.0.7"}, node: []string{"192.168.0.1", "fd00::9"}, want: []corev1.PodIP{{IP: "192.168.0.7"}, {IP: "fd00::9"}}},
 	} {
 		pod := newPod("Always", "a")
 		pod.Spec.HostNetwork = tc.host

@@ -6,12 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/internal/podips"
-	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// setIPs sets the addresses of host and pod. A pod on the node's network has the
-// node's addresses, as they were when it first had them: they change only by
-// gaining a second family. The addresses of a pod that has ended stay.
+// setIPs sets the addresses of host and pod. A pod on the node's network for which
+// the runtime reports none has the node's, and one with one address gets the node's
+// second one if that is of the other family.
 func setIPs(s, old *corev1.PodStatus, in *Input) {
 	node := podips.Families(in.NodeIPs, in.NodeIPs)
 	for _, ip := range node {
@@ -22,22 +21,18 @@ func setIPs(s, old *corev1.PodStatus, in *Input) {
 	}
 	var ips []string
 	if in.Runtime != nil {
-		ips = in.Runtime.IPs
+		ips = podips.Families(in.Runtime.IPs, in.NodeIPs)
 	}
-	ended := in.Terminal || podspec.IsTerminal(old.Phase)
-	if len(ips) == 0 && (ended || in.carried() || in.Pod.Spec.HostNetwork) {
-		for _, ip := range old.PodIPs {
-			ips = append(ips, ip.IP)
-		}
-	}
-	if in.Pod.Spec.HostNetwork {
-		ips = append(slices.Clip(ips), node...)
-		ips = podips.Families(ips, ips)
-	} else {
-		ips = podips.Families(ips, in.NodeIPs)
+	if in.Pod.Spec.HostNetwork && len(ips) == 0 {
+		ips = node
+	} else if in.Pod.Spec.HostNetwork && len(node) == 2 {
+		ips = podips.Families(append(ips, node[1]), ips)
 	}
 	for _, ip := range ips {
 		s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: ip})
+	}
+	if len(ips) == 0 && (in.carried() || in.Pod.Spec.HostNetwork) {
+		s.PodIPs = slices.Clone(old.PodIPs)
 	}
 	if len(s.HostIPs) > 0 {
 		s.HostIP = s.HostIPs[0].IP

@@ -46,7 +46,6 @@ func enforce(given, before corev1.ResourceList, name corev1.ResourceName, enforc
 		return
 	}
 	if least == 0 || enforced.MilliValue() > least || asked.MilliValue() > least {
-		enforced.Format = asked.Format
 		given[name] = *enforced
 	}
 }

@@ -50,11 +50,13 @@ func hasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
 		return false
 	case podspec.IsSidecar(c):
 		return last.State.Running != nil && last.Started != nil && *last.Started
-	case last.LastTerminationState.Terminated != nil:
-		return last.LastTerminationState.Terminated.ExitCode == 0
 	default:
-		return last.State.Terminated != nil && last.State.Terminated.ExitCode == 0
+		return succeeded(last.LastTerminationState) || succeeded(last.State)
 	}
+}
+
+func succeeded(state corev1.ContainerState) bool {
+	return state.Terminated != nil && state.Terminated.ExitCode == 0
 }
 
 // hadTheirTurn returns how many init containers, counted from the first, had

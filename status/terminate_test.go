@@ -67,6 +67,15 @@ func TestTerminatePodEndsWhatNobodySawEnd(t *testing.T) {
 	}
 }
 
+func TestAnInitContainerThatFailedBeforeItSucceededHasSucceeded(t *testing.T) {
+	t.Parallel()
+	w, sc := newWorld(t), parseScene(t, "Always", "i:exit0 wait")
+	sc.pod.UID, sc.s.Phase = "uid", corev1.PodRunning
+	sc.s.InitContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+	w.SetPodStatus(sc.pod, sc.s)
+	require.NotNil(t, w.TerminatePod(sc.pod).ContainerStatuses[0].State.Terminated)
+}
+
 func TestTerminatePodWithInitStatusesOfAnotherSpec(t *testing.T) {
 	t.Parallel()
 	w, sc := newWorld(t), parseScene(t, "Always", "i:exit0 wait")

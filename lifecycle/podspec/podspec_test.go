@@ -237,9 +237,9 @@ func TestQOSClassOfThePodAsAWhole(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Resources: &level, Containers: []corev1.Container{{Resources: own}}}}
 	require.Equal(t, corev1.PodQOSGuaranteed, podspec.QOSClass(pod), "the pod's resources stand in for the containers'")
 	pod.Spec.Resources = &corev1.ResourceRequirements{}
-	require.Equal(t, corev1.PodQOSBurstable, podspec.QOSClass(pod), "an empty field says nothing")
-	pod.Status.QOSClass = corev1.PodQOSBestEffort
-	require.Equal(t, corev1.PodQOSBestEffort, podspec.QOSClass(pod), "the status wins")
+	require.Equal(t, corev1.PodQOSBestEffort, podspec.QOSClass(pod), "an empty field, too")
+	pod.Status.QOSClass = corev1.PodQOSBurstable
+	require.Equal(t, corev1.PodQOSBurstable, podspec.QOSClass(pod), "the status wins")
 }
 
 // Computed by HashContainer of k8s.io/kubernetes v1.36.3.

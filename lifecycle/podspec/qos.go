@@ -17,7 +17,7 @@ func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
 	}
-	if r := pod.Spec.Resources; r != nil && (asks(r.Requests) || asks(r.Limits)) {
+	if r := pod.Spec.Resources; r != nil {
 		return classOf([]corev1.ResourceRequirements{*r})
 	}
 	all := make([]corev1.ResourceRequirements, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))

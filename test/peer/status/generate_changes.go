@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,52 +14,8 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// containerChanges are about the runtime's containers.
-func containerChanges() []change { return slices.Concat(imageChanges(), stateChanges()) }
-
-// imageChanges are about a container's image.
-func imageChanges() []change {
-	return []change{{
-		name: "no image name", class: judge.DefectOfOurs, item: "new",
-		sentence: "Of a container without an image name in the runtime, the kubelet shows no image, and ours the one of the spec.",
-		apply: func(in *input) bool {
-			return in.each(func(s subject) bool {
-				if s.newest == nil || s.newest.Image.Image != "" {
-					return false
-				}
-				s.newest.Image.Image = s.spec.Image
-				return true
-			})
-		},
-	}, {
-		name: "user specified image", class: judge.DefectOfOurs, item: "new",
-		sentence: "The kubelet shows the image name that the runtime has resolved; ours shows the one that the user gave, where the runtime reports it.",
-		apply: func(in *input) bool {
-			return in.each(func(s subject) bool {
-				if s.newest.GetImage().GetUserSpecifiedImage() == "" {
-					return false
-				}
-				s.newest.Image.Image = s.newest.Image.UserSpecifiedImage
-				return true
-			})
-		},
-	}, {
-		name: "no image reference", class: judge.DefectOfOurs, item: "new",
-		sentence: "Of a container without an image reference, the kubelet shows no image ID, and ours the ID of the image.",
-		apply: func(in *input) bool {
-			return in.each(func(s subject) bool {
-				if s.newest == nil || s.newest.ImageRef != "" {
-					return false
-				}
-				s.newest.ImageRef = s.newest.ImageId
-				return true
-			})
-		},
-	}}
-}
-
-// stateChanges are about a container's state.
-func stateChanges() []change {
+// containerChanges are about the states of the runtime's containers.
+func containerChanges() []change {
 	return []change{{
 		name: "start broken off", class: judge.Deliberate,
 		sentence: "A container whose start was broken off with its agent is shown as created and waiting; the kubelet shows it as failed with 128.",
@@ -99,18 +54,6 @@ func stateChanges() []change {
 					return false
 				}
 				s.old.State.Terminated = nil
-				return true
-			})
-		},
-	}, {
-		name: "end of a predecessor in an unknown state", class: judge.DefectOfOurs, item: "24a",
-		sentence: "The kubelet shows the end of a predecessor that was running and is in an unknown state as the last termination; ours does not.",
-		apply: func(in *input) bool {
-			return in.each(func(s subject) bool {
-				if s.second.GetState() != unknownState || s.second == nil || s.old == nil || s.old.State.Running == nil {
-					return false
-				}
-				in.removeOlder(s.newest)
 				return true
 			})
 		},
@@ -241,9 +184,6 @@ func startedChanges() []change {
 	}}
 }
 
-// podChanges are about the pod as a whole.
-func podChanges() []change { return slices.Concat(restartAllChanges(), conditionChanges()) }
-
 // restartAllChanges are about restarts of all containers.
 func restartAllChanges() []change {
 	return []change{{
@@ -321,66 +261,4 @@ func (in *input) keepRestartingAll() {
 		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
 		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn},
 	})
-}
-
-// conditionChanges are about conditions and addresses.
-func conditionChanges() []change {
-	return []change{{
-		name: "QoS class by empty resources", class: judge.DefectOfOurs, item: "new",
-		sentence: "A pod with resources of its own that are empty is BestEffort in the kubelet; in ours its containers count.",
-		apply: func(in *input) bool {
-			r := in.turn.Pod.Spec.Resources
-			if r == nil || len(r.Requests)+len(r.Limits) > 0 {
-				return false
-			}
-			in.turn.Pod.Spec.Resources = nil
-			return true
-		},
-	}, {
-		name: "Initialized does not last", class: judge.DefectOfOurs, item: "24b",
-		sentence: "The kubelet keeps the condition Initialized once it was True; ours only in pods that may restart all their containers.",
-		apply: func(in *input) bool {
-			c := status.Condition(in.turn.Before.Conditions, corev1.PodInitialized)
-			if c == nil || c.Status != corev1.ConditionTrue || podutil.AllContainersCouldRestart(&in.turn.Pod.Spec) {
-				return false
-			}
-			c.Type = "gone"
-			return true
-		},
-	}, {
-		name: "DisruptionTarget of the API server", class: judge.DefectOfOurs, item: "24c",
-		sentence: "The kubelet keeps a DisruptionTarget condition that only the API server has; ours drops it.",
-		apply: func(in *input) bool {
-			pod := in.turn.Pod
-			if status.Condition(in.turn.Before.Conditions, corev1.DisruptionTarget) != nil || status.Condition(pod.Status.Conditions, corev1.DisruptionTarget) == nil {
-				return false
-			}
-			pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
-			return true
-		},
-	}, {
-		name: "addresses with leading zeros", class: judge.DefectOfOurs, item: "26",
-		sentence: "The kubelet accepts addresses with leading zeros; ours ignores them.",
-		apply: func(in *input) bool {
-			valid := slices.DeleteFunc(slices.Clone(in.step.IPs), func(ip string) bool {
-				_, err := netip.ParseAddr(ip)
-				return err != nil
-			})
-			applies := len(valid) != len(in.step.IPs)
-			in.step.IPs = valid
-			return applies
-		},
-	}, {
-		name: "addresses of a pod that has ended", class: judge.DefectOfOurs, item: "26",
-		sentence: "Ours keeps the addresses of a pod that has ended; the kubelet shows none where the runtime reports none.",
-		apply: func(in *input) bool {
-			if len(in.step.IPs) > 0 || in.turn.Pod.Spec.HostNetwork || !in.step.Terminal && !isTerminal(in.turn.Before.Phase) {
-				return false
-			}
-			for _, ip := range in.turn.Before.PodIPs {
-				in.step.IPs = append(in.step.IPs, ip.IP)
-			}
-			return len(in.step.IPs) > 0
-		},
-	}}
 }

@@ -3,12 +3,10 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -81,7 +79,11 @@ func podFactRules() []generateRule {
 		Sentence: "The node's addresses, where they are not known for a while, stay as they were reported last; the kubelet removes them from the status.",
 		Explains: func(s generateScene) bool {
 			before := s.World.Turns[s.Step].Before
-			return s.Fact == "host IPs" && len(s.World.NodeIPs) == 0 && s.Kubelet == "[]" && s.Ours == fmt.Sprint(before.HostIP, before.HostIPs)
+			said := map[string]string{"host IPs": fmt.Sprint(before.HostIP, before.HostIPs)}
+			if s.World.Pod.Spec.HostNetwork {
+				said["pod IPs"] = fmt.Sprint(before.PodIP, before.PodIPs)
+			}
+			return len(s.World.NodeIPs) == 0 && s.Kubelet == "[]" && s.Ours == said[s.Fact]
 		},
 	}, {
 		Name: "generation of AllContainersRestarting", Class: judge.KubeletDefect, Doc: statusDoc,
@@ -95,12 +97,6 @@ func podFactRules() []generateRule {
 		Explains: func(s generateScene) bool {
 			first, _, more := strings.Cut(s.Ours, "\n")
 			return s.Fact == "refused" && more && first == s.Kubelet
-		},
-	}, {
-		Name: "addresses on the node's network", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "Of a pod on the node's network, the kubelet shows the addresses that the runtime reports in the order of the node's, or else the node's as they are; ours shows those of before, in the runtime's order, and adds any family that is missing.",
-		Explains: func(s generateScene) bool {
-			return s.Fact == "pod IPs" && s.World.Pod.Spec.HostNetwork && s.Ours == hostNetworkIPs(look(s).in)
 		},
 	}, {
 		Name: "reason of a phase that the API server imposes", Class: judge.KubeletDefect, Doc: statusDoc,
@@ -199,18 +195,6 @@ func messageFactRules() []generateRule {
 		Sentence: "Termination messages are cut between runes; the kubelet cuts them at any byte, so that what the API server shows differs from what was sent.",
 		Explains: func(s generateScene) bool { return cutWithinRune(s.Kubelet, s.Ours) },
 	}, {
-		Name: "message of an end without an ID", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The message of a container that was lost may become that of another end of which no container ID is known.",
-		Explains: func(s generateScene) bool {
-			p := look(s)
-			end := decodeState(s.OursFacts[s.Step][strings.TrimSuffix(s.Fact, " message")])
-			return strings.HasSuffix(s.Fact, " message") && end != nil && end.ContainerID == "" && p.old != nil &&
-				slices.ContainsFunc([]*corev1.ContainerStateTerminated{p.old.State.Terminated, p.old.LastTerminationState.Terminated},
-					func(told *corev1.ContainerStateTerminated) bool {
-						return told != nil && told.ContainerID == "" && told.Message == s.Ours
-					})
-		},
-	}, {
 		Name: "log of a container that can't run", Class: judge.DefectOfOurs, Item: "new",
 		Sentence: "Of a container with reason ContainerCannotRun, the kubelet does not show the log as termination message; ours does.",
 		Explains: func(s generateScene) bool {
@@ -231,15 +215,6 @@ func messageFactRules() []generateRule {
 // mountFactRules are about resources and mounts.
 func mountFactRules() []generateRule {
 	return []generateRule{{
-		Name: "text of a quantity", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet writes a memory limit that the runtime reports as a multiple of a power of two; ours in the form of the spec.",
-		Explains: func(s generateScene) bool {
-			var a, b corev1.ResourceRequirements
-			decode(s.Kubelet, &a)
-			decode(s.Ours, &b)
-			return look(s).field == "resources" && apiequality.Semantic.DeepEqual(a, b)
-		},
-	}, {
 		Name: "resources enforced last", Class: judge.DefectOfOurs, Item: "new",
 		Sentence: "Where the runtime does not report a running container's resources, the kubelet shows what it has enforced last; ours shows what it showed before, and memory requests as allocated.",
 		Explains: func(s generateScene) bool {
@@ -277,32 +252,6 @@ func decodeState(text string) *corev1.ContainerStateTerminated {
 	return state.Terminated
 }
 
-// hostNetworkIPs returns the addresses of a pod on the node's network.
-func hostNetworkIPs(in *input) string {
-	ips := in.step.IPs
-	if len(ips) == 0 {
-		for _, ip := range in.turn.Before.PodIPs {
-			ips = append(ips, ip.IP)
-		}
-	}
-	var first []netip.Addr
-	for _, ip := range slices.Concat(ips, in.w.NodeIPs) {
-		addr, err := netip.ParseAddr(ip)
-		addr = addr.Unmap()
-		if err == nil && !slices.ContainsFunc(first, func(a netip.Addr) bool { return a.Is4() == addr.Is4() }) {
-			first = append(first, addr)
-		}
-	}
-	s := corev1.PodStatus{}
-	for _, addr := range first {
-		s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: addr.String()})
-	}
-	if len(first) > 0 {
-		s.PodIP = s.PodIPs[0].IP
-	}
-	return fmt.Sprint(s.PodIP, s.PodIPs)
-}
-
 // shown returns the resources that ours shows of a container.
 func (p place) shown() corev1.ResourceRequirements {
 	allocated := p.spec.Resources
@@ -319,6 +268,10 @@ func (p place) shown() corev1.ResourceRequirements {
 	}
 	linux := p.newest.GetResources().GetLinux()
 	enforced := func(list, was corev1.ResourceList, name corev1.ResourceName, value, least int64) {
+		format := resource.DecimalSI
+		if name == corev1.ResourceMemory {
+			format = resource.BinarySI
+		}
 		asked, asks := list[name]
 		before, known := was[name]
 		switch {
@@ -326,7 +279,7 @@ func (p place) shown() corev1.ResourceRequirements {
 		case value <= 0 && known:
 			list[name] = before
 		case value > 0 && (value > least || asked.MilliValue() > least):
-			list[name] = *resource.NewMilliQuantity(value, asked.Format)
+			list[name] = *resource.NewMilliQuantity(value, format)
 		}
 	}
 	var quota int64

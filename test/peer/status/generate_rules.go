@@ -32,7 +32,7 @@ type (
 // kubelet makes of the changed input. So they also explain what follows from a
 // difference, such as a phase.
 func generateRules(k *kubeRuntime) []generateRule {
-	changes := slices.Concat(containerChanges(), probeChanges(), podChanges())
+	changes := slices.Concat(containerChanges(), probeChanges(), restartAllChanges())
 	rules := factRules()
 	alone := slices.Clone(rules)
 	for i := range rules {
@@ -338,8 +338,7 @@ func derive(k *kubeRuntime, s generateScene) judge.Facts {
 		kubeletstatus.GeneratePodReadyCondition(pod, before, pod.Status.Conditions, all, phase),
 		kubeletstatus.GenerateContainersReadyCondition(pod, before, all, phase),
 	}}
-	// That Initialized lasts in such pods is a rule of both.
-	if was := condition(before, corev1.PodInitialized); was != nil && was.Status == corev1.ConditionTrue && podutil.AllContainersCouldRestart(&pod.Spec) {
+	if was := condition(before, corev1.PodInitialized); was != nil && was.Status == corev1.ConditionTrue { // which lasts
 		made.Conditions[0] = corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation}
 	}
 	if podutil.AllContainersCouldRestart(&pod.Spec) {

@@ -193,14 +193,10 @@ func endManagerRules() []managerRule {
 					Phase: corev1.PodPhase(f["said phase"]), InitContainerStatuses: parse(f, "said init "), ContainerStatuses: parse(f, "said container "),
 				}
 			}
-			ended, twice := judge.Facts{}, judge.Facts(nil)
+			ended := judge.Facts{}
 			endOfKubelet(ended, pod)
-			if again := failedOnce(pod); again != nil { // a defect of ours with a rule of its own in status/phase
-				twice = judge.Facts{}
-				endOfKubelet(twice, again)
-			}
 			_, fact := about(s)
-			return strings.Contains(fact, "/state") && (s.Ours == ended["ended "+fact] || twice != nil && s.Ours == twice["ended "+fact])
+			return strings.Contains(fact, "/state") && s.Ours == ended["ended "+fact]
 		},
 	}, {
 		Name: "readiness of a pod that has ended", Class: judge.DefectOfOurs, Item: "new",

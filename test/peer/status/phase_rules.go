@@ -51,13 +51,6 @@ func phaseRules() []phaseRule {
 			return s.Fact == "reconcile readiness" && shown != nil && len(pod.Spec.InitContainers) > 0 &&
 				s.Ours == strconv.FormatBool(shown.Status != want.Status || shown.Message != want.Message)
 		},
-	}, {
-		Name: "no Ready condition", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "A pod with readiness gates that has no Ready condition yet needs no sync in the kubelet, and one in ours.",
-		Explains: func(s phaseScene) bool {
-			return s.Fact == "reconcile readiness" && condition(&s.World.Pod.Status, corev1.PodReady) == nil &&
-				len(s.World.Pod.Spec.ReadinessGates) > 0 && s.Kubelet == "false" && s.Ours == "true"
-		},
 	}})
 }
 
@@ -151,22 +144,6 @@ func terminationMessage(status *corev1.PodStatus, fact string) string {
 	return ""
 }
 
-// failedOnce returns a pod in which the last init container has not completed, if
-// it had failed once, else nil.
-func failedOnce(pod *corev1.Pod) *corev1.Pod {
-	pod = pod.DeepCopy()
-	if len(pod.Status.InitContainerStatuses) == 0 {
-		return nil
-	}
-	last := &pod.Status.InitContainerStatuses[len(pod.Status.InitContainerStatuses)-1]
-	end, before := last.State.Terminated, last.LastTerminationState.Terminated
-	if end == nil || before == nil || end.ExitCode != 0 || before.ExitCode == 0 {
-		return nil
-	}
-	end.ExitCode = 1
-	return pod
-}
-
 // endRules are about the last status of a pod.
 func endRules() []phaseRule {
 	return []phaseRule{{
@@ -201,18 +178,6 @@ func endRules() []phaseRule {
 				}
 			}
 			return false
-		},
-	}, {
-		Name: "init container that failed before", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "Regular containers of a pod that is terminated are shown as ended if its last init container has completed; ours does not see that if an earlier attempt of it had failed.",
-		Explains: func(s phaseScene) bool {
-			pod := failedOnce(matched(s.World.Pod))
-			if pod == nil || !strings.HasPrefix(s.Fact, "ended container ") || !strings.Contains(s.Fact, "/state") {
-				return false
-			}
-			f := judge.Facts{}
-			endOfKubelet(f, pod)
-			return s.Ours == f[s.Fact] || strings.HasSuffix(s.Fact, " message") && cutWithinRune(f[s.Fact], s.Ours)
 		},
 	}, {
 		Name: "generation of an end", Class: judge.DefectOfOurs, Item: "new",
