@@ -157,6 +157,8 @@
 //     up first, so that a request above its limit may make up for another below.
 //   - The node's addresses, where they are not known for a while, stay as they were reported
 //     last; the kubelet removes them from the status.
+//   - A static pod that was terminated stays so when it is reported again; the kubelet
+//     forgets it (kubernetes#116484).
 //   - Init containers are matched to the spec by name; the kubelet matches them by index, and
 //     refuses a status that lacks one of them.
 //   - A status is refused with every container that may not change so; the kubelet names the

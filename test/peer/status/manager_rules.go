@@ -221,8 +221,8 @@ func endManagerRules() []managerRule {
 			return ok && s.Kubelet == "1" && s.Ours == "" && before(s, opTerminate, pod) && ready
 		},
 	}, {
-		Name: "end of a static pod", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "A static pod that is reported again after its end is not finished any more in the kubelet; in ours it stays so.",
+		Name: "end of a static pod", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "A static pod that was terminated stays so when it is reported again; the kubelet forgets it (kubernetes#116484).",
 		Explains: func(s managerScene) bool {
 			step := &s.World.Steps[s.Step]
 			static := isStatic(s.World.Pods[step.Pod])
