@@ -55,10 +55,11 @@ type Instance struct {
 // is changed or kept. The error names the field that can't be met, in the
 // kubelet's words, and is what a CreateContainerConfigError shows.
 func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.ContainerConfig, error) {
-	if err := checkNonRoot(pod, c, in.Image); err != nil {
+	if err := checkUserNamespace(pod, node); err != nil {
 		return nil, err
 	}
-	if err := checkUserNamespace(pod, node); err != nil {
+	devices, err := devices(pod, c, in) // first: the kubelet's order of problems
+	if err != nil {
 		return nil, err
 	}
 	vars, err := environment(pod, c, in, node)
@@ -78,13 +79,14 @@ func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Nod
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,
+		Devices:     devices,
 		CDIDevices:  in.CDIDevices,
 		Linux:       &runtimeapi.LinuxContainerConfig{},
 	}
-	if config.Devices, err = devices(c, in); err != nil {
+	if config.Mounts, err = mounts(pod, c, in, node, vars); err != nil {
 		return nil, err
 	}
-	if config.Mounts, err = mounts(pod, c, in, node, vars); err != nil {
+	if err := checkNonRoot(pod, c, in.Image); err != nil {
 		return nil, err
 	}
 	if config.StopSignal, err = stopSignal(c); err != nil {

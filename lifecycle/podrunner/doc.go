@@ -138,7 +138,8 @@
 //   - A resize that would change the pod's QoS class is left undone, and the plan
 //     says so.
 //   - The kubelet's hash of a definition covers its name and image; ours covers all
-//     but resources, because pods from files may change in other ways.
+//     but resources, because pods from files may change in other ways. Containers have
+//     both, ours as the annotation io.kubeparts.container.definition.
 //   - The kubelet replaces a container that carries no hash; ours leaves it alone,
 //     because another agent made it.
 //   - The kubelet's restart back-off grows with each attempt to start a container;
@@ -207,6 +208,13 @@
 //     label.
 //   - The event about a sandbox that can't be made because of the pod's spec names
 //     every problem; the kubelet's names the first.
+//   - The kubelet maps the ports of regular containers only, and ignores a host port of
+//     a sidecar; ours maps those of sidecars, too.
+//   - The kubelet warns about a pod's resolv.conf in each turn, even in one that starts
+//     nothing or in which no sandbox can be made; ours only when it makes a sandbox.
+//   - In the turn that makes a pod's sandbox the kubelet writes all its addresses into
+//     the hosts file, in the runtime's order, and later the first of each family, as the
+//     status has them; ours always those.
 //   - A container that asks for huge pages of a size that the node does not have fails
 //     with the name of the resource; the kubelet starts it without them.
 //   - The kubelet looks up and pulls the images of all volumes of a pod in each turn,

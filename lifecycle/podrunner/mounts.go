@@ -60,35 +60,37 @@ type mounter struct {
 func (v mounter) mount(index int) (*runtimeapi.Mount, error) {
 	c, in := v.container, v.instance
 	vm := &c.VolumeMounts[index]
+	image, hostPath := in.ImageVolumes[vm.Name], in.Volumes[vm.Name]
+	if image == nil && hostPath == "" {
+		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", vm.Name, c.Name)
+	}
 	subPath, err := subPathOf(vm, v.vars)
 	if err != nil {
 		return nil, err
 	}
 	m := &runtimeapi.Mount{ContainerPath: absolute(vm.MountPath), Readonly: vm.ReadOnly}
+	if image != nil {
+		m.Image, m.ImageSubPath, m.Readonly = image, subPath, true
+	} else {
+		m.HostPath = hostPath
+		if volume := volumeNamed(v.pod, vm.Name); volume != nil {
+			m.Readonly = m.Readonly || readOnlyVolume(volume)
+			m.SelinuxRelabel = v.node.SELinux && volume.HostPath == nil
+		}
+		if subPath != "" {
+			m.HostPath, err = v.prepare(SubPathMount{Container: c.Name, Index: index, Volume: vm.Name, HostPath: hostPath, SubPath: subPath})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
 	if m.Propagation, err = propagation(vm.MountPropagation); err != nil {
 		return nil, err
 	}
 	if m.RecursiveReadOnly, err = recursiveReadOnly(vm, v.node.features(v.pod).GetRecursiveReadOnlyMounts()); err != nil {
 		return nil, fmt.Errorf("failed to resolve recursive read-only mode: %w", err)
 	}
-	if image, ok := in.ImageVolumes[vm.Name]; ok {
-		m.Image, m.ImageSubPath, m.Readonly = image, subPath, true
-		return m, nil
-	}
-	hostPath, ok := in.Volumes[vm.Name]
-	if !ok || hostPath == "" {
-		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", vm.Name, c.Name)
-	}
-	m.HostPath = hostPath
-	if volume := volumeNamed(v.pod, vm.Name); volume != nil {
-		m.Readonly = m.Readonly || readOnlyVolume(volume)
-		m.SelinuxRelabel = v.node.SELinux && volume.HostPath == nil
-	}
-	if subPath == "" {
-		return m, nil
-	}
-	m.HostPath, err = v.prepare(SubPathMount{Container: c.Name, Index: index, Volume: vm.Name, HostPath: hostPath, SubPath: subPath})
-	return m, err
+	return m, nil
 }
 
 // prepare has a part of a volume prepared. What is wrong is not said: a status must
@@ -190,7 +192,7 @@ func readOnlyVolume(v *corev1.Volume) bool {
 }
 
 // devices returns what the container gets of the node's devices.
-func devices(c *corev1.Container, in Instance) ([]*runtimeapi.Device, error) {
+func devices(pod *corev1.Pod, c *corev1.Container, in Instance) ([]*runtimeapi.Device, error) {
 	out := slices.Clone(in.Devices)
 	for _, d := range c.VolumeDevices {
 		if !path.IsAbs(d.DevicePath) {
@@ -200,7 +202,11 @@ func devices(c *corev1.Container, in Instance) ([]*runtimeapi.Device, error) {
 		if hostPath == "" {
 			return nil, fmt.Errorf("cannot find volume %q to pass into container %q", d.Name, c.Name)
 		}
-		out = append(out, &runtimeapi.Device{ContainerPath: d.DevicePath, HostPath: hostPath, Permissions: "mrw"})
+		permissions := "mrw"
+		if v := volumeNamed(pod, d.Name); v != nil && v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly {
+			permissions = "r"
+		}
+		out = append(out, &runtimeapi.Device{ContainerPath: d.DevicePath, HostPath: hostPath, Permissions: permissions})
 	}
 	return out, nil
 }

@@ -108,6 +108,9 @@ func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32,
 	if err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID), c.Name); err != nil {
 		return nil, &startError{reason: CreateContainerError, err: err}
 	}
+	if in.TargetID, err = t.targetID(c.Name); err != nil {
+		return nil, t.refused(c.Name, CreateContainerConfigError, err)
+	}
 	if err := t.files(&in, c, b); err != nil {
 		return nil, t.refused(c.Name, CreateContainerConfigError, err)
 	}

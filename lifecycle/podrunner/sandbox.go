@@ -90,13 +90,23 @@ func podLabels(pod *corev1.Pod, agent string) map[string]string {
 }
 
 // portMappings are the ports of the regular containers and of sidecars, those without
-// a host port too: an init container is gone when somebody calls.
+// a host port too: an init container is gone when somebody calls. A container's port
+// that is named twice, or the same twice without a name, counts once.
 func portMappings(pod *corev1.Pod) (mappings []*runtimeapi.PortMapping) {
 	for c, init := range podspec.Containers(&pod.Spec) {
 		if init && !podspec.IsSidecar(c) {
 			continue
 		}
+		seen := map[corev1.ContainerPort]bool{}
 		for _, p := range c.Ports {
+			key := p
+			if p.Name != "" {
+				key = corev1.ContainerPort{Name: p.Name}
+			}
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
 			mappings = append(mappings, &runtimeapi.PortMapping{
 				Protocol: protocol(p.Protocol), ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP,
 			})

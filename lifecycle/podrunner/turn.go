@@ -262,9 +262,6 @@ func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32, 
 			return "", err
 		}
 	}
-	if err := t.aim(c.Name, config); err != nil {
-		return "", t.refused(c.Name, CreateContainerConfigError, err)
-	}
 	id, err := t.cfg.Containers.CreateContainer(ctx, b.id, config, b.config)
 	if err != nil {
 		return "", t.refused(c.Name, CreateContainerError, err)

@@ -71,7 +71,7 @@ func (o *ours) directContainer(t *testing.T, pod *corev1.Pod, c *corev1.Containe
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.Image != nil {
 			image, _ := o.world.image(v.Image.Reference)
-			in.ImageVolumes[v.Name] = &runtimeapi.ImageSpec{Image: image.id(), UserSpecifiedImage: v.Image.Reference}
+			in.ImageVolumes[v.Name] = &runtimeapi.ImageSpec{Image: image.id(), UserSpecifiedImage: v.Image.Reference, Annotations: pod.Annotations}
 		}
 	}
 	if !pod.Spec.HostNetwork {

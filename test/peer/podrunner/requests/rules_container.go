@@ -28,7 +28,7 @@ func containerRules() []rule {
 					return s.Kubelet == failedEvents(s) && slices.ContainsFunc(messages(s), func(name string) bool { return otherValues(s, name) })
 				}
 				ours := withServices(s, s.Ours)
-				return isText(s) && ours != s.Ours && joined(s, withAddresses(s, ours)) == s.Kubelet
+				return isText(s) && ours != s.Ours && joined(s, ours) == s.Kubelet
 			},
 		},
 		{
@@ -40,11 +40,10 @@ func containerRules() []rule {
 			},
 		},
 		{
-			Name: "block devices that are read only", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet gives a container a block volume that is read only with the permission r; ours always with mrw, because it does not know.",
+			Name: "addresses in a pod's first hosts file", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "In the turn that makes a pod's sandbox the kubelet writes all its addresses into the hosts file, in the runtime's order, and later the first of each family, as the status has them; ours always those.",
 			Explains: func(s scene) bool {
-				last := pod(s).Spec.Volumes
-				return strings.HasSuffix(s.Fact, "/permissions") && s.Kubelet == "r" && s.Ours == "mrw" && len(last) > 0 && last[len(last)-1].PersistentVolumeClaim.ReadOnly
+				return s.Fact == "file etc-hosts" && s.Kubelet != s.Ours && s.Ours == hostsInOrder(s, s.Kubelet)
 			},
 		},
 		{
@@ -126,7 +125,7 @@ func joined(s scene, text string) string {
 func otherValues(s scene, name string) bool {
 	s.Fact = "container " + name + "/message"
 	theirs, ours := kubeletFact(s, s.Fact), ourFact(s, s.Fact)
-	return theirs != ours && isText(s) && theirs == withAddresses(s, withServices(s, withPages(s, ours)))
+	return theirs != ours && isText(s) && theirs == withServices(s, ours)
 }
 
 // serviceVariables are those that the kubelet sets for services.
@@ -152,17 +151,6 @@ func withServices(s scene, value string) string {
 		value = strings.ReplaceAll(value, "$("+name+")", to)
 	}
 	return value
-}
-
-// withAddresses replaces the pod's addresses by those that the kubelet gives to
-// variables.
-func withAddresses(s scene, value string) string {
-	ips := s.World.PodIPs
-	if pod(s).Spec.HostNetwork || len(ips) == 0 {
-		return value
-	}
-	ordered := inOrder(s)
-	return strings.NewReplacer(strings.Join(ips, ","), strings.Join(ordered, ","), ips[0], ordered[0]).Replace(value)
 }
 
 // inOrder are the pod's addresses as its status has them.
@@ -199,24 +187,4 @@ func hostsInOrder(s scene, file string) string {
 		}
 	}
 	return strings.Join(lines, "")
-}
-
-// withPages replaces limits of huge pages that a container has from its pod.
-func withPages(s scene, value string) string {
-	if pod(s).Spec.Resources == nil || container(s) == nil {
-		return value
-	}
-	for _, e := range container(s).Env {
-		if e.ValueFrom == nil || e.ValueFrom.ResourceFieldRef == nil {
-			continue
-		}
-		ref := e.ValueFrom.ResourceFieldRef
-		name, ok := strings.CutPrefix(ref.Resource, "limits.hugepages-")
-		limit := pod(s).Spec.Resources.Limits[corev1.ResourceName("hugepages-"+name)]
-		if ok && !limit.IsZero() {
-			by := max(ref.Divisor.Value(), 1)
-			value = strings.ReplaceAll(value, strconv.FormatInt((limit.Value()+by-1)/by, 10), "0")
-		}
-	}
-	return value
 }

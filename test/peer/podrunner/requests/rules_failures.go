@@ -1,9 +1,6 @@
 package requests
 
 import (
-	"cmp"
-	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,23 +56,16 @@ func failureRules() []rule {
 			Explains: func(s scene) bool {
 				return failedAlone(s, func(c *corev1.Container) string {
 					for _, size := range []string{"1GB", "64KB", "2MB"} { // the order of their resources' names
-						if q := c.Resources.Limits[hugePages(size)]; !q.IsZero() && !slices.Contains(s.World.Node.HugePages, size) {
+						q, own := c.Resources.Limits[hugePages(size)]
+						if r := pod(s).Spec.Resources; r != nil && !own {
+							q = r.Limits[hugePages(size)]
+						}
+						if !q.IsZero() && !slices.Contains(s.World.Node.HugePages, size) {
 							return string(hugePages(size)) + ": this node has no huge pages of that size"
 						}
 					}
 					return ""
 				})
-			},
-		},
-		{
-			Name: "first of several problems", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "Of several problems of a container the kubelet looks for a missing target first, then for devices, variables and mounts, and for a forbidden root last; ours looks for the root first and for the target last, for variables before devices and for what a mount asks for before its volume.",
-			Explains: func(s scene) bool {
-				_, name, field := about(s)
-				if s.Fact == "event Failed" {
-					return s.Kubelet == failedEvents(s) && slices.ContainsFunc(messages(s), func(name string) bool { return severalProblems(s, name) })
-				}
-				return field == "message" && severalProblems(s, name)
 			},
 		},
 	}
@@ -92,67 +82,11 @@ func inRuntimesWords(events string) string {
 	return signature.ReplaceAllString(registry.ReplaceAllString(events, "RegistryUnavailable$1"), "SignatureValidationFailed$1")
 }
 
-// severalProblems reports whether the sides name different problems of a container,
-// of which the one that the kubelet looks for last is ours, or the one that we look
-// for last is the kubelet's.
-func severalProblems(s scene, name string) bool {
-	c := named(pod(s), name)
-	theirs, ours := kubeletFact(s, "container "+name+"/message"), ourFact(s, "container "+name+"/message")
-	config := kubeletFact(s, "container "+name+"/reason") == "CreateContainerConfigError" && ourFact(s, "container "+name+"/reason") == "CreateContainerConfigError"
-	if c == nil || !config || theirs == ours {
-		return false
-	}
-	if ours == forbiddenRoot(s, c) || strings.HasPrefix(theirs, "error DevicePath `") && len(c.VolumeDevices) > 0 {
-		return true
-	}
-	if strings.HasPrefix(theirs, "cannot find volume ") && strings.HasPrefix(ours, "missing value for ") {
-		return true
-	}
-	for _, m := range c.VolumeMounts {
-		if strings.HasPrefix(ours, fmt.Sprintf("failed to resolve recursive read-only mode: volume %q ", m.Name)) &&
-			(theirs == fmt.Sprintf("cannot find volume %q to mount into container %q", m.Name, name) || theirs == fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", m.Name, name)) {
-			return true
-		}
-	}
-	for _, e := range pod(s).Spec.EphemeralContainers {
-		if e.Name == name && theirs == "unable to find target container "+e.TargetContainerName {
-			return true
-		}
-	}
-	return false
-}
-
-// forbiddenRoot is the message about a container that would run as root and must
-// not; empty if it may.
-func forbiddenRoot(s scene, c *corev1.Container) string {
-	id := fmt.Sprintf("%s_%s(%s)", pod(s).Name, pod(s).Namespace, pod(s).UID)
-	p, cs := pod(s).Spec.SecurityContext, c.SecurityContext
-	if cs == nil {
-		cs = &corev1.SecurityContext{}
-	}
-	user, mustNot := cmp.Or(cs.RunAsUser, p.RunAsUser), isTrue(cmp.Or(cs.RunAsNonRoot, p.RunAsNonRoot))
-	image, _ := s.World.image(c.Image)
-	switch {
-	case !mustNot, user != nil && *user != 0:
-		return ""
-	case user != nil:
-		return fmt.Sprintf("container's runAsUser breaks non-root policy (pod: %q, container: %s)", id, c.Name)
-	case image.UID == nil && image.Username != "":
-		return fmt.Sprintf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root (pod: %q, container: %s)", image.Username, id, c.Name)
-	case image.UID == nil || *image.UID == 0:
-		return fmt.Sprintf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)", id, c.Name)
-	case *image.UID > math.MaxInt32:
-		return fmt.Sprintf("container has runAsNonRoot and image has an invalid user id (%d). (Must be 1-(%d)): must be between 0 and %d, inclusive (pod: %q, container: %s)",
-			*image.UID, math.MaxInt32, math.MaxInt32, id, c.Name)
-	}
-	return ""
-}
-
 // failedEvents returns our events about failures as the kubelet would have them.
 func failedEvents(s scene) string {
 	all := strings.Split(inRuntimesWords(s.Ours), " | ")
 	for _, name := range messages(s) {
-		if !severalProblems(s, name) && !otherValues(s, name) {
+		if !otherValues(s, name) {
 			continue
 		}
 		fact := "container " + name + "/message"

@@ -57,6 +57,15 @@ func identityRules() []rule {
 			},
 		},
 		{
+			Name: "hash of the whole definition", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "The kubelet's hash of a definition covers its name and image; ours covers all but resources, because pods from files may change in other ways.",
+			Explains: func(s scene) bool {
+				request, _, field := about(s)
+				c := container(s)
+				return request == "create" && field == "annotations/io.kubeparts.container.definition" && c != nil && s.Kubelet == "" && s.Ours == podspec.ContainerHash(c)
+			},
+		},
+		{
 			Name: "file of the last words", Class: judge.Deliberate, Doc: ourDoc,
 			Sentence: "The file of an instance's last words is named by its restart count, so that it can be found and removed; the kubelet names it at random and keeps it as long as the pod (kubernetes#106735).",
 			Explains: func(s scene) bool {
@@ -79,12 +88,6 @@ func identityRules() []rule {
 func nameOf(s scene) string {
 	_, name, _ := about(s)
 	return name
-}
-
-// isHash reports whether text is a 32-bit number as the kubelet writes it.
-func isHash(text string) bool {
-	n, err := strconv.ParseUint(text, 16, 64)
-	return err == nil && n < 1<<32 && strconv.FormatUint(n, 16) == text
 }
 
 // logLink is the name of one of the links that the kubelet makes in a step: that of

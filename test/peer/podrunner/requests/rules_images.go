@@ -20,10 +20,17 @@ func imageRules() []rule {
 			Sentence: "The kubelet looks up and pulls the images of all volumes of a pod in each turn, even one in which nothing starts; ours those that the containers mount that are about to start.",
 			Explains: func(s scene) bool {
 				request, name, _ := about(s)
-				if request != "pull" || s.Ours != "" && s.Kubelet != "" {
+				if request != "pull" {
 					return false
 				}
-				before := slices.ContainsFunc(s.KubeletFacts[:s.Step], func(f judge.Facts) bool { return s.Ours != "" && f[s.Fact] == s.Ours })
+				if s.Ours != "" && s.Kubelet != "" {
+					ours, err := strconv.Atoi(s.Ours)
+					return strings.HasSuffix(s.Fact, "/count") && err == nil && s.Kubelet == strconv.Itoa(ours+len(unmounted(s, name)))
+				}
+				before := slices.ContainsFunc(s.KubeletFacts[:s.Step], func(f judge.Facts) bool {
+					privileged, isPrivileged := strings.CutSuffix(s.Fact, "/sandbox/linux/security_context/privileged") // by an ephemeral container since
+					return s.Ours != "" && (f[s.Fact] == s.Ours || isPrivileged && f[privileged+"/count"] != "")
+				})
 				for _, v := range pod(s).Spec.Volumes {
 					if v.Image != nil && (v.Image.Reference == name || v.Image.Reference+":latest" == name) && (before || s.Kubelet != "" && !mountedNow(s, v.Name)) {
 						return true
@@ -105,6 +112,17 @@ func missingSecrets(s scene) string {
 	return fmt.Sprintf("Warning: Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))
 }
 
+// unmounted are the volumes whose image is always pulled and that no container mounts
+// that starts now.
+func unmounted(s scene, image string) (all []string) {
+	for _, v := range pod(s).Spec.Volumes {
+		if v.Image != nil && (v.Image.Reference == image || v.Image.Reference+":latest" == image) && v.Image.PullPolicy == corev1.PullAlways && !mountedNow(s, v.Name) {
+			all = append(all, v.Name)
+		}
+	}
+	return all
+}
+
 // mountedNow reports whether a container mounts the volume that our side started in
 // the step, or failed to.
 func mountedNow(s scene, volume string) bool { return mountingNow(s, volume) > 0 }
@@ -131,7 +149,8 @@ func policies(s scene, image string) (all []string) {
 			}
 		}
 	}
-	return distinct(all)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func debugging(p *corev1.Pod) (all []corev1.Container) {
@@ -158,6 +177,3 @@ func imageFailures(s scene) (all []string) {
 func without(list string, some []string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(list, " | "), func(e string) bool { return slices.Contains(some, e) }), " | ")
 }
-
-// oneOf returns a list of events without repetitions.
-func oneOf(list string) string { return strings.Join(distinct(strings.Split(list, " | ")), " | ") }

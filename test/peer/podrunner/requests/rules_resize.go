@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet/qos"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
@@ -96,4 +97,24 @@ func previous(s scene, name, field string) (value string) {
 		}
 	}
 	return value
+}
+
+// pageLimits are the limits of huge pages of the node's sizes as a fact has them;
+// later lists win.
+func pageLimits(s scene, lists ...corev1.ResourceList) string {
+	if len(s.World.Node.HugePages) == 0 {
+		return ""
+	}
+	var all []map[string]any
+	for _, size := range s.World.Node.HugePages {
+		m := map[string]any{"page_size": size}
+		for _, limits := range lists {
+			name := corev1.ResourceName("hugepages-" + map[string]string{"2MB": "2Mi", "1GB": "1Gi", "64KB": "64Ki"}[size])
+			if q, ok := limits[name]; ok && !q.IsZero() {
+				m["limit"] = q.Value()
+			}
+		}
+		all = append(all, m)
+	}
+	return text(generic(all))
 }

@@ -2,7 +2,6 @@ package requests
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,10 +15,11 @@ import (
 func sandboxRules() []rule {
 	return []rule{
 		{
-			Name: "host ports of sidecars", Class: judge.DefectOfOurs, Item: "23",
-			Sentence: "The kubelet maps the host ports of regular containers only; ours maps those of sidecars, too.",
+			Name: "host ports of sidecars", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "The kubelet maps the ports of regular containers only, and ignores a host port of a sidecar; ours maps those of sidecars, too.",
 			Explains: func(s scene) bool {
-				return s.Fact == "sandbox/port_mappings" && sidecarsHaveHostPorts(s) && s.Ours == mappings(s, sidecarPorts(s), s.Kubelet)
+				ours, err := withSidecarPorts(s, s.Kubelet)
+				return strings.HasSuffix(s.Fact, "sandbox/port_mappings") && err == nil && s.Ours == ours
 			},
 		},
 		{
@@ -34,41 +34,28 @@ func sandboxRules() []rule {
 	}
 }
 
-// mappings returns the mappings in a list that have a host port, after more of
-// them, as text. A pod in the host's network has none.
-func mappings(s scene, more []any, list string) string {
-	var all []map[string]any
-	if list != "" && json.Unmarshal([]byte(list), &all) != nil {
-		return "no list"
-	}
-	for _, m := range all {
-		if m["host_port"] != nil {
-			more = append(more, m)
-		}
-	}
-	if len(more) == 0 || pod(s).Spec.HostNetwork {
-		return ""
-	}
-	return text(generic(more))
-}
-
-func sidecarsHaveHostPorts(s scene) bool {
-	return slices.ContainsFunc(sidecarPorts(s), func(any) bool { return !pod(s).Spec.HostNetwork })
-}
-
-func sidecarPorts(s scene) (all []any) {
+// withSidecarPorts returns a list of mappings after those of sidecars, as text.
+func withSidecarPorts(s scene, list string) (string, error) {
+	var all, more []any
 	for i := range pod(s).Spec.InitContainers {
 		c := &pod(s).Spec.InitContainers[i]
 		if c.RestartPolicy == nil {
 			continue
 		}
+		seen := map[corev1.ContainerPort]bool{}
 		for _, p := range c.Ports {
-			if p.HostPort == 0 {
+			if seen[p] {
 				continue
 			}
+			seen[p] = true
 			protocol := map[corev1.Protocol]runtimeapi.Protocol{corev1.ProtocolUDP: runtimeapi.Protocol_UDP, corev1.ProtocolSCTP: runtimeapi.Protocol_SCTP}[p.Protocol]
 			all = append(all, generic(&runtimeapi.PortMapping{Protocol: protocol, ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP}))
 		}
 	}
-	return all
+	if list != "" {
+		if err := json.Unmarshal([]byte(list), &more); err != nil {
+			return "", err
+		}
+	}
+	return text(append(all, more...)), nil
 }

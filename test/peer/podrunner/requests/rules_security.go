@@ -1,12 +1,7 @@
 package requests
 
 import (
-	"encoding/json"
-	"slices"
-	"strconv"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -42,24 +37,4 @@ func lastSysctl(s scene, name string) (value string) {
 		}
 	}
 	return value
-}
-
-// numbers returns a list as a fact has it.
-func numbers(all []int64) string {
-	if len(all) == 0 {
-		return ""
-	}
-	data, err := json.Marshal(all)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
-}
-
-// hidden are the paths that a container without privileges can't read or write.
-func hidden(field string) string {
-	if strings.HasSuffix(field, "masked_paths") {
-		return `["/proc/asound","/proc/acpi","/proc/interrupts","/proc/kcore","/proc/keys","/proc/latency_stats","/proc/timer_list","/proc/timer_stats","/proc/sched_debug","/proc/scsi","/sys/firmware","/sys/devices/virtual/powercap"]`
-	}
-	return `["/proc/bus","/proc/fs","/proc/irq","/proc/sys","/proc/sysrq-trigger"]`
 }
