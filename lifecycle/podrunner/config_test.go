@@ -71,6 +71,53 @@ func TestSandboxOfAPrivilegedInitContainer(t *testing.T) {
 	require.Empty(t, c.GetPortMappings(), "as in the kubelet")
 }
 
+func TestPortMappingsOfRepeatedPorts(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	twice := []corev1.ContainerPort{
+		{ContainerPort: 80, Protocol: corev1.ProtocolUDP}, {ContainerPort: 80, Protocol: corev1.ProtocolUDP},
+		{Name: "web", ContainerPort: 81}, {Name: "web", ContainerPort: 82}, {ContainerPort: 80},
+	}
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Ports: twice}, {Name: "other", Ports: twice[:1]}}
+	require.Equal(t, []*runtimeapi.PortMapping{
+		{Protocol: runtimeapi.Protocol_UDP, ContainerPort: 80}, {ContainerPort: 81}, {ContainerPort: 80},
+		{Protocol: runtimeapi.Protocol_UDP, ContainerPort: 80},
+	}, podrunner.SandboxConfig(pod, 0, testNode()).GetPortMappings(), "once in a container")
+}
+
+// The kubelet names the first problem in this order, and a status shows one.
+func TestContainerConfigNamesProblemsInTheKubeletsOrder(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true)}
+	c := &corev1.Container{
+		Name:          "app",
+		VolumeDevices: []corev1.VolumeDevice{{Name: "disk", DevicePath: "disk"}},
+		Env: []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Key: "k",
+		}}}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "gone", MountPath: "/gone", SubPathExpr: "$(MISSING)", RecursiveReadOnly: new(corev1.RecursiveReadOnlyEnabled)}},
+	}
+	in := podrunner.Instance{Image: &runtimeapi.Image{Uid: &runtimeapi.Int64Value{}}, Volumes: map[string]string{}}
+	for _, step := range []struct {
+		want string
+		mend func()
+	}{
+		{"error DevicePath `disk` must be an absolute path", func() { c.VolumeDevices = nil }},
+		{`"none"`, func() { c.Env = nil }},
+		{`cannot find volume "gone" to mount into container "app"`, func() { in.Volumes["gone"] = "/volumes/gone" }},
+		{"missing value for", func() { c.VolumeMounts[0].SubPathExpr = "" }},
+		{"failed to resolve recursive read-only mode", func() { c.VolumeMounts = nil }},
+		{"container has runAsNonRoot and image will run as root", func() { in.Image.Uid.Value = 1 }},
+	} {
+		_, err := podrunner.ContainerConfig(pod, c, in, testNode())
+		require.ErrorContains(t, err, step.want)
+		step.mend()
+	}
+	_, err := podrunner.ContainerConfig(pod, c, in, testNode())
+	require.NoError(t, err)
+}
+
 func TestSandboxConfigOfTheHostsNetwork(t *testing.T) {
 	t.Parallel()
 	pod := testPod()

@@ -248,6 +248,23 @@ func TestEphemeralContainerSharesTheProcessesOfItsTarget(t *testing.T) {
 	require.Empty(t, created["alone"].GetLinux().GetSecurityContext().GetNamespaceOptions().GetTargetId())
 }
 
+// A target counts only where each container has processes of its own.
+func TestEphemeralContainerOfAPodThatSharesTheNodesProcesses(t *testing.T) {
+	t.Parallel()
+	created := map[string]*runtimeapi.ContainerConfig{}
+	b := newBed(t, func(c *podrunner.Config) { c.Containers = &creations{c.Containers, created} })
+	pod := podOf(nil, "app")
+	pod.Spec.HostPID = true
+	require.NoError(t, b.sync(pod))
+	debug := ephemeral("debug", "app")
+	debug.TargetContainerName = "app"
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{debug}
+	require.NoError(t, b.sync(pod))
+	options := created["debug"].GetLinux().GetSecurityContext().GetNamespaceOptions()
+	require.Equal(t, runtimeapi.NamespaceMode_NODE, options.GetPid())
+	require.Empty(t, options.GetTargetId())
+}
+
 // creations keeps the configurations that containers are made with.
 type creations struct {
 	podrunner.Containers

@@ -189,6 +189,14 @@ func TestDevices(t *testing.T) {
 	require.Equal(t, "vendor/gpu=0", got.GetCDIDevices()[0].GetName())
 	require.Len(t, in.Devices, 1)
 
+	readOnly := testPod()
+	readOnly.Spec.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk", ReadOnly: true},
+	}}}
+	got, err = podrunner.ContainerConfig(readOnly, c, in, testNode())
+	require.NoError(t, err)
+	require.Equal(t, "r", got.GetDevices()[1].GetPermissions())
+
 	_, err = podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
 	require.EqualError(t, err, `cannot find volume "disk" to pass into container "app"`)
 	c.VolumeDevices[0].DevicePath = "xvda"

@@ -100,46 +100,6 @@ func (s *State) sameClass() bool {
 	return podspec.QOSClass(s.policies) == podspec.QOSClassOfSpec(s.policies)
 }
 
-func podLevelLimits() deviation {
-	return deviation{
-		Rule: defect("limits of the pod as a whole", "17", "The kubelet gives a container without limits those of the pod as a whole; ours does not, and takes away what another agent gave."),
-		state: func(s *State) (changed bool) {
-			if s.PodHas == nil && s.Pod.Spec.Resources == nil || !s.sameClass() {
-				return false
-			}
-			changed = !reflect.DeepEqual(s.PodHas, s.Pod.Spec.Resources)
-			s.PodHas = s.Pod.Spec.Resources
-			for _, c := range s.resizable() {
-				if c.Shown != nil {
-					changed = s.withoutPodLimits(c) || changed
-				}
-			}
-			return changed
-		},
-	}
-}
-
-// withoutPodLimits makes the kubelet resize a container without limits if it has some.
-func (s *State) withoutPodLimits(c *Container) (changed bool) {
-	spec, _ := s.spec(c.Name)
-	before := c.Has
-	c.Has = *before.DeepCopy()
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if _, own := spec.Resources.Limits[name]; own {
-			continue
-		}
-		c.Has.Limits = replaced(c.Has.Limits, s.actuated(spec).Limits, name)
-		has := c.Shown.GetMemoryLimitInBytes()
-		if name == corev1.ResourceCPU {
-			has = c.Shown.GetCpuQuota()
-		}
-		if has > 0 {
-			c.Has.Limits[name] = resource.MustParse("9")
-		}
-	}
-	return !reflect.DeepEqual(before, c.Has)
-}
-
 func initResize() deviation {
 	return deviation{
 		Rule: defect("resize of a running init container", "new", "The kubelet resizes init containers that run; ours only sidecars."),
