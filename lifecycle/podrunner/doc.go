@@ -151,6 +151,9 @@
 //     starts the one that there is at once, with its restart count.
 //   - The kubelet forgets a container's back-off ten minutes after its last start,
 //     also when the container has ended since and still waits; ours waits to the end.
+//   - A container that requests no CPU and has its limit from the pod gets shares of
+//     that limit when the kubelet makes it, and the fewest when the kubelet resizes it;
+//     in ours those of the limit.
 //   - The kubelet resizes no container while an init container of the pod backs off;
 //     ours does, because one that can't be started holds up no other.
 //   - The kubelet resizes a pod's cgroup only together with a container that runs, so

@@ -218,7 +218,7 @@ func (s *State) carryOut(a podrunner.Actions, b *backoff, fails []string) {
 		}
 		if c := s.container(u.ID); c != nil {
 			spec, _ := s.spec(c.Name)
-			c.Has = *spec.Resources.DeepCopy()
+			c.Has = s.actuated(spec)
 			if !c.late {
 				c.ShownHas = c.Has
 			}
@@ -263,7 +263,7 @@ func (n *node) startAll(a podrunner.Actions, b *backoff) {
 				continue
 			}
 			c := s.create(s.box().ID, st.Name, int(st.Attempt), linuxOf(s.Pod, spec))
-			c.Has, c.ShownHas, id = *spec.Resources.DeepCopy(), spec.Resources, c.ID
+			c.Has, c.ShownHas, id = s.actuated(spec), s.actuated(spec), c.ID
 		}
 		if !st.After.IsZero() {
 			s.count(b, *spec.DeepCopy(), st.After)

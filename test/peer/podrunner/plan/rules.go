@@ -10,7 +10,7 @@ func deviations() []deviation {
 	return []deviation{
 		clockSetBack(), deletion(), noHash(), wholeDefinition(), failedStarts(), backoffKeyDefinition(), backoffKeyResources(),
 		oomKilledInit(), startBrokenOff(), waitsOut(),
-		memoryInUse(), shownLate(), noResourcesShown(), classChange(), initResize(), requestsOnly(), idleResize(),
+		memoryInUse(), shownLate(), noResourcesShown(), classChange(), podLevelShares(), initResize(), requestsOnly(), idleResize(),
 		restartAllForgotten(), noNamespaces(), ownPolicies(), neverRemoved(), never(), stray(), otherSandbox(), initialized(), straysHold(), ending(),
 		ephemeralOfStopped(), pastInitContainers(), over(), unknownInit(), unknownBackoff(), changedInit(), heldResize(), sidecarResize(), sidecarResizeMessage(), changedSidecar(), nextAfterSidecar(),
 		forgottenEphemeral(), createdBefore(), unknownWithoutSandbox(), restartAllEphemeral(), straysStopped(), limitsRemoved(), podCgroupAlone(), sidecarLimit(), podCgroupUnknown(), restartAllMessage(), restartAllCreated(), restartAllBackoff(), initBackoff(), sandboxBackoff(), overAgain(), removals(),

@@ -4,7 +4,6 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
@@ -98,6 +97,38 @@ func classChange() deviation {
 // sameClass reports whether the pod stays in its QoS class.
 func (s *State) sameClass() bool {
 	return podspec.QOSClass(s.policies) == podspec.QOSClassOfSpec(s.policies)
+}
+
+func podLevelShares() deviation {
+	return deviation{
+		Rule: rule("shares of a limit of the pod", judge.KubeletDefect, "A container that requests no CPU and has its limit from the pod gets shares of that limit when the kubelet makes it, and the fewest when the kubelet resizes it; in ours those of the limit."),
+		state: func(s *State) (changed bool) {
+			if s.Pod.Spec.Resources == nil {
+				return false
+			}
+			request := func(c *corev1.ResourceRequirements, limits corev1.ResourceList) {
+				_, asks := c.Requests[corev1.ResourceCPU]
+				if limit, has := limits[corev1.ResourceCPU]; has && !asks {
+					c.Requests = replaced(c.Requests, corev1.ResourceList{corev1.ResourceCPU: limit}, corev1.ResourceCPU)
+					changed = true
+				}
+			}
+			for i := range s.Starts {
+				from := &s.Starts[i].From
+				from.Resources = *from.Resources.DeepCopy()
+				request(&from.Resources, s.actuated(from).Limits)
+			}
+			for _, c := range s.resizable() {
+				has := *c.Has.DeepCopy()
+				request(&has, has.Limits)
+				c.Has = has
+			}
+			for c := range podspec.Containers(&s.Pod.Spec) {
+				request(&c.Resources, s.actuated(c).Limits)
+			}
+			return changed
+		},
+	}
 }
 
 func initResize() deviation {
