@@ -40,6 +40,7 @@ func edges() map[string][]string {
 		"internal/loop":                 {},
 		"internal/quantity":             {},
 		"internal/crilabels":            {},
+		"internal/podips":               {},
 		"internal/housetest":            {},
 		"examples/minimal-agent":        {"*"},
 	}

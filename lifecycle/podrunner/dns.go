@@ -57,15 +57,18 @@ type Warning struct {
 	OfNode          bool
 }
 
+// unreadable begins the error about a resolv.conf in the kubelet's words.
+const unreadable = "Encountered error while parsing resolv conf file. Error"
+
 // ParseResolvConf reads a resolv.conf (resolv.conf(5)): nameservers add up, of
 // searches the last line wins and of options the last one of each name, a dot at the
 // end of a search domain is dropped, and the domain that is a dot alone with it. Other
-// lines and comments are passed over. An error is a
-// nameserver line without one, or more than 10 MiB; what was read comes with it.
+// lines and comments are passed over. An error is a nameserver line without one, or more
+// than 10 MiB; what was read comes with it.
 func ParseResolvConf(text string) (ResolvConf, error) {
 	r, err := parseResolvConf(text)
 	if err != nil {
-		err = fmt.Errorf("Encountered error while parsing resolv conf file. Error: %w", err) //nolint:staticcheck // the kubelet's words
+		err = fmt.Errorf("%s: %w", unreadable, err)
 	}
 	return r, err
 }

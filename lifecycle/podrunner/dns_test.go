@@ -154,6 +154,10 @@ func TestResolvConfThatCannotBeRead(t *testing.T) {
 		pod.Spec.DNSPolicy = policy
 		pod.Spec.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}}
 		require.ErrorIs(t, podrunner.CheckSandbox(pod, node), node.DNS.HostErr)
+		pod.Spec.Hostname, pod.Spec.Subdomain, pod.Spec.SetHostnameAsFQDN = strings.Repeat("h", 63), "pool", new(true)
+		problems := strings.Split(podrunner.CheckSandbox(pod, node).Error(), "\n")
+		require.Equal(t, node.DNS.HostErr.Error(), problems[0], "the kubelet looks for it first")
+		require.Contains(t, problems[1], "is too long")
 	}
 }
 

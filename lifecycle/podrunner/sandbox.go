@@ -54,7 +54,7 @@ func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSa
 func CheckSandbox(pod *corev1.Pod, node Node) error {
 	_, errName := kernelName(pod, node)
 	_, errHandler := RuntimeHandler(pod, node)
-	errs := []error{Admit(pod, node), errName, errHandler, checkDNS(pod, node)}
+	errs := []error{Admit(pod, node), checkDNS(pod, node), errName, errHandler} // the kubelet names the first
 	if errHandler == nil {
 		errs = append(errs, checkUserNamespace(pod, node))
 	}

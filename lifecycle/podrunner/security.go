@@ -62,7 +62,7 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, in Instance, node N
 	if sc.Apparmor, err = appArmor(appArmorProfile(pod, c)); err != nil {
 		return nil, err
 	}
-	sc.ApparmorProfile = oldAppArmor(sc.Apparmor) //nolint:staticcheck // Runtimes before CRI v1 read nothing else.
+	sc.ApparmorProfile = oldAppArmor(sc.Apparmor) // Old runtimes read nothing else.
 	if p := pod.Spec.SecurityContext; p != nil {
 		sc.SupplementalGroups, sc.SupplementalGroupsPolicy = groups(p), groupsPolicy(p)
 		sc.SelinuxOptions = seLinux(p.SELinuxOptions)

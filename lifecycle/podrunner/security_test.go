@@ -285,6 +285,6 @@ func TestAppArmorForOldRuntimes(t *testing.T) {
 		c := &corev1.Container{SecurityContext: &corev1.SecurityContext{AppArmorProfile: profile}}
 		got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
 		require.NoError(t, err)
-		require.Equal(t, want, got.GetLinux().GetSecurityContext().GetApparmorProfile()) //nolint:staticcheck // it is what is tested
+		require.Equal(t, want, got.GetLinux().GetSecurityContext().GetApparmorProfile())
 	}
 }
