@@ -75,8 +75,11 @@ func TestPortMappingsOfRepeatedPorts(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
 	twice := []corev1.ContainerPort{
-		{ContainerPort: 80, Protocol: corev1.ProtocolUDP}, {ContainerPort: 80, Protocol: corev1.ProtocolUDP},
-		{Name: "web", ContainerPort: 81}, {Name: "web", ContainerPort: 82}, {ContainerPort: 80},
+		{ContainerPort: 80, Protocol: corev1.ProtocolUDP},
+		{ContainerPort: 80, Protocol: corev1.ProtocolUDP},
+		{Name: "web", ContainerPort: 81},
+		{Name: "web", ContainerPort: 82},
+		{ContainerPort: 80},
 	}
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Ports: twice}, {Name: "other", Ports: twice[:1]}}
 	require.Equal(t, []*runtimeapi.PortMapping{
