@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"golang.org/x/net/http2"
@@ -16,14 +17,16 @@ type call struct {
 	frames int   // how many have been read since it began
 
 	// begun says that the head of an answer has come, encoding is how its messages
-	// may be compressed, body is what of them has come.
+	// may be compressed, messages counts those that are whole, health is what the
+	// first says, body is what of the next has come.
 	begun    bool
 	encoding string
+	messages int
+	health   health
 	body     []byte
 
 	// ended says that no more will come or matter, clean that the server ended the
-	// stream in good order. failure is what went wrong if that is known without
-	// reading the body.
+	// stream in good order. failure is what went wrong.
 	ended, clean bool
 	failure      *rpcError
 }
@@ -137,57 +140,64 @@ func (c *call) foreign(f *http2.MetaHeadersFrame, h header) {
 	c.end(failure)
 }
 
-// data takes a part of the body, and ends the call when it is too much.
+// data takes a part of the body. A message that is bad ends the call, and so does a
+// second one: nothing after it matters.
 func (c *call) data(f *http2.DataFrame) {
 	if c.ended {
 		return
 	}
 	c.body = append(c.body, f.Data()...)
-	_, size, whole := c.size()
-	switch {
-	case whole && size > maxMessage:
-		c.end(failf(resourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, maxMessage))
-	case whole && len(c.body) >= prefix+int(size)+prefix:
-		c.end(failf(internal, "cardinality violation: expected <EOF> for non server-streaming RPCs, but received another message"))
-	case f.StreamEnded():
+	for !c.ended && len(c.body) >= prefix {
+		size := binary.BigEndian.Uint32(c.body[1:])
+		if size > maxMessage {
+			c.end(failf(resourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, maxMessage))
+			return
+		}
+		end := prefix + int(size)
+		if len(c.body) < end {
+			break
+		}
+		c.message(c.body[0], c.body[prefix:end])
+		c.body = slices.Delete(c.body, 0, end)
+	}
+	if f.StreamEnded() && !c.ended {
 		c.clean = true
 		c.end(failf(internal, "server closed the stream without sending trailers"))
 	}
 }
 
-// size reads the prefix of the message, if all of it is there.
-func (c *call) size() (format byte, size uint32, whole bool) {
-	if len(c.body) < prefix {
-		return 0, 0, false
+// message takes a whole message.
+func (c *call) message(format byte, data []byte) {
+	c.messages++
+	status, err := parseResponse(data)
+	switch {
+	case format == 1 && (c.encoding == "" || c.encoding == "identity"):
+		c.end(failf(internal, "grpc: compressed flag set with identity or empty encoding"))
+	case format == 1:
+		c.end(failf(internal, "grpc: Decompressor is not installed for grpc-encoding %q", c.encoding))
+	case format != 0:
+		c.end(failf(internal, "grpc: received unexpected payload format %d", format))
+	case err != nil:
+		c.end(failf(internal, "grpc: failed to unmarshal the received message: %v", err))
+	case c.messages > 1:
+		c.end(failf(internal, "cardinality violation: expected <EOF> for non server-streaming RPCs, but received another message"))
+	default:
+		c.health = status
 	}
-	return c.body[0], binary.BigEndian.Uint32(c.body[1:]), true
 }
 
-// answer says how a call has ended. What is wrong with the message goes before what
+// answer returns how a call has ended. What is wrong with a message goes before what
 // the trailers say, as in gRPC's Go packages.
 func (c *call) answer() (health, error) {
-	format, size, whole := c.size()
-	cut := whole && len(c.body)-prefix < int(min(size, maxMessage+1))
+	cut := len(c.body) >= prefix // a few bytes more are nothing, as in those
 	switch {
-	case (!whole || cut && !c.clean) && c.failure != nil:
+	case c.failure != nil && (!cut || !c.clean):
 		return 0, c.failure
-	case !whole:
-		return 0, failf(internal, "cardinality violation: received no response message from non-server-streaming RPC")
 	case cut:
 		return 0, failf(internal, "unexpected EOF")
-	case format == 1 && (c.encoding == "" || c.encoding == "identity"):
-		return 0, failf(internal, "grpc: compressed flag set with identity or empty encoding")
-	case format == 1:
-		return 0, failf(internal, "grpc: Decompressor is not installed for grpc-encoding %q", c.encoding)
-	case format != 0:
-		return 0, failf(internal, "grpc: received unexpected payload format %d", format)
+	case c.messages == 0:
+		return 0, failf(internal, "cardinality violation: received no response message from non-server-streaming RPC")
+	default:
+		return c.health, nil
 	}
-	status, err := parseResponse(c.body[prefix:][:size]) // a few bytes more are nothing, as in those
-	if err != nil {
-		return 0, failf(internal, "grpc: failed to unmarshal the received message: %v", err)
-	}
-	if c.failure != nil {
-		return 0, c.failure
-	}
-	return status, nil
 }

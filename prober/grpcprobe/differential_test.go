@@ -3,6 +3,7 @@ package grpcprobe_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -117,7 +118,30 @@ func answers() map[string]func(w *wire, id uint32) {
 		"cut short":             func(w *wire, id uint32) { w.begin(id); w.data(id, serving[:6]); w.end(id) },
 		"cut very short":        func(w *wire, id uint32) { w.begin(id); w.data(id, serving[:2]); w.end(id) },
 		"two messages":          func(w *wire, id uint32) { w.begin(id); w.data(id, serving); w.data(id, serving); w.end(id) },
-		"no message":            func(w *wire, id uint32) { w.begin(id); w.end(id) },
+		"two messages, the first of which is bad": func(w *wire, id uint32) {
+			w.begin(id)
+			w.data(id, message(2, 8, 1))
+			w.data(id, serving)
+			w.end(id)
+		},
+		"two messages, the second of which is bad": func(w *wire, id uint32) {
+			w.begin(id)
+			w.data(id, append(slices.Clip(serving), message(1, 8, 1)...))
+			w.end(id)
+		},
+		"two messages, the second of which is cut short": func(w *wire, id uint32) {
+			w.begin(id)
+			w.data(id, serving)
+			w.data(id, serving[:6])
+			w.end(id, "grpc-status", "9")
+		},
+		"a bad message before the end of the connection": func(w *wire, id uint32) {
+			w.begin(id)
+			w.data(id, message(0, 8))
+			_ = w.Close()
+		},
+		"a bad message and no end": func(w *wire, id uint32) { w.begin(id); w.data(id, message(0, 8)) },
+		"no message":               func(w *wire, id uint32) { w.begin(id); w.end(id) },
 		"message and no OK": func(w *wire, id uint32) {
 			w.begin(id)
 			w.data(id, serving)

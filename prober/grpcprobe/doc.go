@@ -28,8 +28,8 @@
 //     request, are not: there is one try more, on a new connection.
 //  3. Connections that were not asked for within IdleTimeout are closed, at the
 //     latest when it has passed once more.
-//  4. Of an answer no more than 16 KiB are held, and as much of its headers; and no
-//     more frames are read for it than that could take.
+//  4. No more than 16 KiB are held of a message, of at most two, and as much of the
+//     headers; and no more frames are read for an answer than one message could take.
 //
 // # Goroutines and locking
 //
