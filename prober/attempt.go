@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,25 +21,29 @@ func (m *Manager) attempt(ctx context.Context, j *job) finding {
 	case s.GRPC != nil:
 		return m.grpcProbe(ctx, j)
 	default:
-		return finding{outcome: Errored, err: fmt.Errorf("missing probe handler for %s_%s:%s",
-			j.pod.Name, j.pod.Namespace, j.container.Name)}
+		return finding{outcome: Errored, err: fmt.Errorf("missing probe handler for %s_%s(%s):%s",
+			j.pod.Name, j.pod.Namespace, j.pod.UID, j.container.Name)}
 	}
 }
 
 // portNumber returns the number that a port in a spec stands for: its own, or that
 // of the container's port of this name, or the one that its name spells.
+// The errors have the kubelet's texts.
 func portNumber(port intstr.IntOrString, c *corev1.Container) (int, error) {
-	n := port.IntValue() // of a string, what it spells, or 0
+	n := int(port.IntVal)
 	if port.Type == intstr.String {
-		for _, named := range c.Ports {
-			if named.Name == port.StrVal {
-				n = int(named.ContainerPort)
-				break
+		named := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.StrVal })
+		if named >= 0 {
+			n = int(c.Ports[named].ContainerPort)
+		} else {
+			var err error
+			if n, err = strconv.Atoi(port.StrVal); err != nil {
+				return 0, err
 			}
 		}
 	}
 	if n < 1 || n > 65535 {
-		return 0, fmt.Errorf("no port %q in container %s, nor a number from 1 to 65535", port.String(), c.Name)
+		return 0, fmt.Errorf("invalid port number: %d", n)
 	}
 	return n, nil
 }

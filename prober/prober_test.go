@@ -271,11 +271,13 @@ func TestErrorPolicies(t *testing.T) {
 func TestWhatCannotBeRunIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]corev1.ProbeHandler{
-		"missing probe handler for web_default:app": {},
-		`no port "nope" in container app`:           {HTTPGet: &corev1.HTTPGetAction{Port: intOrString("nope")}},
-		`no port "70000" in container app`:          {TCPSocket: &corev1.TCPSocketAction{Port: intOrString("70000")}},
-		"no handler for gRPC probes":                {GRPC: &corev1.GRPCAction{Port: 1}},
-		"no runner for exec probes":                 {Exec: &corev1.ExecAction{}},
+		"missing probe handler for web_default(1234):app": {},
+		`strconv.Atoi: parsing "nope": invalid syntax`:    {HTTPGet: &corev1.HTTPGetAction{Port: intOrString("nope")}},
+		"invalid port number: 70000":                      {TCPSocket: &corev1.TCPSocketAction{Port: intOrString("70000")}},
+		"invalid port number: -1":                         {TCPSocket: &corev1.TCPSocketAction{Port: intOrString("-1")}},
+		"invalid port number: 0":                          {HTTPGet: &corev1.HTTPGetAction{}},
+		"no handler for gRPC probes":                      {GRPC: &corev1.GRPCAction{Port: 1}},
+		"no runner for exec probes":                       {Exec: &corev1.ExecAction{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
