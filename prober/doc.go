@@ -54,9 +54,10 @@
 // # Connections
 //
 // An HTTP probe keeps its connection for the next run, if the period is a minute at
-// most, and asks over it by a request that was prepared once. The answer is read here
-// if it is of the plain form that most are of, and by net/http if it is not: chunked,
-// redirecting, informational, or in any way odd. A kept connection over which
+// most, no header of the probe asks the server to close it and the answer is no redirect
+// to follow. It asks over it by a request that was prepared once. The answer is read here
+// if its head comes at once and is of the plain form that most are of, and by net/http if
+// not: chunked, redirecting, informational, or in any way odd. A kept connection over which
 // something has come since is not used, and one that ends before the first byte of an
 // answer means another try on a new one; so a server that closes idle connections is
 // not taken for one that fails. The kubelet gave up reuse for want of that.

@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -40,17 +39,15 @@ func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
 	if err := unfit(request, u.Host); err != nil {
 		return failed(shown(request.URL), err)
 	}
-	a := answer{redirect: j.redirect}
+	a := j.redirected
 	if a.redirect == nil {
 		a, err = m.anew(ctx, j, request)
 	}
 	switch {
-	case errors.Is(err, errNoHTTP1):
-		return m.follow(j, nil, request)
+	case errors.Is(err, errNoHTTP1), err == nil && a.redirect != nil:
+		return m.follow(j, a, request)
 	case err != nil:
 		return failed(shown(request.URL), err)
-	case a.redirect != nil:
-		return m.follow(j, a.redirect, request)
 	default:
 		return j.judge(a.status, a.body)
 	}
@@ -65,24 +62,17 @@ func (m *Manager) again(ctx context.Context, p *probe, j *job) (f finding, done 
 		return f, false
 	}
 	j.kept = nil
-	if !l.isOf(j) || !l.isFresh() || l.until(clock.RealClock{}.Now().Add(j.timing.timeout)) != nil {
+	if !l.isOf(j) || !l.isFresh() || l.until(j.deadline) != nil {
 		l.hangUp()
 		return f, false
 	}
 	m.launch(p, j, l.interrupt)
-	b := m.takeBuffer()
-	defer m.buffers.Put(b)
-	a, err := j.exchange(ctx, l, b)
-	if err == nil && a.keep {
-		j.kept = l
-	} else {
-		l.hangUp()
-	}
+	a, err := m.exchange(ctx, j, l)
 	switch {
 	case err == nil && a.redirect == nil:
 		return j.judge(a.status, a.body), true
 	case err == nil:
-		j.redirect = a.redirect
+		j.redirected = a
 		return f, false
 	case errors.Is(err, errStale) && ctx.Err() == nil:
 		return f, false
@@ -91,23 +81,16 @@ func (m *Manager) again(ctx context.Context, p *probe, j *job) (f finding, done 
 	}
 }
 
-func (m *Manager) takeBuffer() *buffer {
-	if b, ok := m.buffers.Get().(*buffer); ok {
-		return b
-	}
-	return &buffer{}
-}
-
 // anew makes the request over a new connection and keeps that, if it is wanted and
 // possible.
 func (m *Manager) anew(ctx context.Context, j *job, request *http.Request) (answer, error) {
-	keep := !j.opts.FreshConnection && j.timing.period <= maxIdle
-	request.Close = !keep
+	request.Close = j.opts.FreshConnection || j.timing.period > maxIdle ||
+		httpguts.HeaderValuesContainsToken(request.Header["Connection"], "close")
 	l := &link{
-		url: shown(request.URL), container: j.target.ID, spec: j.spec.HTTPGet, host: j.target.PodIP,
+		url: shown(request.URL), container: j.target.ID, spec: j.spec.HTTPGet, host: j.target.PodIP, once: request.Close,
 	}
 	var wire bytes.Buffer
-	if err := request.Write(&wire); err != nil {
+	if err := withCredentials(request).Write(&wire); err != nil {
 		return answer{}, err
 	}
 	l.request = wire.Bytes()
@@ -133,23 +116,25 @@ func (m *Manager) anew(ctx context.Context, j *job, request *http.Request) (answ
 		l.hangUp()
 		return answer{}, err
 	}
-	b := m.takeBuffer()
-	defer m.buffers.Put(b)
-	a, err := j.exchange(ctx, l, b)
-	if err == nil && keep && a.keep {
-		j.kept = l
-		return a, nil
-	}
-	l.hangUp()
-	return a, err
+	return m.exchange(ctx, j, l)
 }
 
-// exchange makes the request over l. A redirect is an answer like any other if it is
-// not to be followed.
-func (j *job) exchange(ctx context.Context, l *link, b *buffer) (answer, error) {
-	a, err := l.exchange(ctx, b)
-	if j.opts.Redirects == FollowNone {
-		a.redirect = nil
+// exchange makes the request over l, which it then keeps if it is wanted and possible.
+func (m *Manager) exchange(ctx context.Context, j *job, l *link) (answer, error) {
+	b, ok := m.buffers.Get().(*buffer)
+	if !ok {
+		b = &buffer{}
+	}
+	a, err := l.exchange(ctx, b, j.opts.Redirects)
+	if a.redirect != nil { // its body is read from b
+		a.link = l
+		return a, err
+	}
+	m.buffers.Put(b)
+	if err == nil && a.keep && !l.once {
+		j.kept = l
+	} else {
+		l.hangUp()
 	}
 	return a, err
 }
@@ -187,7 +172,6 @@ func (m *Manager) client(policy RedirectPolicy, first *http.Response) *http.Clie
 			case len(via) >= maxRedirects:
 				return fmt.Errorf("stopped after %d redirects", maxRedirects)
 			}
-			request.Host = via[0].Host
 			return nil
 		},
 	}
@@ -209,12 +193,29 @@ func (r *resumed) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-// follow makes the request by net/http. If there is a first response, it begins with
-// that.
-func (m *Manager) follow(j *job, first *http.Response, request *http.Request) finding {
-	response, err := m.client(j.opts.Redirects, first).Do(request)
-	if err != nil {
-		return finding{outcome: Failed, output: err.Error()}
+// unread is the body of a redirect, whose connection ends with it.
+type unread struct {
+	io.Reader
+	link *link
+}
+
+// Close is for [http.Client].
+func (u unread) Close() error {
+	u.link.hangUp()
+	return nil
+}
+
+// follow makes the request by net/http. If a is a redirect, it begins with that.
+func (m *Manager) follow(j *job, a answer, request *http.Request) finding {
+	if a.redirect != nil {
+		a.redirect.Body = unread{a.redirect.Body, a.link}
+		// The end of the context ends the body, so that nothing is asked after it.
+		_ = a.link.until(time.Time{}) // if it is closed there is nothing to read
+		defer context.AfterFunc(request.Context(), a.link.interrupt)()
+	}
+	response, err := m.client(j.opts.Redirects, a.redirect).Do(request)
+	if at, is := errors.AsType[*url.Error](err); is { // as any error of a client
+		return failed(at.URL, at.Err)
 	}
 	defer func() { _ = response.Body.Close() }() // all that matters has been read
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxOutput))
@@ -284,11 +285,20 @@ func newRequest(ctx context.Context, u *url.URL, headers []corev1.HTTPHeader, ag
 	// One that is given empty is meant to be left out.
 	setOrOmit(request.Header, "User-Agent", agent)
 	setOrOmit(request.Header, "Accept", "*/*")
-	if user := request.URL.User; user != nil && request.Header.Get("Authorization") == "" {
-		password, _ := user.Password()
-		request.SetBasicAuth(user.Username(), password)
-	}
 	return request, nil
+}
+
+// withCredentials returns the request with the credentials in its URL, if any. They are
+// for this request only, not for those to where it is redirected.
+func withCredentials(request *http.Request) *http.Request {
+	user := request.URL.User
+	if user == nil || request.Header.Get("Authorization") != "" {
+		return request
+	}
+	password, _ := user.Password()
+	request = request.Clone(request.Context())
+	request.SetBasicAuth(user.Username(), password)
+	return request
 }
 
 // shown returns what is said of a URL: not the password, as with net/http.

@@ -174,8 +174,8 @@ func TestRedirects(t *testing.T) {
 		outcome prober.Outcome
 		output  string
 	}{
-		"/local":   {prober.Succeeded, "arrived"},
-		"/port":    {prober.Succeeded, "other"},
+		"/local":   {prober.Succeeded, "arrived at example.com"}, // a relative URL keeps the Host header
+		"/port":    {prober.Succeeded, "other " + other},
 		"/foreign": {prober.Warned, "Probe terminated redirects, Response body: go away"},
 		"/loop":    {prober.Failed, "stopped after 10 redirects"},
 		"/odd":     {prober.Failed, "failed to parse Location header"},
@@ -199,12 +199,30 @@ func TestRedirects(t *testing.T) {
 			for i := range 2 {
 				s.want(want.outcome, want.output)
 				if want.outcome == prober.Succeeded {
-					s.want(want.outcome, "example.com")
-					require.EqualValues(t, 2*i+2, asked.Load()) // once each
+					require.EqualValues(t, i+1, asked.Load()) // once each
 				}
 			}
 		})
 	}
+}
+
+// Credentials are for the URL that they are in.
+func TestCredentialsStayWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		if r.URL.Path == "/a" && user == "me" && password == "secret" {
+			http.Redirect(w, r, "http://"+r.Host+"/b", http.StatusFound) // a relative one would have them too
+			return
+		}
+		fmt.Fprintf(w, "%s %q", r.URL.Path, r.Header["Authorization"])
+	})
+	s := probeSite(t, address, get(func(h *corev1.HTTPGetAction) { h.Path = "//me:secret@there/a" }))
+	s.want(prober.Succeeded, "/b []")
+	given := probeSite(t, address, get(func(h *corev1.HTTPGetAction) {
+		h.Path, h.HTTPHeaders = "//me:secret@there/b", []corev1.HTTPHeader{{Name: "authorization", Value: "Bearer x"}}
+	}))
+	given.want(prober.Succeeded, `/b ["Bearer x"]`)
 }
 
 // A pod is asked itself, whatever proxy its node has, and so is where it redirects to.
@@ -344,8 +362,18 @@ func TestOddServers(t *testing.T) {
 	}{
 		"chunked":       {[]func(net.Conn, *bufio.Reader){say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")}, prober.Succeeded, "ok"},
 		"informational": {[]func(net.Conn, *bufio.Reader){say("HTTP/1.1 103 Early Hints\r\n\r\n" + okay)}, prober.Succeeded, "ok"},
+		"many informational": {
+			[]func(net.Conn, *bufio.Reader){say(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n", 100) + okay)}, prober.Succeeded, "ok",
+		},
+		"redirect with half a body": {
+			[]func(net.Conn, *bufio.Reader){say("HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: 9\r\n\r\nno"), say(okay)}, prober.Succeeded, "ok",
+		},
+		"half a head": {
+			[]func(net.Conn, *bufio.Reader){say("HTTP/1.1 200 OK\r\n")},
+			prober.Failed, "net/http: HTTP/1.x transport connection broken: unexpected EOF",
+		},
 		"until the end": {[]func(net.Conn, *bufio.Reader){say("HTTP/1.0 200 OK\r\n\r\nall")}, prober.Succeeded, "all"},
-		"no HTTP":       {[]func(net.Conn, *bufio.Reader){say("SSH-2.0-OpenSSH\r\n")}, prober.Failed, `Get "http://127.0.0.1`},
+		"no HTTP":       {[]func(net.Conn, *bufio.Reader){say("SSH-2.0-OpenSSH\r\n")}, prober.Failed, `": net/http: HTTP/1.x transport connection broken: malformed HTTP response "SSH-2.0-OpenSSH"`},
 		"nothing":       {[]func(net.Conn, *bufio.Reader){say("")}, prober.Failed, "EOF"},
 		"reset":         {[]func(net.Conn, *bufio.Reader){reset}, prober.Failed, "connection reset by peer"},
 		"half a body (#122591)": {
@@ -450,6 +478,19 @@ func TestConnectionsAreNotKept(t *testing.T) {
 	rare.want(prober.Succeeded, "close")
 	rare.want(prober.Succeeded, "close")
 	require.EqualValues(t, 2, rare.conns.Load())
+
+	// A server that leaves it open is no reason to.
+	open := func(c net.Conn, r *bufio.Reader) {
+		for request(r) {
+			_, _ = io.WriteString(c, okay)
+		}
+	}
+	asks := probeSite(t, script(t, open, open), get(func(h *corev1.HTTPGetAction) {
+		h.HTTPHeaders = []corev1.HTTPHeader{{Name: "connection", Value: "Close"}}
+	}))
+	asks.want(prober.Succeeded, "ok")
+	asks.want(prober.Succeeded, "ok")
+	require.EqualValues(t, 2, asks.conns.Load())
 
 	moved := probeSite(t, address)
 	moved.want(prober.Succeeded, "")

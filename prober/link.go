@@ -6,10 +6,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +27,8 @@ type link struct {
 	host      string
 	// interrupt ends what is waited for. It is made once.
 	interrupt func()
+	// once means that the request asks the server to close the connection.
+	once bool
 }
 
 // hangUp closes p's idle connection.
@@ -82,8 +84,10 @@ type answer struct {
 	body   string
 	// keep says that another request may follow over the same connection.
 	keep bool
-	// redirect is the response itself where it names another place.
+	// redirect is a response that names another place. Its body is still to be read,
+	// from link.
 	redirect *http.Response
+	link     *link
 }
 
 // errStale says that a connection ended before any byte of a response.
@@ -97,8 +101,9 @@ func (l *link) isOf(j *job) bool {
 // until sets when to give up.
 func (l *link) until(deadline time.Time) error { return l.conn.SetDeadline(deadline) }
 
-// exchange makes the request and reads the response, by the deadline that was set.
-func (l *link) exchange(ctx context.Context, b *buffer) (answer, error) {
+// exchange makes the request and reads the response, by the deadline that was set. A
+// redirect is an answer like any other if policy does not follow it.
+func (l *link) exchange(ctx context.Context, b *buffer, policy RedirectPolicy) (answer, error) {
 	stop := context.AfterFunc(ctx, l.interrupt)
 	defer stop()
 	_, writeErr := l.conn.Write(l.request)
@@ -113,7 +118,7 @@ func (l *link) exchange(ctx context.Context, b *buffer) (answer, error) {
 		}
 		return answer{}, errors.Join(errStale, err)
 	}
-	a, err := readAnswer(l.conn, b)
+	a, err := readAnswer(l.conn, b, policy)
 	if writeErr != nil || ctx.Err() != nil {
 		a.keep = false
 	}
@@ -121,18 +126,10 @@ func (l *link) exchange(ctx context.Context, b *buffer) (answer, error) {
 }
 
 // readAnswer reads a response of which b has the beginning.
-func readAnswer(r io.Reader, b *buffer) (answer, error) {
-	h, f := parseHead(b.data[:b.n])
-	for f == partial {
-		if err := b.fill(r); errors.Is(err, io.EOF) {
-			break // net/http knows what that amounts to
-		} else if err != nil {
-			return answer{}, err
-		}
-		h, f = parseHead(b.data[:b.n])
-	}
-	if f != plain {
-		return readOther(r, b)
+func readAnswer(r io.Reader, b *buffer, policy RedirectPolicy) (answer, error) {
+	h, plain := parseHead(b.data[:b.n])
+	if !plain {
+		return readOther(r, b, policy)
 	}
 	want := h.size + min(h.length, maxOutput)
 	for b.n < want {
@@ -153,21 +150,23 @@ func readAnswer(r io.Reader, b *buffer) (answer, error) {
 const maxAnswer = 1 << 20
 
 // readOther has net/http read a response of which b has the beginning.
-func readOther(r io.Reader, b *buffer) (answer, error) {
-	limited := &io.LimitedReader{R: io.MultiReader(bytes.NewReader(b.data[:b.n]), r), N: maxAnswer}
+func readOther(r io.Reader, b *buffer, policy RedirectPolicy) (answer, error) {
+	rest := &remainder{from: r}
+	limited := &io.LimitedReader{R: io.MultiReader(bytes.NewReader(b.data[:b.n]), rest), N: maxAnswer}
 	buffered := bufio.NewReader(limited)
 	response, err := readFinal(buffered)
-	if err != nil {
-		return answer{}, err
+	switch {
+	case err != nil && isTimeout(rest.err):
+		return answer{}, rest.err // net/http may have taken the part of a line for a whole one
+	case err != nil:
+		return answer{}, fmt.Errorf("net/http: HTTP/1.x transport connection broken: %w", err)
+	case policy != FollowNone && isRedirect(response):
+		return answer{redirect: response}, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxOutput))
 	a := answer{status: response.StatusCode, body: string(body)}
 	if err != nil {
 		return a, err
-	}
-	if response.StatusCode >= 300 && response.StatusCode < 400 && response.Header.Get("Location") != "" {
-		response.Body = io.NopCloser(strings.NewReader(a.body))
-		a.redirect = response
 	}
 	// A body that was read to its end leaves the connection ready for another.
 	a.keep = len(body) < maxOutput && !response.Close && response.StatusCode != http.StatusSwitchingProtocols &&
@@ -175,11 +174,33 @@ func readOther(r io.Reader, b *buffer) (answer, error) {
 	return a, nil
 }
 
-// readFinal reads a response and passes over up to five that are only
-// informational, as net/http does.
+// remainder is what comes over a connection after the beginning of a response.
+type remainder struct {
+	from io.Reader
+	err  error // the last one
+}
+
+// Read is for [io.MultiReader].
+func (r *remainder) Read(b []byte) (n int, err error) {
+	n, r.err = r.from.Read(b)
+	return n, r.err
+}
+
+// isRedirect reports whether a client of net/http follows a response.
+func isRedirect(r *http.Response) bool {
+	switch r.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return r.Header.Get("Location") != ""
+	default:
+		return false
+	}
+}
+
+// readFinal reads a response and passes over those that are only informational, as
+// net/http does.
 func readFinal(r *bufio.Reader) (*http.Response, error) {
-	const most = 5
-	for passed := 0; ; passed++ {
+	for {
 		response, err := http.ReadResponse(r, nil)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
@@ -190,9 +211,6 @@ func readFinal(r *bufio.Reader) (*http.Response, error) {
 		code := response.StatusCode
 		if code >= 200 || code == http.StatusSwitchingProtocols {
 			return response, nil
-		}
-		if passed == most {
-			return nil, errors.New("too many 1xx informational responses")
 		}
 	}
 }

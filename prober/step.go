@@ -3,10 +3,10 @@ package prober
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 )
 
 // job is one run of a probe: what it needs to know, so that it needs no lock.
@@ -21,8 +21,10 @@ type job struct {
 	flight    *flight
 	// kept is the idle connection, taken over from the probe and given back.
 	kept *link
-	// redirect is an answer over it that is to go elsewhere.
-	redirect *http.Response
+	// redirected is an answer over it that is to go elsewhere.
+	redirected answer
+	// deadline is that of the run, of whatever handler but exec.
+	deadline time.Time
 	// outlived says that the command of an earlier run is still there.
 	outlived bool
 	manual   bool
@@ -51,6 +53,7 @@ func (m *Manager) step(ctx context.Context, p *probe, spawn func(func())) (Run, 
 		return Run{}, ErrNotNow
 	}
 	j.spawn = spawn
+	j.deadline = clock.RealClock{}.Now().Add(j.timing.timeout)
 	began := m.now()
 	f, done := m.again(ctx, p, &j)
 	if !done {
@@ -86,7 +89,7 @@ func (m *Manager) isRemoved(p *probe) bool {
 // first makes a run from its beginning.
 func (m *Manager) first(ctx context.Context, p *probe, j *job) finding {
 	if j.spec.Exec == nil {
-		ctx, cancel := context.WithTimeout(ctx, j.timing.timeout)
+		ctx, cancel := context.WithDeadline(ctx, j.deadline)
 		defer cancel()
 		m.launch(p, j, cancel)
 		return m.attempt(ctx, j)

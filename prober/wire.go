@@ -14,57 +14,37 @@ type head struct {
 	last bool
 }
 
-// form is what a response looks like so far.
-type form uint8
-
-const (
-	// partial is a head that has not ended.
-	partial form = iota
-	// plain is one that is understood here without doubt.
-	plain
-	// other is everything else, to be read by net/http.
-	other
-)
-
-// parseHead reads the head of a response, if it is of the plain form that nearly
-// all have that are probed: HTTP/1.1, a final status that is no redirect, header
-// lines by the letter of RFC 9112, a Content-Length. It must be right, not
-// complete: of what it calls plain, net/http would say the same.
-func parseHead(b []byte) (h head, f form) {
-	end := bytes.Index(b, []byte("\r\n\r\n"))
-	switch {
-	case end < 0 && len(b) < maxHead && !hasBareEnd(b):
-		return h, partial
-	case end < 0:
-		return h, other
+// parseHead reads the head of a response, if all of it is in b and it is of the plain
+// form that nearly all have that are probed: HTTP/1.1, a final status that is no
+// redirect, header lines by the letter of RFC 9112, a Content-Length. It must be
+// right, not complete: net/http reads a plain response in the same way.
+func parseHead(b []byte) (h head, plain bool) {
+	end := bytes.Index(b[:min(len(b), maxHead)], []byte("\r\n\r\n"))
+	if end < 0 {
+		return h, false
 	}
 	h.size, h.length = end+4, -1
 	lines := b[:end+2] // each ends with \r\n
 	line, lines := cutLine(lines)
 	if !h.parseStatus(line) {
-		return h, other
+		return h, false
 	}
 	for len(lines) > 0 {
 		line, lines = cutLine(lines)
 		if !h.parseLine(line) {
-			return h, other
+			return h, false
 		}
 	}
 	if h.status == 204 {
 		if h.length >= 0 {
-			return h, other
+			return h, false
 		}
 		h.length = 0
 	}
 	if h.length < 0 {
-		return h, other
+		return h, false
 	}
-	return h, plain
-}
-
-// hasBareEnd says whether a line ends without \r: with old servers, heads may too.
-func hasBareEnd(b []byte) bool {
-	return bytes.Count(b, []byte("\n")) != bytes.Count(b, []byte("\r\n"))
+	return h, true
 }
 
 // cutLine splits off the first line, without its end.

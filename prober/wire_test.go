@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -19,7 +21,7 @@ func read(r io.Reader) (answer, error) {
 	if err := b.fill(r); err != nil {
 		return answer{}, err
 	}
-	return readAnswer(r, b)
+	return readAnswer(r, b, FollowNone)
 }
 
 // readByNetHTTP reads it by net/http alone.
@@ -77,6 +79,8 @@ func responses() []string {
 		ok + "Content-Length: 20480\r\n\r\n" + strings.Repeat("x", 20480),
 		ok + "Content-Length: 10240\r\n\r\n" + strings.Repeat("x", 10240),
 		ok + "X: " + strings.Repeat("y", 5000) + "\r\nContent-Length: 2\r\n\r\nok",
+		ok + "X: " + strings.Repeat("y", 5000) + "\r\nContent-Length: 20480\r\n\r\n" + strings.Repeat("x", 20480),
+		ok + "X: " + strings.Repeat("y", maxHead-len(ok)-len("X: \r\nContent-Length: 20480\r\n\r\n")) + "\r\nContent-Length: 20480\r\n\r\n" + strings.Repeat("x", 20480),
 		"HTTP/1.1 2x0 OK\r\n\r\n", "HTTP/1.1 20", "HTTP/1.1 99 Odd\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "SSH-2.0-x\r\n", "\r\n\r\n",
 	}
 }
@@ -121,19 +125,33 @@ func FuzzResponse(f *testing.F) {
 // What the quick reader calls plain is nearly all that servers say.
 func TestWhatIsPlain(t *testing.T) {
 	t.Parallel()
-	for head, want := range map[string]form{
-		"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Length: 2\r\n\r\n": plain,
-		"HTTP/1.1 503 Service Unavailable\r\nServer: nginx/1.27\r\nConnection: keep-alive\r\nContent-Length: 19\r\n\r\n":                 plain,
-		"HTTP/1.1 204 No Content\r\nDate: x\r\n\r\n":                     plain,
-		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n":                       partial,
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n":          other,
-		"HTTP/1.1 301 Moved\r\nLocation: /\r\nContent-Length: 0\r\n\r\n": other,
+	for head, want := range map[string]bool{
+		"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Length: 2\r\n\r\n": true,
+		"HTTP/1.1 503 Service Unavailable\r\nServer: nginx/1.27\r\nConnection: keep-alive\r\nContent-Length: 19\r\n\r\n":                 true,
+		"HTTP/1.1 204 No Content\r\nDate: x\r\n\r\n":                     true,
+		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n":                       false,
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n":          false,
+		"HTTP/1.1 301 Moved\r\nLocation: /\r\nContent-Length: 0\r\n\r\n": false,
 	} {
-		_, f := parseHead([]byte(head))
-		require.Equal(t, want, f, strconv.Quote(head))
+		_, plain := parseHead([]byte(head))
+		require.Equal(t, want, plain, strconv.Quote(head))
 	}
-	_, f := parseHead(bytes.Repeat([]byte("x"), maxHead))
-	require.Equal(t, other, f)
+}
+
+// As in the kubelet, a line that is malformed says more than the reset after it, and the
+// time that is over more than the part of a line before it.
+func TestHeadsThatBreakOff(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"HTTP/1.1 200 OK\r\n: empty\r\n": `net/http: HTTP/1.x transport connection broken: malformed MIME header line: ": empty"`,
+		"HTTP/1.1 20":                    `net/http: HTTP/1.x transport connection broken: malformed HTTP status code "20"`,
+		"HTTP/1.1 200 OK\r\nX: a\r\n":    "net/http: HTTP/1.x transport connection broken: connection reset by peer",
+	} {
+		_, err := read(io.MultiReader(strings.NewReader(text), iotest.ErrReader(syscall.ECONNRESET)))
+		require.EqualError(t, err, want)
+	}
+	_, err := read(io.MultiReader(strings.NewReader("HTTP/1.1 20"), iotest.ErrReader(os.ErrDeadlineExceeded)))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 func TestAReaderThatMakesNoProgress(t *testing.T) {

@@ -1,0 +1,162 @@
+package prober_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/prober"
+)
+
+// quietConn is a connection in memory over which nothing comes between two runs.
+type quietConn struct {
+	net.Conn
+	quiet *os.File
+}
+
+func (c quietConn) SyscallConn() (syscall.RawConn, error) { return c.quiet.SyscallConn() }
+
+// played is a manager with a probe of a server in its bubble.
+type played struct {
+	*prober.Manager
+	*node
+	t *testing.T
+}
+
+// play calls f in a bubble. Each function serves one connection.
+func play(t *testing.T, f func(s *played), conns ...func(c net.Conn, r *bufio.Reader)) {
+	t.Helper()
+	quiet, end, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, quiet.Close()); require.NoError(t, end.Close()) }()
+	synctest.Test(t, func(t *testing.T) {
+		var serving sync.WaitGroup
+		s := &played{node: newTestNode(), t: t}
+		s.Manager = manager(t, s.node, realClock(), func(cfg *prober.Config) {
+			cfg.Dial = func(context.Context, string, string) (net.Conn, error) {
+				require.NotEmpty(t, conns, "one connection too many")
+				client, server := net.Pipe()
+				serve := conns[0]
+				conns = conns[1:]
+				serving.Go(func() { serve(server, bufio.NewReader(server)); _ = server.Close() })
+				return quietConn{client, quiet}, nil
+			}
+		})
+		s.AddPod(podOf(corev1.Container{Name: "app", ReadinessProbe: probeOf(httpGet(80, "/"))}))
+		s.runsAt("app", "a", time.Now())
+		f(s)
+		require.Empty(t, conns, "connections that were not made")
+		s.RemovePod("1234")
+		serving.Wait()
+	})
+}
+
+// want requires the outcome of a run, what its output ends with, and how long it takes.
+func (s *played) want(o prober.Outcome, output string, took time.Duration) {
+	s.t.Helper()
+	began := time.Now()
+	r, err := s.Probe(s.t.Context(), key("app", prober.Readiness))
+	require.NoError(s.t, err)
+	require.Equal(s.t, o, r.Outcome, r.Output)
+	require.Contains(s.t, r.Output, output)
+	require.Equal(s.t, took, time.Since(began))
+}
+
+// after answers a request after a time.
+func after(d time.Duration, text string) func(net.Conn, *bufio.Reader) {
+	return func(c net.Conn, r *bufio.Reader) {
+		if request(r) {
+			<-time.After(d)
+			_, _ = io.WriteString(c, text)
+		}
+	}
+}
+
+// then serves a connection by one function after the other.
+func then(parts ...func(net.Conn, *bufio.Reader)) func(net.Conn, *bufio.Reader) {
+	return func(c net.Conn, r *bufio.Reader) {
+		for _, part := range parts {
+			part(c, r)
+		}
+	}
+}
+
+// stall leaves a connection open until the other end closes it.
+func stall(_ net.Conn, r *bufio.Reader) { _, _ = r.ReadByte() }
+
+const (
+	moved    = "HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: 0\r\n\r\n"
+	timedOut = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+)
+
+// A run has its timeout once, whatever becomes of the connection over which it begins.
+func TestARunHasItsTimeoutOnce(t *testing.T) {
+	t.Parallel()
+	const most = 700 * time.Millisecond
+	for name, second := range map[string]func(net.Conn, *bufio.Reader){
+		"redirected": after(most, moved), "closed": after(most, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, func(s *played) {
+				s.want(prober.Succeeded, "ok", 0)
+				s.want(prober.Failed, timedOut, time.Second)
+			}, then(after(0, okay), second), then(after(most, okay)))
+		})
+	}
+}
+
+// A redirect is followed when its head has come, unless its body is so small that
+// net/http reads it.
+func TestRedirectsWithSlowBodies(t *testing.T) {
+	t.Parallel()
+	const large, small = "HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: 5000\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: 9\r\n\r\nno"
+	t.Run("large", func(t *testing.T) {
+		t.Parallel()
+		play(t, func(s *played) {
+			s.want(prober.Succeeded, "ok", 0)
+			s.want(prober.Succeeded, "ok", 0)
+		}, then(after(0, large), stall), then(after(0, okay), stall), then(after(0, large), stall), then(after(0, okay), stall))
+	})
+	t.Run("small", func(t *testing.T) {
+		t.Parallel()
+		play(t, func(s *played) {
+			s.want(prober.Failed, timedOut, time.Second)
+		}, then(after(0, small), stall))
+	})
+	t.Run("small, over a kept connection", func(t *testing.T) {
+		t.Parallel()
+		play(t, func(s *played) {
+			s.want(prober.Succeeded, "ok", 0)
+			s.want(prober.Failed, timedOut, time.Second)
+		}, then(after(0, okay), after(0, small), stall))
+	})
+	t.Run("removed meanwhile", func(t *testing.T) {
+		t.Parallel()
+		play(t, func(s *played) {
+			began := time.Now()
+			time.AfterFunc(300*time.Millisecond, func() { s.RemovePod("1234") })
+			_, err := s.Probe(s.t.Context(), key("app", prober.Readiness))
+			require.ErrorIs(t, err, prober.ErrNotNow)
+			require.Equal(t, 300*time.Millisecond, time.Since(began))
+		}, then(after(0, small), stall))
+	})
+}
+
+// A line that is malformed fails a run at once, whether or not more comes.
+func TestAMalformedLineFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	play(t, func(s *played) {
+		s.want(prober.Failed, `malformed HTTP status code "2x0"`, 0)
+	}, then(after(0, "HTTP/1.1 2x0 OK\r\n"), stall))
+}
