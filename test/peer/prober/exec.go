@@ -179,13 +179,6 @@ func shellOurs(t *testing.T, w shell, r *shellRunner) (run func() (result, text 
 // shellRules are the rules of prober/exec.
 func shellRules() []judge.Rule[shell] {
 	return []judge.Rule[shell]{{
-		Name: "text of a missing handler", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet's text of a probe without a handler has the pod's UID; ours has not.",
-		Explains: func(s judge.Scene[shell]) bool {
-			const text = "missing probe handler for web_default"
-			return s.Fact == "text" && s.World.NoHandler && s.Ours == strings.Replace(s.Kubelet, text+"(uid-1)", text, 1)
-		},
-	}, {
 		Name: "no runner", Class: judge.Deliberate, Doc: inDoc,
 		Sentence: "The kubelet can always run commands; here an exec probe without a Runner is an error.",
 		Explains: func(s judge.Scene[shell]) bool {

@@ -1,7 +1,6 @@
 package prober
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -24,7 +23,7 @@ func TestPeer(t *testing.T) {
 	})
 	t.Run("http", func(t *testing.T) {
 		judge.Run(t, judge.Peer[web]{
-			Name: "prober/http", World: drawWeb, Kubelet: playWebKubelet, Ours: playWebOurs, Rules: slices.Concat(webRules(), webDefects(t), newWebDefects(t)), Scenarios: 500,
+			Name: "prober/http", World: drawWeb, Kubelet: playWebKubelet, Ours: playWebOurs, Rules: webRules(), Scenarios: 500,
 		})
 	})
 	t.Run("exec", func(t *testing.T) {
@@ -34,7 +33,7 @@ func TestPeer(t *testing.T) {
 	})
 	t.Run("tcp", func(t *testing.T) {
 		judge.Run(t, judge.Peer[dial]{
-			Name: "prober/tcp", World: drawDial, Kubelet: playDial(dialKubelet), Ours: playDial(dialOurs), Rules: dialRules(), Scenarios: 200,
+			Name: "prober/tcp", World: drawDial, Kubelet: playDial(dialKubelet), Ours: playDial(dialOurs), Scenarios: 200,
 		})
 	})
 	t.Run("grpc", func(t *testing.T) {

@@ -117,17 +117,5 @@ func dialOurs(t *testing.T, pod *corev1.Pod, ip string) (run func() (result, tex
 	return p.run, p.close
 }
 
-// dialRules are the rules of prober/tcp.
-func dialRules() []judge.Rule[dial] {
-	return []judge.Rule[dial]{{
-		Name: "texts of ports", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The texts of a port that does not exist differ from the kubelet's.",
-		Explains: func(s judge.Scene[dial]) bool {
-			c := s.World.pod(1).Spec.Containers[0]
-			return s.Fact == "text" && portTexts(s.Kubelet, s.Ours, c.ReadinessProbe.TCPSocket.Port, c.Ports)
-		},
-	}}
-}
-
 // ahead is a clock on which a container that began now has run for long.
 func ahead() clock.Clock { return testingclock.NewFakeClock(time.Now().Add(time.Hour)) }
