@@ -12,9 +12,15 @@ type Age struct {
 	LastUsed time.Time `json:"lastUsed,omitzero"`
 }
 
-// Ages are those of all images, by id, or "id,handler" where the runtime keeps
-// images apart by runtime handler.
-type Ages map[string]Age
+// Ages are those of all images.
+type Ages struct {
+	// SavedAt is when they were saved, by the clock that their times are from: how old an
+	// image is on loading, it was then. Without it all look new.
+	SavedAt time.Time `json:"savedAt"`
+	// Images are by id, or "id,handler" where the runtime keeps images apart by runtime
+	// handler.
+	Images map[string]Age `json:"images"`
+}
 
 // Store keeps ages. The Manager loads once, in its first pass, and saves at the end
 // of passes, one call at a time. What it saves replaces what was there, whole or not
@@ -55,8 +61,9 @@ func backoff(failures int) time.Duration {
 	return lastRetry
 }
 
-// load takes over the ages of the process before. Times that have yet to come, by
-// a clock that was wrong then or is now, become this one.
+// load takes over the ages of the process before, as they were when it saved them. The
+// time since then does not count: what the clock on the wall makes of it is decades if
+// it was set meanwhile.
 func (m *Manager) load(ctx context.Context, now time.Time) {
 	if m.loaded {
 		return
@@ -69,17 +76,19 @@ func (m *Manager) load(ctx context.Context, now time.Time) {
 	if err != nil {
 		m.storeFailed(ctx, err)
 	}
-	for key, age := range ages {
-		age.FirstDetected, age.LastUsed = notAfter(now, age.FirstDetected), notAfter(now, age.LastUsed)
-		m.records[key] = &record{Age: age}
+	for key, age := range ages.Images {
+		m.records[key] = &record{Age: Age{
+			FirstDetected: asOld(now, age.FirstDetected, ages.SavedAt), LastUsed: asOld(now, age.LastUsed, ages.SavedAt),
+		}}
 	}
 }
 
-func notAfter(now, t time.Time) time.Time {
-	if t.After(now) {
-		return now
+// asOld returns the time that is as long before now as t is before saved.
+func asOld(now, t, saved time.Time) time.Time {
+	if t.IsZero() {
+		return t
 	}
-	return t
+	return now.Add(-max(0, saved.Sub(t)))
 }
 
 // save writes the ages if something was detected or fell out of use, and otherwise
@@ -88,9 +97,9 @@ func (m *Manager) save(ctx context.Context, now time.Time) {
 	if m.cfg.Store == nil || !m.changed && now.Sub(m.savedAt) < m.cfg.Period {
 		return
 	}
-	ages := make(Ages, len(m.records))
+	ages := Ages{SavedAt: now.Round(0), Images: make(map[string]Age, len(m.records))}
 	for key, r := range m.records {
-		ages[key] = Age{FirstDetected: onWall(now, r.FirstDetected), LastUsed: onWall(now, r.LastUsed)}
+		ages.Images[key] = Age{FirstDetected: onWall(now, r.FirstDetected), LastUsed: onWall(now, r.LastUsed)}
 	}
 	if err := m.cfg.Store.Save(ctx, ages); err != nil {
 		m.storeFailed(ctx, err)

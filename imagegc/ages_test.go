@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/imagegc"
@@ -83,4 +84,18 @@ func TestAgeIsServedWithoutAMeasure(t *testing.T) {
 	r.fs.err = errors.New("no such device")
 	require.Error(t, r.collect())
 	require.Equal(t, []string{"a:1 age"}, removed(r.last))
+}
+
+func TestImageThatIsYoungWhenThePassBeginsStays(t *testing.T) {
+	var r *rig
+	r = newRig(t, []string{"old:1 1GiB"}, func(c *imagegc.Config) {
+		c.Policy.MaxAge = 30 * time.Minute
+		c.Observer.Removed = func(imagegc.Image, imagegc.Reason, time.Duration, error) { r.clock.Step(2 * time.Minute) }
+	})
+	r.old()
+	_, err := r.node.PullImage(t.Context(), &runtimeapi.ImageSpec{Image: "young:1"}, nil, nil)
+	require.NoError(t, err)
+	r.fill(95)
+	require.ErrorAs(t, r.collect(), new(*imagegc.SpaceError))
+	require.Equal(t, []string{"old:1 age"}, removed(r.last), "young:1 reached MinAge while old:1 was deleted")
 }

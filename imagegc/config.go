@@ -58,6 +58,10 @@ type Config struct {
 	// a container's status tells such mounts; without them, a status is asked for
 	// only where the list lacks the image's id.
 	NoImageVolumes bool
+	// RuntimeClassInImageCriAPI is the kubelet's feature gate of that name: a container
+	// keeps the image that was pulled for its runtime handler, and no longer those of the
+	// same id that were pulled for others.
+	RuntimeClassInImageCriAPI bool
 	// Policy says when images go. The zero Policy is the kubelet's.
 	Policy Policy
 	// Keep are images that never go, Prefer those that go before all others.

@@ -12,9 +12,9 @@ import (
 
 // detect lists images, then containers: an image that comes after the first list
 // is not in it, and what was created with one that is, is in the second. Its error
-// says that nothing must be deleted; what can be known is noted all the same.
-func (m *Manager) detect(ctx context.Context) error {
-	began := m.cfg.Clock.Now()
+// says that nothing must be deleted; what can be known is noted all the same. An image
+// that is new was first seen when the pass began.
+func (m *Manager) detect(ctx context.Context, began time.Time) error {
 	m.load(ctx, began)
 	images, err := m.cfg.Images.ListImages(ctx, nil)
 	if err != nil {

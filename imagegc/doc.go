@@ -40,8 +40,9 @@
 //     are deleted at a time.
 //  4. An image whose deletion fails stops neither the others nor the next pass. It is
 //     tried again after 1 m, 2 m and so on up to 1 h.
-//  5. A crash loses the ages of one pass at most. Images whose age is lost look new.
-//     A clock that is set makes none older.
+//  5. A restart loses no more of the ages than the time since they were saved, which is
+//     once in a Period, and the time without an agent. Images whose age is lost look new.
+//     A clock that is set makes none older, also if that happens over a restart.
 //  6. AfterGC is called with what the runtime lists after the deletions, whether or not
 //     all succeeded. If that cannot be listed, the next pass calls it.
 //  7. A container costs one ContainerStatus in its life, and more only if that fails: a
@@ -73,11 +74,14 @@
 //   - The kubelet compares ids alone. Here an image is also in use if a container or an
 //     image volume names it by a tag, a digest or an id without algorithm, even if the tag
 //     has moved to another image: a restarted container will need that image.
+//   - The event InvalidImageID about an image with an empty id does not depend on the
+//     feature gate RuntimeClassInImageCriAPI.
 //   - With RuntimeClassInImageCriAPI the kubelet finds no image that has a runtime handler
 //     to be in use as a volume; here an image volume without a runtime handler counts for
 //     all of them.
 //   - The kubelet deletes a pause image that the runtime does not pin; ours never deletes
-//     an image whose repository is called pause, because sandboxes may need it.
+//     an image whose repository is called pause, mirrored-pause or pause with an
+//     architecture, because sandboxes may need it.
 //   - The kubelet lists containers once in a pass, and deletes an image that has come into
 //     use since; ours lists them again when the list is five seconds old.
 //   - The kubelet inspects each container in each pass, and one that cannot be inspected

@@ -12,6 +12,7 @@ const (
 	eventImageGCFailed       = "ImageGCFailed"
 	eventFreeDiskSpaceFailed = "FreeDiskSpaceFailed"
 	eventInvalidDiskCapacity = "InvalidDiskCapacity"
+	eventInvalidImageID      = "InvalidImageID"
 )
 
 // SpaceError says that all images that may go are gone and the space is still too
@@ -33,8 +34,11 @@ func (e *SpaceError) Error() string {
 }
 
 // formatSize writes a size with one decimal, in the largest unit of which there is
-// one.
+// one, and bytes whole.
 func formatSize(bytes uint64) string {
+	if bytes < 1024 {
+		return fmt.Sprintf("%d B", bytes)
+	}
 	size, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	for size >= 1024 && len(units) > 1 {
 		size, units = size/1024, units[1:]
@@ -43,13 +47,30 @@ func formatSize(bytes uint64) string {
 }
 
 // warn emits an event, unless it did so not long ago.
-func (m *Manager) warn(reason, message string) {
-	now := m.cfg.Clock.Now()
-	if m.cfg.Events == nil || now.Before(m.quiet[reason]) {
+func (m *Manager) warn(reason, message string) { m.warnOf("", reason, message) }
+
+// warnOf does so for each subject of a reason.
+func (m *Manager) warnOf(subject, reason, message string) {
+	now, key := m.cfg.Clock.Now(), reason+" "+subject
+	if m.cfg.Events == nil || now.Before(m.quiet[key]) {
 		return
 	}
-	m.quiet[reason] = now.Add(m.cfg.EventPeriod)
+	m.quiet[key] = now.Add(m.cfg.EventPeriod)
 	m.cfg.Events.Eventf(m.cfg.Node, corev1.EventTypeWarning, reason, "%s", message)
+}
+
+// warnOfNoIDs makes the event about each unused image that cannot be deleted because it
+// has no id.
+func (m *Manager) warnOfNoIDs() {
+	m.mu.Lock()
+	listed := m.images
+	m.mu.Unlock()
+	for _, img := range listed {
+		key := imageKey(img.GetId(), img.GetSpec().GetRuntimeHandler())
+		if img != nil && img.Id == "" && !img.Pinned && m.records[key].containers == 0 {
+			m.warnOf(key, eventInvalidImageID, "ImageID is not valid, skipping, image: "+key)
+		}
+	}
 }
 
 // sayFull tells the node about a collection that was not enough.

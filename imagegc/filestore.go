@@ -21,8 +21,8 @@ const fileVersion = 1
 
 // ageFile is the file.
 type ageFile struct {
-	Version int  `json:"version"`
-	Images  Ages `json:"images"`
+	Version int `json:"version"`
+	Ages
 }
 
 // Load reads the ages. Without a file there are none. A file that is damaged, with
@@ -38,17 +38,17 @@ func (f FileStore) Load(context.Context) (Ages, error) {
 			errs = append(errs, err)
 		}
 	}
-	return nil, errors.Join(errs...)
+	return Ages{}, errors.Join(errs...)
 }
 
 func readAges(path string) (Ages, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read ages of images: %w", err)
+		return Ages{}, fmt.Errorf("read ages of images: %w", err)
 	}
 	ages, err := decodeAges(data)
 	if err != nil {
-		return nil, fmt.Errorf("read ages of images from %s: %w", path, err)
+		return Ages{}, fmt.Errorf("read ages of images from %s: %w", path, err)
 	}
 	return ages, nil
 }
@@ -56,16 +56,16 @@ func readAges(path string) (Ages, error) {
 func decodeAges(data []byte) (Ages, error) {
 	var file ageFile
 	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, err
+		return Ages{}, err
 	}
 	if file.Version != fileVersion {
-		return nil, fmt.Errorf("version %d is not %d", file.Version, fileVersion)
+		return Ages{}, fmt.Errorf("version %d is not %d", file.Version, fileVersion)
 	}
-	if _, err := encodeAges(file.Images); err != nil {
+	if _, err := encodeAges(file.Ages); err != nil {
 		// Such as a time 24 hours from UTC, which JSON may hold but is never made of.
-		return nil, fmt.Errorf("it could not be written again: %w", err)
+		return Ages{}, fmt.Errorf("it could not be written again: %w", err)
 	}
-	return file.Images, nil
+	return file.Ages, nil
 }
 
 // encodeAges writes what decodeAges reads, without the monotonic part of times.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -191,7 +192,9 @@ func TestImagesOfRuntimeHandlersAreApart(t *testing.T) {
 			{Id: "2", ImageId: hexB},
 		},
 	}
-	m := s.manager(t)
+	require.NoError(t, s.manager(t).DeleteUnusedImages(t.Context()))
+	require.Empty(t, s.removed, "the gate is off")
+	m := s.manager(t, func(c *imagegc.Config) { c.RuntimeClassInImageCriAPI = true })
 	require.NoError(t, m.DeleteUnusedImages(t.Context()))
 	require.Equal(t, []*runtimeapi.ImageSpec{{Image: hexA, RuntimeHandler: "runc"}}, s.removed,
 		"who names no handler may mean any")
@@ -225,11 +228,14 @@ func TestTagThatHasMoved(t *testing.T) {
 
 func TestUntaggedAndDoublyListedImages(t *testing.T) {
 	s := &script{images: []*runtimeapi.Image{nil, {Id: hexA, Size: 3}, {Id: hexA, Size: 3}, {Size: 9}, {Id: hexB, Size: 1}, {Size: 9}}}
-	m := s.manager(t)
+	var events recorder
+	m := s.manager(t, func(c *imagegc.Config) { c.Events, c.Node = &events, &corev1.Node{} })
 	plan, err := m.Plan(t.Context())
 	require.NoError(t, err)
 	require.Len(t, plan.Verdicts, 4)
+	require.Empty(t, events)
 	require.NoError(t, m.DeleteUnusedImages(t.Context()))
+	require.Equal(t, recorder{"Warning InvalidImageID ImageID is not valid, skipping, image: "}, events)
 	require.Len(t, s.removed, 2)
 	require.NotContains(t, s.removed, &runtimeapi.ImageSpec{}, "nothing is deleted by an empty id")
 }
@@ -319,7 +325,7 @@ func TestEndedContainerThatCannotBeInspectedKeepsItsImageOnly(t *testing.T) {
 func TestPauseImagesStay(t *testing.T) {
 	r := newRig(t, []string{
 		"registry.k8s.io/pause:3.10 1MiB", "rancher/mirrored-pause:3.6 1MiB", "pause-amd64:3.1 1MiB",
-		"pausetta/music:1 1MiB", "pause/music:1 1MiB", "unpaused:1 1MiB",
+		"pausetta/music:1 1MiB", "pause/music:1 1MiB", "unpaused:1 1MiB", "example.com/build-pause:1 1MiB", "example.com/pause-menu:1 1MiB",
 	})
 	r.old()
 	require.NoError(t, r.DeleteUnusedImages(t.Context()))

@@ -64,12 +64,17 @@ func (i Image) isPause() bool {
 	return slices.ContainsFunc(i.Tags, namesPause) || slices.ContainsFunc(i.Digests, namesPause)
 }
 
-// namesPause says whether a repository is called pause, pause-amd64, mirrored-pause or
-// the like.
+// namesPause reports whether a repository is called as those of pause images are: another
+// image may well be called build-pause or pause-menu.
 func namesPause(ref string) bool {
 	repository, _, _ := strings.Cut(ref[strings.LastIndexByte(ref, '/')+1:], ":")
 	repository, _, _ = strings.Cut(repository, "@")
-	return repository == "pause" || strings.HasPrefix(repository, "pause-") || strings.HasSuffix(repository, "-pause")
+	switch repository {
+	case "pause", "mirrored-pause", "pause-amd64", "pause-arm", "pause-arm64", "pause-ppc64le", "pause-s390x":
+		return true
+	default:
+		return false
+	}
 }
 
 // key tells images apart, also where one id is there for several handlers.

@@ -88,7 +88,7 @@ func New(cfg Config) (*Manager, error) {
 		policy:   cfg.Policy.limits(),
 		loop:     loop.New(cfg.Clock),
 		step:     make(chan struct{}, 1),
-		users:    newUsers(cfg.NoImageVolumes),
+		users:    newUsers(cfg.NoImageVolumes, cfg.RuntimeClassInImageCriAPI),
 		records:  map[string]*record{},
 		quiet:    map[string]time.Time{},
 		leases:   leases{},
@@ -132,7 +132,7 @@ func (m *Manager) Detect(ctx context.Context) error {
 		return err
 	}
 	defer m.unlock()
-	err := m.detect(ctx)
+	err := m.detect(ctx, m.cfg.Clock.Now())
 	m.save(ctx, m.cfg.Clock.Now())
 	return err
 }
@@ -140,7 +140,7 @@ func (m *Manager) Detect(ctx context.Context) error {
 // Collect deletes the images that have reached MaxAge and then, if the filesystem is
 // above the high mark, others until it is measured to be below the low one. It does
 // both as far as it can; the error joins what went wrong and has a [*SpaceError] if
-// there is still too little space.
+// there is still too little space although each deletion for it succeeded.
 func (m *Manager) Collect(ctx context.Context) (Result, error) {
 	return m.pass(ctx, func(p *pass) error {
 		aged := m.age(ctx, p)
@@ -152,7 +152,8 @@ func (m *Manager) Collect(ctx context.Context) (Result, error) {
 }
 
 // Free deletes images until so many more bytes are available than when it began,
-// whatever the thresholds. The error is a [*SpaceError] if that cannot be had.
+// whatever the thresholds. The error is a [*SpaceError] if that cannot be had although
+// each deletion succeeded.
 func (m *Manager) Free(ctx context.Context, bytes uint64) (Result, error) {
 	return m.pass(ctx, func(p *pass) error {
 		if err := m.measure(ctx, p); err != nil {
@@ -194,7 +195,7 @@ func (m *Manager) DeleteUnusedImages(ctx context.Context) error {
 		if u, err := m.cfg.FS.Usage(ctx); err == nil { // only to tell how much it was
 			m.measured(p, u)
 		}
-		return m.reclaim(ctx, p, deletions(Select(m.cfg.Clock.Now(), m.snapshot(), m.cfg.Policy, Goal{All: true})), everything)
+		return m.reclaim(ctx, p, deletions(Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), everything)
 	})
 	return err
 }
@@ -207,14 +208,15 @@ func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	defer m.unlock()
-	if err := m.detect(ctx); err != nil {
+	now := m.cfg.Clock.Now()
+	if err := m.detect(ctx, now); err != nil {
 		return Plan{}, err
 	}
 	u, err := m.usage(ctx)
 	if err != nil {
 		return Plan{}, err
 	}
-	return newPlan(m.cfg.Clock.Now(), m.snapshot(), m.cfg.Policy, u), nil
+	return newPlan(now, m.snapshot(), m.cfg.Policy, u), nil
 }
 
 // lock waits for the end of the pass under way, no longer than ctx lasts.

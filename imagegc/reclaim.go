@@ -42,8 +42,9 @@ func (m *Manager) pass(ctx context.Context, act func(*pass) error) (Result, erro
 	}
 	defer m.unlock()
 	p := &pass{res: Result{At: m.cfg.Clock.Now()}}
-	err := m.detect(ctx)
+	err := m.detect(ctx, p.res.At)
 	if err == nil {
+		m.warnOfNoIDs()
 		err = act(p)
 	}
 	if p.tried || m.owed {
@@ -86,12 +87,13 @@ func (m *Manager) age(ctx context.Context, p *pass) error {
 	if u, err := m.usage(ctx); err == nil { // else, Collect will meet the error
 		m.measured(p, u)
 	}
-	verdicts := Select(m.cfg.Clock.Now(), m.snapshot(), m.cfg.Policy, Goal{Aged: true})
+	verdicts := Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{Aged: true})
 	return m.reclaim(ctx, p, deletions(verdicts), everything)
 }
 
 // free deletes images until so many more bytes are available than were at the last
-// measurement. If there are not enough, full is told, which may be nil.
+// measurement. If all are deleted that may go and it is not enough, full is told, which
+// may be nil.
 func (m *Manager) free(ctx context.Context, p *pass, want uint64, full func(*SpaceError)) error {
 	p.res.WantBytes = want
 	if want == 0 {
@@ -100,22 +102,22 @@ func (m *Manager) free(ctx context.Context, p *pass, want uint64, full func(*Spa
 	before := p.res.After
 	until := saturating(before.AvailableBytes, want)
 	// Sizes are estimates, so that all that may go are queued.
-	err := m.reclaim(ctx, p, deletions(Select(m.cfg.Clock.Now(), m.snapshot(), m.cfg.Policy, Goal{All: true})), until)
+	err := m.reclaim(ctx, p, deletions(Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), until)
 	if p.res.After.AvailableBytes >= until {
 		return nil // failures on the way there are in the result
 	}
 	if err != nil {
-		err = fmt.Errorf("wanted to free %d bytes, but freed %d bytes space with errors in image deletion: %w",
+		return fmt.Errorf("wanted to free %d bytes, but freed %d bytes space with errors in image deletion: %w",
 			want, gained(before, p.res.After), err)
 	}
 	if ctx.Err() != nil {
-		return errors.Join(err, ctx.Err())
+		return ctx.Err()
 	}
 	short := &SpaceError{Percent: before.Percent(), CapacityBytes: before.CapacityBytes, WantBytes: want, FreedBytes: gained(before, p.res.After)}
 	if full != nil {
 		full(short)
 	}
-	return errors.Join(err, short)
+	return short
 }
 
 // deletions returns the verdicts that are to delete.

@@ -17,10 +17,10 @@ import (
 )
 
 func ages(n int) imagegc.Ages {
-	return imagegc.Ages{
+	return imagegc.Ages{SavedAt: ago(0), Images: map[string]imagegc.Age{
 		hexA:           {FirstDetected: ago(n), LastUsed: ago(n - 1)},
 		hexB + ",kata": {FirstDetected: ago(n)},
-	}
+	}}
 }
 
 func TestFileStoreKeepsAges(t *testing.T) {
@@ -36,7 +36,7 @@ func TestFileStoreKeepsAges(t *testing.T) {
 	}
 	data, err := os.ReadFile(string(f))
 	require.NoError(t, err)
-	require.JSONEq(t, `{"version":1,"images":{
+	require.JSONEq(t, `{"version":1,"savedAt":"2026-01-02T12:00:00Z","images":{
 		"`+hexA+`":{"firstDetected":"2026-01-02T11:58:00Z","lastUsed":"2026-01-02T11:59:00Z"},
 		"`+hexB+`,kata":{"firstDetected":"2026-01-02T11:58:00Z"}}}`, string(data))
 }
@@ -101,7 +101,7 @@ func TestFileStoreThatCannotWork(t *testing.T) {
 	require.ErrorContains(t, err, "it could not be written again: ")
 	require.ErrorContains(t, err, "timezone hour outside of range [0,23]")
 	nowhere := imagegc.FileStore(filepath.Join(t.TempDir(), "missing", "ages.json"))
-	require.ErrorContains(t, nowhere.Save(t.Context(), nil), "save ages of images: ")
+	require.ErrorContains(t, nowhere.Save(t.Context(), imagegc.Ages{}), "save ages of images: ")
 
 	taken := imagegc.FileStore(filepath.Join(t.TempDir(), "ages.json"))
 	require.NoError(t, os.MkdirAll(filepath.Join(string(taken)+".old", "x"), 0o700))
@@ -110,7 +110,7 @@ func TestFileStoreThatCannotWork(t *testing.T) {
 	got, err := taken.Load(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, ages(1), got)
-	year := imagegc.Ages{"x": {FirstDetected: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	year := imagegc.Ages{Images: map[string]imagegc.Age{"x": {FirstDetected: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}}}
 	require.Error(t, taken.Save(t.Context(), year), "JSON has no such year")
 }
 
@@ -122,17 +122,17 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		require.NoError(t, os.WriteFile(path, data, 0o600))
 		got, err := imagegc.FileStore(path).Load(t.Context())
-		if err != nil || len(got) == 0 {
+		if err != nil || len(got.Images) == 0 {
 			return
 		}
 		again := imagegc.FileStore(path + "2")
 		require.NoError(t, again.Save(t.Context(), got))
 		reread, err := again.Load(t.Context())
 		require.NoError(t, err)
-		require.Len(t, reread, len(got))
-		for key, age := range got {
-			require.True(t, age.FirstDetected.Equal(reread[key].FirstDetected))
-			require.True(t, age.LastUsed.Equal(reread[key].LastUsed))
+		require.Len(t, reread.Images, len(got.Images))
+		for key, age := range got.Images {
+			require.True(t, age.FirstDetected.Equal(reread.Images[key].FirstDetected))
+			require.True(t, age.LastUsed.Equal(reread.Images[key].LastUsed))
 		}
 	})
 }
@@ -165,6 +165,7 @@ func TestAgesSurviveARestart(t *testing.T) { // kubernetes#119711
 	r.clock.Step(24 * time.Hour)
 	r.use("a:1")
 	r.clock.Step(24*time.Hour + 1)
+	require.NoError(t, r.Detect(t.Context()))
 
 	r.Manager = r.manager(policy) // the process restarts, and nothing starts anew
 	require.NoError(t, r.collect())
@@ -176,7 +177,7 @@ func TestAgesSurviveARestart(t *testing.T) { // kubernetes#119711
 		return got
 	}())
 	require.Equal(t, "a:1", r.there())
-	require.Len(t, store.ages, 1)
+	require.Len(t, store.ages.Images, 1)
 
 	r.Manager = r.manager(func(c *imagegc.Config) { c.Policy.MaxAge = 48 * time.Hour })
 	r.clock.Step(24 * time.Hour)
@@ -203,7 +204,7 @@ func TestAgesAreSavedWhenSomethingChangesAndOncePerPeriod(t *testing.T) {
 	require.Equal(t, 4, saves())
 	require.NoError(t, r.node.RemoveImage(t.Context(), &runtimeapi.ImageSpec{Image: "a:1"}))
 	require.Equal(t, 5, saves(), "gone")
-	require.Empty(t, store.ages)
+	require.Empty(t, store.ages.Images)
 	require.Equal(t, 1, store.loads)
 }
 
@@ -226,7 +227,9 @@ func TestAgesFromTheFutureAreNow(t *testing.T) {
 	store := &memory{}
 	r := newRig(t, []string{"a:1 1GiB"})
 	future := r.clock.Now().Add(1000 * time.Hour)
-	store.ages = imagegc.Ages{r.id("a:1"): {FirstDetected: future, LastUsed: future}, "gone": {FirstDetected: future}}
+	store.ages = imagegc.Ages{SavedAt: r.clock.Now(), Images: map[string]imagegc.Age{
+		r.id("a:1"): {FirstDetected: future, LastUsed: future}, "gone": {FirstDetected: future},
+	}}
 	r.Manager = r.manager(func(c *imagegc.Config) { c.Store = store })
 	plan, err := r.Plan(t.Context())
 	require.NoError(t, err)
@@ -255,11 +258,48 @@ func TestAClockThatIsSetMakesNoImageOlder(t *testing.T) {
 	r.Manager = r.manager(func(c *imagegc.Config) { c.Store, c.Clock, c.Period = store, wall, 1 })
 	began := time.Now()
 	require.NoError(t, r.Detect(t.Context()))
-	require.WithinRange(t, store.ages[r.id("a:1")].FirstDetected, began.Add(-years-time.Second), time.Now().Add(-years))
+	require.WithinRange(t, store.ages.Images[r.id("a:1")].FirstDetected, began.Add(-years-time.Second), time.Now().Add(-years))
 	wall.offset = 0
 	require.NoError(t, r.Detect(t.Context()))
-	require.WithinRange(t, store.ages[r.id("a:1")].FirstDetected, began.Add(-time.Second), time.Now())
-	require.Zero(t, store.ages[r.id("a:1")].LastUsed)
+	require.WithinRange(t, store.ages.Images[r.id("a:1")].FirstDetected, began.Add(-time.Second), time.Now())
+	require.Zero(t, store.ages.Images[r.id("a:1")].LastUsed)
+}
+
+// It may also hear of the time while no agent runs, or later.
+func TestAClockThatIsSetOverARestartMakesNoImageOlder(t *testing.T) {
+	const years = 56 * 365 * 24 * time.Hour
+	day := imagegc.Policy{MaxAge: 24 * time.Hour}
+	for _, test := range []struct {
+		name          string
+		saved, loaded time.Duration // how far the clock was off
+	}{
+		{"set before the start", -years, 0},
+		{"set after the start", -years, -years},
+		{"set back before the start", years, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store, wall := &memory{}, &wallClock{offset: test.saved}
+			r := newRig(t, []string{"a:1 1GiB"})
+			option := func(c *imagegc.Config) { c.Store, c.Clock, c.Policy = store, wall, day }
+			r.Manager = r.manager(option)
+			require.NoError(t, r.collect())
+			wall.offset = test.loaded
+			r.Manager = r.manager(option)
+			require.NoError(t, r.collect())
+			wall.offset = 0
+			require.NoError(t, r.collect())
+			require.Equal(t, "a:1", r.there())
+		})
+	}
+}
+
+func TestAgesWithoutTheTimeAtWhichTheyWereSavedAreNew(t *testing.T) {
+	store := &memory{}
+	r := newRig(t, []string{"a:1 1GiB"})
+	store.ages = imagegc.Ages{Images: map[string]imagegc.Age{r.id("a:1"): {FirstDetected: time.Unix(60, 0)}}}
+	r.Manager = r.manager(func(c *imagegc.Config) { c.Store, c.Policy.MaxAge = store, time.Hour })
+	require.NoError(t, r.collect())
+	require.Equal(t, "a:1", r.there())
 }
 
 func TestAClockThatIsSetChangesNoOrder(t *testing.T) {

@@ -20,6 +20,7 @@ type users struct {
 	names      map[string]*uses
 	round      uint64
 	noVolumes  bool // a container that names its image's id needs not be asked
+	apart      bool // the images of runtime handlers are
 }
 
 // user is a container.
@@ -44,8 +45,8 @@ type uses struct {
 	handlers map[string]int // for this one
 }
 
-func newUsers(noVolumes bool) *users {
-	return &users{containers: map[string]*user{}, names: map[string]*uses{}, noVolumes: noVolumes}
+func newUsers(noVolumes, apart bool) *users {
+	return &users{containers: map[string]*user{}, names: map[string]*uses{}, noVolumes: noVolumes, apart: apart}
 }
 
 // listed takes in a list and returns the containers of which more must be known and
@@ -109,6 +110,9 @@ func (u *users) add(c *runtimeapi.Container) *user {
 
 // use notes that a container uses an image.
 func (u *users) use(k *user, name, handler string) {
+	if !u.apart {
+		handler = ""
+	}
 	for _, form := range refNames(name) {
 		if slices.Contains(k.uses, use{form, handler}) {
 			continue

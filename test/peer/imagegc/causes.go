@@ -25,11 +25,6 @@ func causesInReports() []cause {
 			[]part{reports},
 			"The kubelet repeats its events in every pass; ours are repeated after an hour, or after a pass of Run without an error.",
 		},
-		{
-			"bytes", decimals, judge.DefectOfOurs, "new",
-			[]part{reports},
-			"In FreeDiskSpaceFailed the kubelet writes a capacity below 1 KiB as \"1000 B\"; ours writes \"1000.0 B\".",
-		},
 	}
 }
 
@@ -37,18 +32,6 @@ func causesInReports() []cause {
 func causesInImages() []cause {
 	both := []part{deletions, reports}
 	return []cause{
-		{
-			"clock set over a restart", wrongClock, judge.DefectOfOurs, "9a", both,
-			"The kubelet's ages are those of its process; ours are loaded as times on the wall, so that an image that was seen before the clock was set is decades old.",
-		},
-		{
-			"named like a pause image", keepsLikePause, judge.DefectOfOurs, "9b", both,
-			"The kubelet deletes an image whose repository is called build-pause or pause-menu; ours keeps it for ever as a pause image.",
-		},
-		{
-			"other handler", handlersApart, judge.DefectOfOurs, "new", both,
-			"Without the gate RuntimeClassInImageCriAPI the kubelet keeps an image that a container uses, whatever runtime handlers are listed; ours deletes it if the container's handler differs from the image's.",
-		},
 		{
 			"ages survive", agesSurvive, judge.Deliberate, "", both,
 			"After a restart all images are new to the kubelet, and MaxAge begins anew; with a Store ours keeps the ages of images (kubernetes#119711).",
@@ -72,16 +55,17 @@ func causesInImages() []cause {
 		},
 		{
 			"pause image", keepsPause, judge.Deliberate, "", both,
-			"The kubelet deletes a pause image that the runtime does not pin; ours never deletes an image whose repository is called pause, because sandboxes may need it.",
-		},
-		{
-			"no event about no id", needsID, judge.DefectOfOurs, "new",
-			[]part{invalidID},
-			"With RuntimeClassInImageCriAPI the kubelet makes the event InvalidImageID about an image without an id; ours makes none.",
+			"The kubelet deletes a pause image that the runtime does not pin; ours never deletes an image whose repository is called pause, mirrored-pause or pause with an " +
+				"architecture, because sandboxes may need it.",
 		},
 		{
 			"no id", needsID, judge.KubeletDefect, "", both,
 			"The kubelet asks the runtime to delete an image with an empty id; ours keeps such an image.",
+		},
+		{
+			"event about no id", tellsNoID, judge.Deliberate, "",
+			[]part{invalidID},
+			"The event InvalidImageID about an image with an empty id does not depend on the feature gate RuntimeClassInImageCriAPI.",
 		},
 	}
 }
@@ -128,19 +112,9 @@ func causesInPasses() []cause {
 			"The kubelet's percentages overflow on filesystems of more than 80 PiB; ours do not.",
 		},
 		{
-			"time goes on", timeGoesOn, judge.DefectOfOurs, "new",
-			[]part{all},
-			"The kubelet compares ages with the time at which the pass began; ours asks for the time again after it has deleted old images, and an image may have reached MinAge by then.",
-		},
-		{
 			"failed and enough", enoughIsFine, judge.Deliberate, "",
 			[]part{reports},
 			"A failed deletion is an error of the kubelet's pass; here it is none if the pass has freed enough without it.",
-		},
-		{
-			"failed and full", tellsFull, judge.DefectOfOurs, "12c",
-			[]part{reports},
-			"The kubelet does not report a full disk in a pass with a failed deletion; ours does.",
 		},
 	}
 }

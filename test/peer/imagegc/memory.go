@@ -6,12 +6,8 @@ import (
 	"time"
 )
 
-// An age is what a manager remembers of an image. A time that was loaded has no
-// monotonic reading: it is one on the wall, and fixed is how far that was off then.
-type age struct {
-	first, last           time.Time
-	firstLoaded, lastLoad bool
-}
+// An age is what a manager remembers of an image.
+type age struct{ first, last time.Time }
 
 // The kinds of memory. Ours differs in what counts as use, and in whether it survives
 // a restart; one that does not, and counts as the kubelet, tells the causes apart.
@@ -21,8 +17,6 @@ const (
 	plainByName
 	storedByID
 	storedByName
-	wrongByID // stored, with the clock on the wall
-	wrongByName
 	memories
 )
 
@@ -31,53 +25,24 @@ type memory struct {
 	ages, saved map[int]age
 	used        map[int]bool
 	changed     bool
-	savedAt     time.Time
-	offset      time.Duration // of the wall when it was saved
+	savedAt     time.Time // by this process
+	asOf        time.Time // when what is saved was
 }
 
 func newMemory() memory { return memory{ages: map[int]age{}, used: map[int]bool{}} }
 
 // restart begins anew, with what was saved if the kind of memory is stored.
 func (m *memory) restart(n *node, kind int) {
-	saved, offset := m.saved, m.offset
+	saved, asOf := m.saved, m.asOf
 	*m = newMemory()
-	m.saved, m.offset = saved, offset
+	m.saved, m.asOf = saved, asOf
 	if kind < storedByID || n.faults.Load {
 		return
 	}
-	moved := time.Duration(0)
-	if kind >= wrongByID {
-		moved = n.offset - offset
-	}
-	for i, a := range saved {
-		a.first, a.firstLoaded = loaded(a.first, moved)
+	for i, a := range saved { // as old as it was then
+		a.first = a.first.Add(time.Since(asOf))
 		if !a.last.IsZero() {
-			a.last, a.lastLoad = loaded(a.last, moved)
-		}
-		if kind < wrongByID {
-			a.firstLoaded, a.lastLoad = false, false
-		}
-		m.ages[i] = a
-	}
-}
-
-// loaded returns what becomes of a time when it is loaded: one that is yet to come is
-// now, and no longer what was loaded.
-func loaded(t time.Time, moved time.Duration) (time.Time, bool) {
-	if t, now := t.Add(-moved), time.Now(); t.After(now) {
-		return now, false
-	}
-	return t.Add(-moved), true
-}
-
-// set moves loaded times when the clock on the wall is set.
-func (m *memory) set(by time.Duration) {
-	for i, a := range m.ages {
-		if a.firstLoaded {
-			a.first = a.first.Add(-by)
-		}
-		if a.lastLoad && !a.last.IsZero() {
-			a.last = a.last.Add(-by)
+			a.last = a.last.Add(time.Since(asOf))
 		}
 		m.ages[i] = a
 	}
@@ -113,11 +78,11 @@ func (m *memory) note(im *imageView, kind int, now time.Time) {
 		m.changed = true
 	}
 	used := im.used
-	if kind == plainByName || kind == storedByName || kind == wrongByName {
+	if kind == plainByName || kind == storedByName {
 		used = im.inUse()
 	}
 	if used {
-		a.last, a.lastLoad = now, false
+		a.last = now
 	}
 	m.changed = m.changed || used != m.used[im.index]
 	m.used[im.index], m.ages[im.index] = used, a
@@ -134,5 +99,6 @@ func (m *memory) save(n *node) {
 	if !m.changed && !m.savedAt.IsZero() && (n.w.Loop || time.Since(m.savedAt) < 5*time.Minute) || n.faults.Save {
 		return
 	}
-	m.saved, m.offset, m.changed, m.savedAt = maps.Clone(m.ages), n.offset, false, time.Now()
+	m.saved, m.changed, m.savedAt = maps.Clone(m.ages), false, time.Now()
+	m.asOf = m.savedAt
 }

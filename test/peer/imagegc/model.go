@@ -21,14 +21,11 @@ const (
 	ageFromFirst    traits = 1 << iota // an image never used ages from when it was first seen
 	minAgeAlways                       // MinAge holds for old age, too
 	agesSurvive                        // a restart
-	wrongClock                         // what was saved is by the clock on the wall
 	namesCount                         // as use
 	keepsPause                         // the pause image
-	keepsLikePause                     // one that is named almost so
 	measures                           // after each deletion
 	ageGoesOn                          // failures for age do not end a pass
 	enoughIsFine                       // failures are no error if enough was freed
-	tellsFull                          // beside failures
 	backsOff                           // after failures
 	quiets                             // events
 	hooksAll                           // the hook is called after each try, with all that is there
@@ -37,12 +34,10 @@ const (
 	inspectsOnce                       // containers, and does without those that fail
 	noSandboxes                        // are listed
 	goneIsFine                         // an image that is not found is deleted
-	decimals                           // of bytes
 	needsID                            // to delete an image
 	wideNumbers                        // for percentages
-	timeGoesOn                         // in a pass
 	anyVolume                          // of an image keeps it, for every runtime handler
-	handlersApart                      // an image is kept by containers of its runtime handler
+	tellsNoID                          // whatever the gate
 	everyTrait      traits = 1<<iota - 1
 )
 
@@ -181,8 +176,6 @@ func (m *model) lists() bool {
 func (m *model) age(im imageView) age {
 	kind := theirMemory
 	switch {
-	case m.has(wrongClock|agesSurvive) && m.w.Store:
-		kind = wrongByID
 	case m.has(agesSurvive) && m.w.Store:
 		kind = storedByID
 	case m.has(inspectsOnce | noSandboxes):
@@ -195,7 +188,10 @@ func (m *model) age(im imageView) age {
 }
 
 func (m *model) used(im imageView) bool {
-	return im.used && (im.inUse() || !m.has(handlersApart)) || m.has(anyVolume) && im.volume || m.has(namesCount) && im.named
+	if im.ID == "" && m.has(needsID) {
+		return m.has(namesCount) && im.named
+	}
+	return im.used || m.has(anyVolume) && im.volume || m.has(namesCount) && im.named
 }
 
 // candidates returns the images that may be deleted, the first to go first.
@@ -204,9 +200,9 @@ func (m *model) candidates() []imageView {
 	for _, im := range m.images {
 		switch {
 		case !m.present[im.index], im.pinned, m.used(im),
-			m.has(keepsPause) && im.pause == "pause", m.has(keepsLikePause) && im.pause == "like pause",
+			m.has(keepsPause) && im.pause,
 			(m.has(needsID) || m.w.Gate) && im.ID == "",
-			m.has(backsOff) && m.now.Before(m.retryAt[im.index]):
+			m.has(backsOff) && m.at.Before(m.retryAt[im.index]):
 		default:
 			all = append(all, im)
 		}
@@ -227,7 +223,7 @@ func (m *model) candidates() []imageView {
 // invalid makes the kubelet's event about images without an id.
 func (m *model) invalid() {
 	for _, im := range m.images {
-		if m.w.Gate && !m.has(needsID) && m.act != "detect" && im.ID == "" && !im.pinned && !m.used(im) {
+		if (m.w.Gate || m.has(tellsNoID)) && m.act != "detect" && im.ID == "" && !im.pinned && !m.used(im) {
 			key := ""
 			if im.Handler != "" {
 				key = "," + im.Handler
@@ -285,7 +281,7 @@ func (m *model) collect() (full string) {
 		}
 		return ""
 	}
-	if m.failed && !m.has(tellsFull) {
+	if m.failed {
 		return ""
 	}
 	full = fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). Failed to free sufficient space by deleting unused images (freed %d bytes). "+
@@ -321,7 +317,7 @@ func (m *model) size(bytes uint64) string {
 	for ; size >= 1024 && at < 4; at++ {
 		size /= 1024
 	}
-	if at == 0 && !m.has(decimals) {
+	if at == 0 {
 		return fmt.Sprintf("%d B", bytes)
 	}
 	return fmt.Sprintf("%.1f %s", size, units[at])
@@ -356,12 +352,8 @@ const everything = math.MaxInt64
 
 // space deletes images until so many bytes are free. Before is what was available.
 func (m *model) space(want uint64, before *uint64) {
-	now := m.at
-	if m.has(timeGoesOn) {
-		now = m.now
-	}
 	for _, im := range m.candidates() {
-		if now.Sub(m.age(im).first) < m.minAge() {
+		if m.at.Sub(m.age(im).first) < m.minAge() {
 			m.kept = append(m.kept, im.name)
 			continue
 		}

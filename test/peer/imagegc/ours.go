@@ -47,7 +47,8 @@ func (a *ours) start() error {
 	w := a.node.w
 	cfg := imagegc.Config{
 		Images: a.node, Runtime: a.node, FS: a,
-		Policy: imagegc.Policy{HighThresholdPercent: w.High, LowThresholdPercent: w.Low, MinAge: w.MinAge, MaxAge: w.MaxAge},
+		RuntimeClassInImageCriAPI: w.Gate,
+		Policy:                    imagegc.Policy{HighThresholdPercent: w.High, LowThresholdPercent: w.Low, MinAge: w.MinAge, MaxAge: w.MaxAge},
 		AfterGC: func(_ context.Context, remaining []string, began time.Time) {
 			a.node.hook(remaining, time.Now().Add(-wall{node: a.node}.Since(began)))
 		},
@@ -152,16 +153,17 @@ func (a *ours) Eventf(_ runtime.Object, _, reason, format string, args ...any) {
 // Load and Save keep the ages.
 func (a *ours) Load(context.Context) (imagegc.Ages, error) {
 	if a.node.faults.Load {
-		return nil, errors.New("fault:load")
+		return imagegc.Ages{}, errors.New("fault:load")
 	}
-	return maps.Clone(a.saved), nil
+	return a.saved, nil
 }
 
 func (a *ours) Save(_ context.Context, ages imagegc.Ages) error {
 	if a.node.faults.Save {
 		return errors.New("fault:save")
 	}
-	a.saved = maps.Clone(ages)
+	a.saved = ages
+	a.saved.Images = maps.Clone(ages.Images)
 	return nil
 }
 

@@ -49,7 +49,6 @@ func play(t *testing.T, w *World, side func(*testing.T, *node) agent) (all []jud
 			restart := i == 0
 			for _, c := range s.Changes {
 				n.change(c)
-				b.change(c)
 				restart = restart || c.Do == "restart"
 			}
 			act := s.Act
@@ -87,14 +86,6 @@ func (b *bed) restart() {
 	b.began, b.muteSince = time.Now(), map[string]time.Time{}
 	for kind := range b.memories {
 		b.memories[kind].restart(b.node, kind)
-	}
-}
-
-func (b *bed) change(c Change) {
-	if c.Do == "set clock" {
-		for kind := range b.memories {
-			b.memories[kind].set(c.By)
-		}
 	}
 }
 

@@ -30,10 +30,10 @@ type imageView struct {
 	index  int
 	name   string
 	pinned bool
-	pause  string // "" or how its name resembles a pause image's
-	used   bool   // by the kubelet's rule
-	volume bool   // by its id, for any runtime handler
-	named  bool   // in another way that ours knows
+	pause  bool // it is named like a pause image
+	used   bool // by the kubelet's rule
+	volume bool // by its id, for any runtime handler
+	named  bool // in another way that ours knows
 	ages   [memories]age
 	guest  guest
 }
@@ -67,7 +67,7 @@ func (b *bed) look() view {
 			Image: im, index: i, name: n.w.name(im.ID, im.Handler), pinned: im.Pinned, pause: pause(im),
 			used:   slices.ContainsFunc(n.containers, func(c *box) bool { return n.uses(c, im) }),
 			volume: slices.ContainsFunc(n.containers, func(c *box) bool { return c.readable() && c.volume.GetImage() == im.ID }),
-			named:  slices.ContainsFunc(n.containers, func(c *box) bool { return c.names(im) }),
+			named:  slices.ContainsFunc(n.containers, func(c *box) bool { return n.names(c, im) }),
 			guest:  n.guest(im),
 		})
 	}
@@ -85,7 +85,7 @@ func (n *node) guest(im *Image) guest {
 	}
 	g, made := guest{of: c.Image}, n.box(c)
 	for _, i := range n.present {
-		if made.names(n.w.Images[i]) {
+		if n.names(made, n.w.Images[i]) {
 			g.named = append(g.named, i)
 		}
 	}
@@ -125,17 +125,18 @@ func (n *node) uses(c *box, im *Image) bool {
 		return true
 	}
 	// A volume is noted without a handler.
-	return c.volume != nil && c.volume.GetImage() == im.ID && (!n.w.Gate || im.Handler == "")
+	return c.readable() && c.volume.GetImage() == im.ID && (!n.w.Gate || im.Handler == "")
 }
 
-// names reports whether a container names an image in any way, for its handler.
-func (c *box) names(im *Image) bool {
+// names reports whether a container names an image in any way, with the gate for its
+// handler.
+func (n *node) names(c *box, im *Image) bool {
 	spec := c.spec
 	if v := c.volume; c.readable() && v.Image != im.ID && namesImage(im, v.Image, v.UserSpecifiedImage) {
 		return true
 	}
 	return namesImage(im, c.imageID, c.ref, spec.Image, spec.UserSpecifiedImage) &&
-		(spec.RuntimeHandler == "" || im.Handler == "" || spec.RuntimeHandler == im.Handler)
+		(!n.w.Gate || spec.RuntimeHandler == "" || im.Handler == "" || spec.RuntimeHandler == im.Handler)
 }
 
 // namesImage reports whether one of the names is one of the image's, in any form.
@@ -149,17 +150,14 @@ func namesImage(im *Image, names ...string) bool {
 	})
 }
 
-// pause returns how an image's name resembles that of a pause image.
-func pause(im *Image) string {
+// pause reports whether an image is named like a pause image.
+func pause(im *Image) bool {
 	for _, name := range slices.Concat(im.Tags, im.Digests) {
 		word := name[strings.LastIndexByte(name, '/')+1:]
 		word = word[:strings.IndexAny(word, ":@")]
-		switch {
-		case word == "pause":
-			return "pause"
-		case strings.HasPrefix(word, "pause-"), strings.HasSuffix(word, "-pause"):
-			return "like pause"
+		if slices.Contains([]string{"pause", "mirrored-pause", "pause-arm64"}, word) {
+			return true
 		}
 	}
-	return ""
+	return false
 }

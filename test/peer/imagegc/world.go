@@ -152,7 +152,7 @@ func (w *World) drawImage(d *judge.Draw, i int, unit uint64) *Image {
 	name := fmt.Sprintf(judge.Pick(d, "docker.io/library/app-%d", "docker.io/team/app-%d", "example.com/app-%d", "docker.io/team/app-%d",
 		"localhost/app-%d", "registry:5000/app-%d", "docker.io/old/app-%d", "docker.io/library/old-%d"), i)
 	if d.Chance(6) {
-		name = judge.Pick(d, "example.com/build-pause", "example.com/pause", "example.com/pause-menu", "example.com/pauses")
+		name = judge.Pick(d, "example.com/build-pause", "example.com/pause", "example.com/pause-menu", "example.com/pauses", "example.com/mirrored-pause", "example.com/pause-arm64")
 	}
 	im := &Image{ID: "sha256:" + strings.Repeat(fmt.Sprint(i+1), 64), Size: uint64(d.Between(1, 300)) * unit}
 	for n := range judge.Pick(d, 1, 0, 2, 6) {
