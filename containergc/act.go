@@ -1,15 +1,19 @@
 package containergc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criapierrors "k8s.io/cri-api/pkg/errors"
@@ -35,6 +39,7 @@ func (m *Manager) act(ctx context.Context, in *Input, p Plan) ([]Object, error) 
 	var (
 		order []types.UID
 		tasks = map[types.UID]*task{}
+		hung  = &atomic.Int32{}
 	)
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
@@ -43,12 +48,15 @@ func (m *Manager) act(ctx context.Context, in *Input, p Plan) ([]Object, error) 
 		}
 		t := tasks[d.PodUID]
 		if t == nil {
-			t = &task{m: m, in: in, failedBoxes: map[string]bool{}, failedLogs: map[logKey]bool{}}
+			t = &task{m: m, in: in, hung: hung, failedBoxes: map[string]bool{}, failedLogs: map[logKey]bool{}, mayWrite: map[int]bool{}}
 			tasks[d.PodUID] = t
 			order = append(order, d.PodUID)
 		}
 		t.todo = append(t.todo, d)
+		t.stops = t.stops || d.Kind == KindContainer && in.Snapshot.Containers[d.index].State == runtimeapi.ContainerState_CONTAINER_UNKNOWN
 	}
+	// Stopping a container may take its whole grace period: after all others.
+	slices.SortStableFunc(order, func(a, b types.UID) int { return cmp.Compare(tasks[a].rank(), tasks[b].rank()) })
 	queue := make(chan *task, len(order))
 	for _, uid := range order {
 		queue <- tasks[uid]
@@ -71,13 +79,21 @@ func (m *Manager) act(ctx context.Context, in *Input, p Plan) ([]Object, error) 
 		removed = append(removed, tasks[uid].removed...)
 		errs = append(errs, tasks[uid].errs...)
 	}
+	if int(hung.Load()) >= m.cfg.Workers && ctx.Err() == nil {
+		errs = append(errs, errHung)
+	}
 	return removed, errors.Join(append(errs, ctx.Err())...)
 }
+
+// errHung is why a pass ends early: with thousands of objects it would last for hours.
+var errHung = errors.New("the runtime does not answer: the rest is left to the next pass")
 
 // task is what is to be removed of one pod, and what came of it.
 type task struct {
 	m       *Manager
 	in      *Input
+	hung    *atomic.Int32 // calls of the pass that did not return in time
+	stops   bool          // it stops a container first
 	todo    []*Decision
 	removed []Object
 	errs    []error
@@ -85,21 +101,29 @@ type task struct {
 	failed      bool
 	failedBoxes map[string]bool
 	failedLogs  map[logKey]bool
+	mayWrite    map[int]bool // containers that did not go and have not ended
+}
+
+// rank returns 1 for tasks that come last.
+func (t *task) rank() int {
+	if t.stops {
+		return 1
+	}
+	return 0
 }
 
 func (t *task) run(ctx context.Context) {
 	for _, d := range t.todo {
-		if t.blocked(d) {
+		if t.blocked(d) || !t.claim(ctx, d) {
 			continue
 		}
-		if d.Kind == KindContainer || d.Kind == KindSandbox {
-			t.m.waitTurn(ctx)
-		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || t.isOver() {
+			t.settle(d, false)
 			return // the next pass finds the rest
 		}
 		began := t.m.cfg.Clock.Now()
 		err := t.remove(ctx, d)
+		t.settle(d, err == nil)
 		if err == nil {
 			t.removed = append(t.removed, d.Object)
 		} else {
@@ -111,6 +135,29 @@ func (t *task) run(ctx context.Context) {
 			t.m.note(d.ID, err)
 		}
 		t.m.cfg.Observer.Removed(d.Object, t.m.cfg.Clock.Since(began), err)
+	}
+}
+
+// isOver reports whether the pass ends early.
+func (t *task) isOver() bool { return int(t.hung.Load()) >= t.m.cfg.Workers }
+
+// claim waits for the turn of an object and reports whether it is for this pass to
+// remove. Files need no claim: they are removed at once.
+func (t *task) claim(ctx context.Context, d *Decision) bool {
+	if d.Kind != KindContainer && d.Kind != KindSandbox {
+		return true
+	}
+	t.m.waitTurn(ctx, d.ID)
+	gone, mine := t.m.claim(ctx, d.ID)
+	if !gone && !mine {
+		t.keep(d)
+	}
+	return mine
+}
+
+func (t *task) settle(d *Decision, removed bool) {
+	if d.Kind == KindContainer || d.Kind == KindSandbox {
+		t.m.settle(d.ID, removed)
 	}
 }
 
@@ -131,6 +178,9 @@ func (t *task) blocked(d *Decision) bool {
 	case KindLogFolder: // a static pod may come again with its UID
 		return t.failed || !pods.ShouldPodContentBeRemoved(d.PodUID)
 	case KindLogLink:
+		if t.mayWrite[d.index] {
+			return true
+		}
 		_, err := os.Stat(filepath.Join(t.m.cfg.ContainerLogs, d.ID))
 		return !errors.Is(err, fs.ErrNotExist)
 	default:
@@ -142,9 +192,11 @@ func (t *task) blocked(d *Decision) bool {
 func (t *task) keep(d *Decision) {
 	switch d.Kind {
 	case KindContainer:
+		c := &t.in.Snapshot.Containers[d.index]
 		t.failed = true
-		t.failedBoxes[t.in.Snapshot.Containers[d.index].SandboxID] = true
+		t.failedBoxes[c.SandboxID] = true
 		t.failedLogs[logKey{d.PodUID, d.Name, d.Attempt}] = true
+		t.mayWrite[d.index] = c.State != runtimeapi.ContainerState_CONTAINER_EXITED
 	case KindSandbox:
 		t.failed = true
 	default:
@@ -159,11 +211,10 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 		c := &t.in.Snapshot.Containers[d.index]
 		if c.State == runtimeapi.ContainerState_CONTAINER_UNKNOWN {
 			// It may run, and runtimes refuse to remove what they cannot see.
-			if err := t.call(ctx, c.StopGrace, func(ctx context.Context) error {
-				return cfg.Remover.StopContainer(ctx, c.ID, int64(c.StopGrace/time.Second))
-			}); err != nil {
+			if err := t.stop(ctx, d, c); err != nil {
 				return fmt.Errorf("stop it: %w", err)
 			}
+			c.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		}
 		return t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.RemoveContainer(ctx, c.ID) })
 	case KindSandbox:
@@ -187,7 +238,104 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 func (t *task) call(ctx context.Context, anyway time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, anyway+t.m.cfg.CallTimeout)
 	defer cancel()
-	return ignoreGone(do(ctx))
+	err := do(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t.hung.Add(1)
+	}
+	return ignoreGone(err)
+}
+
+// stop stops a container as the kubelet stops one whose pod it may not know.
+func (t *task) stop(ctx context.Context, d *Decision, c *Container) error {
+	t.m.event(d, corev1.EventTypeNormal, ReasonKilling, "Container is in unknown state, try killing it before removal")
+	grace := c.StopGrace
+	if c.PreStop != "" && grace > 0 && t.m.cfg.PreStop != nil {
+		began := t.m.cfg.Clock.Now()
+		t.m.preStop(ctx, d, c)
+		grace -= t.m.cfg.Clock.Since(began).Truncate(time.Second)
+	}
+	grace = max(grace, shortestGrace)
+	return t.call(ctx, grace, func(ctx context.Context) error {
+		return t.m.cfg.Remover.StopContainer(ctx, c.ID, int64(grace/time.Second))
+	})
+}
+
+// preStop runs the hook of a container for no longer than its grace period.
+func (m *Manager) preStop(ctx context.Context, d *Decision, c *Container) {
+	ctx, cancel := context.WithTimeout(ctx, c.StopGrace)
+	defer cancel()
+	if err := m.cfg.PreStop(ctx, *c); err != nil {
+		m.cfg.Logger.ErrorContext(ctx, "preStop hook failed", "container", d.Name, "containerID", c.ID, "pod", d.Namespace+"/"+d.Pod, "err", err)
+		m.event(d, corev1.EventTypeWarning, ReasonFailedPreStop, "PreStopHook failed")
+	}
+}
+
+// event makes an event about a container.
+func (m *Manager) event(d *Decision, kind, reason, message string) {
+	if m.cfg.Recorder == nil {
+		return
+	}
+	m.cfg.Recorder.Eventf(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace, Name: d.Pod, UID: d.PodUID,
+		FieldPath: "implicitly required container " + d.Name, // as the kubelet has it of one without its pod
+	}, kind, reason, "%s", message)
+}
+
+// claim is the removal of a container or a sandbox by one pass.
+type claim struct {
+	ended chan struct{}
+	gone  bool // set before ended is closed
+}
+
+// patience is how long a pass waits for another that removes the same object, in real
+// time.
+const patience = 10 * time.Second
+
+// claim reports whether another pass has removed a container or a sandbox, and if not,
+// whether it is for the caller to remove.
+func (m *Manager) claim(ctx context.Context, id string) (gone, mine bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		m.mu.Lock()
+		c := m.claims[id]
+		if c == nil {
+			m.claims[id] = &claim{ended: make(chan struct{})}
+		}
+		m.mu.Unlock()
+		if c == nil {
+			return false, true
+		}
+		select {
+		case <-c.ended:
+			if c.gone {
+				return true, false
+			}
+		case <-ctx.Done():
+			return false, false
+		}
+	}
+}
+
+// settle ends a claim. What was removed stays noted, because passes that are under way
+// may have planned to remove it as well.
+func (m *Manager) settle(id string, removed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.claims[id]
+	if c.gone = removed; !removed {
+		delete(m.claims, id)
+	}
+	close(c.ended)
+}
+
+// release ends a pass.
+func (m *Manager) release() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.passes--; m.passes == 0 {
+		clear(m.claims)
+	}
 }
 
 func ignoreGone(err error) error {
@@ -205,8 +353,17 @@ func (m *Manager) note(id string, err error) {
 		delete(m.failures, id)
 		return
 	}
-	delay := min(max(firstRetry, 2*m.failures[id].delay), lastRetry)
-	m.failures[id] = failure{delay, m.cfg.Clock.Now().Add(delay)}
+	m.failures[id] = m.failures[id].again(m.cfg.Clock.Now())
+}
+
+// holds reports whether it is too early to try again. If the clock has stepped back since,
+// it is not.
+func (f failure) holds(now time.Time) bool { return f.until.After(now) && f.until.Sub(now) <= f.delay }
+
+// again returns what is known after one more failure.
+func (f failure) again(now time.Time) failure {
+	delay := min(max(firstRetry, 2*f.delay), lastRetry)
+	return failure{delay, now.Add(delay)}
 }
 
 // retries returns when what failed is tried again: after its delay, or at once if
@@ -219,7 +376,7 @@ func (m *Manager) retries(now time.Time) map[string]time.Time {
 	}
 	at := make(map[string]time.Time, len(m.failures))
 	for id, f := range m.failures {
-		if f.until.Sub(now) <= f.delay {
+		if f.holds(now) {
 			at[id] = f.until
 		}
 	}
@@ -262,10 +419,13 @@ func (p *pace) take(now time.Time) time.Duration {
 	return wait
 }
 
-// waitTurn waits for a turn or the end of ctx. Nobody waits while somebody needs the
-// disk.
-func (m *Manager) waitTurn(ctx context.Context) {
-	if m.pace.every == 0 || m.urgent.Load() > 0 {
+// waitTurn waits for a turn to remove an object, or the end of ctx. Nobody waits while
+// somebody needs the disk, nor for what another pass removes.
+func (m *Manager) waitTurn(ctx context.Context, id string) {
+	m.mu.Lock()
+	claimed := m.claims[id] != nil
+	m.mu.Unlock()
+	if claimed || m.pace.every == 0 || m.urgent.Load() > 0 {
 		return
 	}
 	wait(ctx, m.cfg.Clock, m.pace.take(m.cfg.Clock.Now()))

@@ -61,8 +61,16 @@ const (
 	DefaultContainerLogs = "/var/log/containers"
 )
 
-// ReasonFailed is the reason of the event about a pass with failures.
-const ReasonFailed = "ContainerGCFailed"
+// Reasons of events, the kubelet's.
+const (
+	// ReasonFailed is that of the event about a pass with failures.
+	ReasonFailed = "ContainerGCFailed"
+	// ReasonKilling is that of the event about a container in an unknown state that is
+	// stopped before it is removed.
+	ReasonKilling = "Killing"
+	// ReasonFailedPreStop is that of the event about its preStop hook.
+	ReasonFailedPreStop = "FailedPreStopHook"
+)
 
 // Config configures a [Manager].
 type Config struct {
@@ -105,12 +113,17 @@ type Config struct {
 	RemovalsPerSecond int
 	// Workers is how many pods are cleaned up at a time. Default 4.
 	Workers int
-	// CallTimeout bounds each call to the Remover and of ContainerStatus, in real
-	// time even on a fake clock. Default 2m.
+	// CallTimeout bounds each call to the Remover, in real time even on a fake clock; a
+	// pass begins no more removals when so many as there are Workers have reached it.
+	// Default 2m. ContainerStatus has ten seconds at most.
 	CallTimeout time.Duration
-	// Recorder receives the warning about failures. Optional.
+	// PreStop runs the preStop hook of a container in an unknown state before it is
+	// stopped, for no longer than its grace period. Default: no hook is run.
+	PreStop func(context.Context, Container) error
+	// Recorder receives events: warnings about failures, and those about containers in
+	// an unknown state that are stopped. Several goroutines may call it. Optional.
 	Recorder EventRecorder
-	// Node is what that event is about. Required with Recorder.
+	// Node is what the event about failures is about. Required with Recorder.
 	Node runtime.Object
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
@@ -155,8 +168,8 @@ type LogPolicy struct {
 	KeepLast int
 }
 
-// Observer holds optional callbacks. Planned and Collected run on the goroutine of
-// the pass; Removed may run on several at a time. They must not block or start a
+// Observer holds optional callbacks. Planned is called by one pass at a time; Removed
+// and Collected may be called by several goroutines. They must not block or start a
 // pass.
 type Observer struct {
 	// Planned is called when it is decided what goes.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/internal/loop"
@@ -26,9 +27,6 @@ var ErrNotReady = errors.New("not every source of pods has been read")
 // for single pods that it could not serve, and a full pass before the sources were read.
 const retryAfter = 5 * time.Second
 
-// eventTypeWarning is that of core/v1, which is not worth linking for it.
-const eventTypeWarning = "Warning"
-
 // eventInterval is how often a row of failing passes is told as an event.
 const eventInterval = 10 * time.Minute
 
@@ -41,18 +39,21 @@ type Manager struct {
 	pace   pace
 	urgent atomic.Int32 // passes that do not wait for the pace
 
-	// step, of capacity 1, is full while a pass is under way. It serialises them,
-	// guards the fields down to mu, and is a channel because those who wait for it
-	// have a context.
+	// step, of capacity 1, is full while a pass looks and decides. It guards the fields
+	// down to mu, and is a channel because those who wait for it have a context. It is
+	// empty again while the pass removes: what hangs then delays no other pass.
 	step    chan struct{}
 	ends    map[string]time.Time // of dead containers, as far as rules asked
+	asks    map[string]failure   // of containers of which that could not be had
 	boxEnds map[string]time.Time // of sandboxes, when they were first seen not ready
-	failing bool                 // the last full pass failed
-	eventAt time.Time
 
 	mu       sync.Mutex // guards what follows; never held during a call to others
+	failing  bool       // the last full pass failed
+	eventAt  time.Time
 	failures map[string]failure
 	requests map[types.UID]struct{}
+	passes   int               // under way
+	claims   map[string]*claim // what they remove, by ID
 }
 
 // Result is what a pass did.
@@ -79,6 +80,8 @@ func New(cfg Config) (*Manager, error) {
 		loop:     loop.New(cfg.Clock),
 		step:     make(chan struct{}, 1),
 		ends:     map[string]time.Time{},
+		asks:     map[string]failure{},
+		claims:   map[string]*claim{},
 		boxEnds:  map[string]time.Time{},
 		failures: map[string]failure{},
 		requests: map[types.UID]struct{}{},
@@ -98,22 +101,29 @@ func clonePtr[T any](p *T) *T {
 
 // Run collects at once and then each Period, serves the requests in between, and
 // returns nil when ctx is done. What fails is logged, told as an event, and tried
-// again. While not every source of pods has been read, a full pass is tried again
+// again. What hangs delays neither the next pass nor requests. While not every source of pods has been read, a full pass is tried again
 // after five seconds instead of a Period. A second Run beside the first returns
 // [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time
+	var removing sync.WaitGroup
+	defer removing.Wait()
 	return m.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		if m.cfg.Clock.Now().Before(next) {
-			again := m.serve(ctx)
+			again := m.serve(ctx, &removing)
 			return max(0, min(again, next.Sub(m.cfg.Clock.Now())))
 		}
-		res, err := m.pass(ctx, scope{})
-		if err != nil && ctx.Err() == nil {
-			m.cfg.Logger.ErrorContext(ctx, "container garbage collection failed", "err", err)
+		p, err := m.begin(ctx, scope{})
+		if err != nil {
+			return 0 // ctx is done
 		}
+		removing.Go(func() {
+			if _, err := p.end(ctx); err != nil && ctx.Err() == nil {
+				m.cfg.Logger.ErrorContext(ctx, "container garbage collection failed", "err", err)
+			}
+		})
 		wait, retry := m.cfg.Period, min(retryAfter, m.cfg.Period)
-		if res.Plan.NotReady {
+		if p.res.Plan.NotReady {
 			wait = retry
 		}
 		next = m.cfg.Clock.Now().Add(wait)
@@ -177,40 +187,69 @@ type scope struct {
 	pods      map[types.UID]struct{} // nil: all
 }
 
-func (m *Manager) pass(ctx context.Context, s scope) (res Result, err error) {
+// pass is a pass that has decided.
+type pass struct {
+	m     *Manager
+	scope scope
+	began time.Time
+	in    *Input // nil if nothing could be decided
+	errs  []error
+	asked map[types.UID]struct{} // requests that it serves if it gets that far
+	res   Result
+}
+
+func (m *Manager) pass(ctx context.Context, s scope) (Result, error) {
+	p, err := m.begin(ctx, s)
+	if err != nil {
+		return Result{}, err
+	}
+	return p.end(ctx)
+}
+
+// begin looks and decides. Its error is that of ctx; without one, end must follow.
+func (m *Manager) begin(ctx context.Context, s scope) (*pass, error) {
 	if err := m.lock(ctx); err != nil {
-		return res, err
+		return nil, err
 	}
 	defer m.unlock()
-	began := m.cfg.Clock.Now()
-	defer func() {
-		res.Took = m.cfg.Clock.Since(began)
-		if s.pods == nil {
-			m.report(ctx, err)
+	m.mu.Lock()
+	m.passes++
+	m.mu.Unlock()
+	p := &pass{m: m, scope: s, began: m.cfg.Clock.Now()}
+	if s.pods == nil {
+		p.asked = m.takeRequests()
+	}
+	if p.in, p.errs = m.look(ctx, s); p.in == nil {
+		p.res.Plan = Plan{At: p.began, NotReady: len(p.errs) == 0}
+		m.putBack(p.asked)
+		return p, nil
+	}
+	p.res.Plan = Decide(*p.in)
+	m.cfg.Observer.Planned(p.res.Plan)
+	if s.pods == nil {
+		m.forget(p.res.Plan)
+	}
+	return p, nil
+}
+
+// end does what was decided.
+func (p *pass) end(ctx context.Context) (res Result, err error) {
+	m := p.m
+	if err = errors.Join(p.errs...); p.in != nil {
+		var failed error
+		p.res.Removed, failed = m.act(ctx, p.in, p.res.Plan)
+		err = errors.Join(err, failed)
+		if ctx.Err() != nil {
+			m.putBack(p.asked)
 		}
-		m.cfg.Observer.Collected(res, err)
-	}()
-	if s.pods == nil {
-		asked := m.takeRequests() // this pass serves them, if it gets that far
-		defer func() {
-			if res.Plan.Decisions == nil || ctx.Err() != nil {
-				m.putBack(asked)
-			}
-		}()
 	}
-	in, errs := m.look(ctx, s)
-	if in == nil {
-		res.Plan = Plan{At: began, NotReady: len(errs) == 0}
-		return res, errors.Join(errs...)
+	m.release()
+	p.res.Took = m.cfg.Clock.Since(p.began)
+	if p.scope.pods == nil {
+		m.report(ctx, err)
 	}
-	res.Plan = Decide(*in)
-	m.cfg.Observer.Planned(res.Plan)
-	if s.pods == nil {
-		m.forget(res.Plan)
-	}
-	removed, err := m.act(ctx, in, res.Plan)
-	res.Removed = removed
-	return res, errors.Join(errors.Join(errs...), err)
+	m.cfg.Observer.Collected(p.res, err)
+	return p.res, err
 }
 
 // look gathers what there is to decide on, nil if that is not possible now. The
@@ -241,7 +280,7 @@ func (m *Manager) look(ctx context.Context, s scope) (*Input, []error) {
 		errs = append(errs, err)
 	}
 	if m.cfg.ContainerLogs != "" {
-		in.Links, err = readLinks(m.cfg.ContainerLogs)
+		in.Links, err = readLinks(m.cfg.ContainerLogs, m.cfg.PodLogs)
 		errs = append(errs, err)
 	}
 	return in, errs
@@ -284,18 +323,24 @@ func (s Snapshot) only(pods map[types.UID]struct{}) Snapshot {
 	return s
 }
 
-// serve does a pass over the pods that were asked for, and returns after what time it
+// serve begins a pass over the pods that were asked for, and returns after what time it
 // wants to do another.
-func (m *Manager) serve(ctx context.Context) time.Duration {
+func (m *Manager) serve(ctx context.Context, removing *sync.WaitGroup) time.Duration {
 	pods := m.takeRequests()
 	if len(pods) == 0 {
 		return m.cfg.Period
 	}
-	res, err := m.pass(ctx, scope{pods: pods})
-	if err != nil && ctx.Err() == nil {
-		m.cfg.Logger.WarnContext(ctx, "clean-up of single pods failed", "pods", len(pods), "err", err)
+	p, err := m.begin(ctx, scope{pods: pods})
+	if err != nil {
+		m.putBack(pods)
+		return 0 // ctx is done
 	}
-	if res.Plan.Decisions != nil {
+	removing.Go(func() {
+		if _, err := p.end(ctx); err != nil && ctx.Err() == nil {
+			m.cfg.Logger.WarnContext(ctx, "clean-up of single pods failed", "pods", len(pods), "err", err)
+		}
+	})
+	if p.in != nil {
 		return m.cfg.Period // it was decided, and what failed has its own back-off
 	}
 	m.putBack(pods)
@@ -334,19 +379,19 @@ func (m *Manager) takeRequests() map[types.UID]struct{} {
 // report tells of failing passes by an event: the first of a row, and then now and
 // again.
 func (m *Manager) report(ctx context.Context, err error) {
-	if err == nil || ctx.Err() != nil {
-		m.failing = m.failing && err != nil
-		return
-	}
 	now := m.cfg.Clock.Now()
-	if m.cfg.Recorder != nil && (!m.failing || now.Sub(m.eventAt) >= eventInterval) {
-		m.cfg.Recorder.Eventf(m.cfg.Node, eventTypeWarning, ReasonFailed, "%s", err.Error())
+	m.mu.Lock()
+	told := err != nil && ctx.Err() == nil && (!m.failing || now.Sub(m.eventAt) >= eventInterval)
+	if m.failing = err != nil && (m.failing || ctx.Err() == nil); told {
 		m.eventAt = now
 	}
-	m.failing = true
+	m.mu.Unlock()
+	if told && m.cfg.Recorder != nil {
+		m.cfg.Recorder.Eventf(m.cfg.Node, corev1.EventTypeWarning, ReasonFailed, "%s", err.Error())
+	}
 }
 
-// lock waits for the end of the pass under way, no longer than ctx lasts.
+// lock waits until another pass has decided, no longer than ctx lasts.
 func (m *Manager) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -52,7 +52,8 @@ type Input struct {
 //
 // A sandbox goes if it is not ready, has no container that stays, and its pod is
 // gone or has a newer one, or has ended and has no containers left by rule 4. Logs
-// follow what becomes of containers and pods, as late as LogPolicy says. At last,
+// follow what becomes of containers and pods, as late as LogPolicy says, and links
+// what becomes of logs. At last,
 // what would go but failed to go a moment ago stays until it is tried again, and
 // with a container its sandbox and its pod's logs.
 func Decide(in Input) Plan {
@@ -75,6 +76,7 @@ type decider struct {
 	members   []int          // each container's pod
 	ends      []int64        // of each container, in Unix nanoseconds, never after that of a newer attempt
 	units     []unit
+	goneLogs  map[string]types.UID // files and folders that are removed, by path
 }
 
 // pod is what concerns all objects of one pod.
@@ -119,6 +121,7 @@ func newDecider(in Input) *decider {
 		boxPods:   make([]int, len(s.Sandboxes)),
 		members:   make([]int, len(s.Containers)),
 		ends:      make([]int64, len(s.Containers)),
+		goneLogs:  map[string]types.UID{},
 	}
 	if slices.ContainsFunc(s.Sandboxes, func(b Sandbox) bool { return !b.Ready }) ||
 		slices.ContainsFunc(s.Containers, func(c Container) bool { return c.PodUID == "" }) {

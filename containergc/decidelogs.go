@@ -3,6 +3,7 @@ package containergc
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -42,7 +43,9 @@ func (d *decider) judgeFolders() {
 			Kind: KindLogFolder, ID: f.Folder, PodUID: f.UID, Namespace: f.Namespace, Pod: f.Pod,
 		}}
 		d.folderGoes(&v, ranks[i])
-		d.holdBack(&v)
+		if d.holdBack(&v); v.Remove {
+			d.goneLogs[f.Folder] = f.UID
+		}
 		d.decisions = append(d.decisions, v)
 		if v.Reason == PodIsHere {
 			d.judgeAttempts(i, here, newest)
@@ -102,10 +105,10 @@ func (d *decider) tooYoung(v *Decision, written time.Time) bool {
 	return true
 }
 
-// judgeAttempts decides on the logs of containers of a pod that is not gone. The
-// newest of a name always stay: the next attempt may be counted from them. Of a name
-// that the snapshot does not have all stay for as long as the pod may start
-// containers: one that ends at once has two by the time that an old snapshot is used.
+// judgeAttempts decides on the logs of containers of a pod that is not gone. Those of
+// attempts that are newer than the snapshot stay. Of a name that the snapshot does not
+// have all stay for as long as the pod may start containers: one that ends at once has
+// two by the time that an old snapshot is used.
 func (d *decider) judgeAttempts(folder int, here map[logKey]bool, newest map[logKey]uint32) {
 	f, ended := &d.Folders[folder], d.pods[d.pod(d.Folders[folder].UID)].ended
 	order := make([]int, len(f.Attempts)) // by name, the newest first
@@ -119,9 +122,8 @@ func (d *decider) judgeAttempts(folder int, here map[logKey]bool, newest map[log
 	kept, name := 0, ""
 	for n, i := range order {
 		a := &f.Attempts[i]
-		first := n == 0 || a.Container != name
-		if name = a.Container; first {
-			kept = 0
+		if n == 0 || a.Container != name {
+			kept, name = 0, a.Container
 		}
 		v := Decision{index: folder, logs: i, Reason: ContainerIsGone, Object: Object{
 			Kind: KindLogs, ID: logsID(f, a), PodUID: f.UID, Namespace: f.Namespace, Pod: f.Pod,
@@ -131,9 +133,7 @@ func (d *decider) judgeAttempts(folder int, here map[logKey]bool, newest map[log
 		switch {
 		case here[logKey{f.UID, a.Container, a.Attempt}]:
 			v.Reason = ContainerIsHere
-		case first, known && a.Attempt > at: // the latter was made after the snapshot
-			v.Reason = NewestLogs
-		case !known && !ended:
+		case known && a.Attempt > at, !known && !ended:
 			v.Reason = MayBeNew
 		case kept < d.Logs.KeepLast:
 			kept++
@@ -141,7 +141,11 @@ func (d *decider) judgeAttempts(folder int, here map[logKey]bool, newest map[log
 		default:
 			v.Remove = !d.tooYoung(&v, a.WrittenAt)
 		}
-		d.holdBack(&v)
+		if d.holdBack(&v); v.Remove {
+			for _, file := range a.Files {
+				d.goneLogs[file] = f.UID
+			}
+		}
 		d.decisions = append(d.decisions, v)
 	}
 }
@@ -153,8 +157,9 @@ func logsID(f *LogFolder, a *AttemptLogs) string {
 	return f.Folder
 }
 
-// judgeLinks decides on the links that lead nowhere. That of a container which may
-// write again does so for a moment while its log is rotated.
+// judgeLinks decides on the links that lead nowhere, and on those to logs that go. That
+// of a container which may write again leads nowhere for a moment while its log is
+// rotated.
 func (d *decider) judgeLinks() {
 	if len(d.Links) == 0 {
 		return
@@ -165,19 +170,57 @@ func (d *decider) judgeLinks() {
 	}
 	for i := range d.Links {
 		l := &d.Links[i]
-		v := Decision{index: i, Object: Object{
+		v := Decision{index: -1, Object: Object{
 			Kind: KindLogLink, ID: l.Name, Namespace: l.Namespace, Pod: l.Pod, Name: l.Container,
 		}}
-		n, known := byID[l.ContainerID]
+		n, known := d.containerOf(l, byID)
+		if known {
+			v.index, v.PodUID = n, d.decisions[n].PodUID
+		}
+		uid, goes := d.logGoes(l.Log)
 		switch {
+		case l.Log != "" && !goes:
+			continue
 		case known && d.decisions[n].Reason == NotOurs, !d.owned(v.Object):
 			v.Reason = NotOurs
 		case known && !d.decisions[n].Remove && d.Snapshot.Containers[n].State != runtimeapi.ContainerState_CONTAINER_EXITED:
 			v.Reason = MayRotate
+		case goes:
+			v.PodUID, v.Remove, v.Reason = uid, true, LogGoes
 		default:
 			v.Remove, v.Reason = true, DeadLink
 		}
 		d.holdBack(&v)
 		d.decisions = append(d.decisions, v)
 	}
+}
+
+// logGoes reports whether a log is removed, and of which pod it is.
+func (d *decider) logGoes(file string) (uid types.UID, goes bool) {
+	if uid, goes = d.goneLogs[file]; !goes {
+		folder, _, _ := strings.Cut(file, "/")
+		uid, goes = d.goneLogs[folder]
+	}
+	return uid, goes
+}
+
+// shortestID is how many characters of its ID a container is found by, as in the kubelet.
+const shortestID = 6
+
+// containerOf returns the container of a link. Names of links are cut to the length of
+// a file's name, which may leave the first part of the ID only.
+func (d *decider) containerOf(l *LogLink, byID map[string]int) (n int, known bool) {
+	if n, known = byID[l.ContainerID]; known || len(l.ContainerID) < shortestID {
+		return n, known
+	}
+	for i := range d.members {
+		if !strings.HasPrefix(d.Snapshot.Containers[i].ID, l.ContainerID) {
+			continue
+		}
+		if known {
+			return -1, false
+		}
+		n, known = i, true
+	}
+	return n, known
 }

@@ -50,15 +50,18 @@
 //     with nothing to do makes no other call.
 //  8. One that will not go, or hangs, stops nothing else. It is tried again after 1 min,
 //     2 min, and so on up to 15 min; nothing is forgotten, because the next pass decides
-//     on what is there. Requests for single pods are never dropped either.
+//     on what is there. Requests for single pods are never dropped either. If Workers
+//     calls hang, the runtime does, and the pass leaves the rest to the next.
 //  9. Nothing outside the folders of logs is removed, whatever links a pod has planted.
 //
 // # Goroutines and locking
 //
 // New starts nothing. A pass removes with up to Workers goroutines, each of which cleans
 // up one pod at a time; they end before it returns, provided that the runtime's calls
-// end with their context. Passes wait for each other, no longer than their context
-// lasts, and one that somebody needs for the disk makes the one before it hurry.
+// end with their context. Passes wait for each other to decide, no longer than their
+// context lasts, and one that somebody needs for the disk makes the one before it hurry.
+// They remove at the same time, so that a container that uses up its grace period delays
+// no other pass; an object is removed by one of them.
 // CallTimeout is real time even on a fake clock.
 //
 // # Differences from the kubelet
@@ -90,9 +93,9 @@
 //     kubelet only logs the failure.
 //   - The event ContainerGCFailed is made once in ten minutes; the kubelet makes it in
 //     each pass that fails.
-//   - The kubelet removes a container's logs before the container, and keeps the logs of a
-//     container that another client removed; here logs go after their container, whoever
-//     removed it.
+//   - The kubelet removes a container's logs and the link to them before the container, and
+//     keeps the logs of a container that another client removed; here both go after their
+//     container, whoever removed it.
 //   - The logs of a pod that is gone or evicted stay until nothing of the pod is left in
 //     the runtime; the kubelet removes them at once.
 //   - The kubelet takes what follows the last underscore of a log folder's name as a UID;

@@ -38,10 +38,12 @@ type AttemptLogs struct {
 	Files []string
 }
 
-// LogLink is a link that leads nowhere.
+// LogLink is a link to a log.
 type LogLink struct {
 	// Name is its name in [Config].ContainerLogs.
 	Name string
+	// Log is the path of the log below [Config].PodLogs, empty if it leads nowhere.
+	Log string
 	// ContainerID is the container whose log it was, as far as the name tells;
 	// Namespace, Pod and Container say more of it.
 	ContainerID, Namespace, Pod, Container string
@@ -68,14 +70,16 @@ func parseLogFile(name string) (attempt uint32, ok bool) {
 }
 
 // parseLink reads the name of a link: pod_namespace_container-id.log. Container
-// names may have dashes, ids have none.
+// names may have dashes, ids have none. Any name that ends in .log is one of a link,
+// though it may tell nothing.
 func parseLink(name string) (l LogLink, ok bool) {
 	base, isLog := strings.CutSuffix(name, ".log")
+	l = LogLink{Name: name}
 	dash := strings.LastIndexByte(base, '-')
-	if !isLog || dash < 0 || dash == len(base)-1 {
-		return l, false
+	if !isLog || dash < 0 {
+		return l, isLog
 	}
-	l = LogLink{Name: name, ContainerID: base[dash+1:]}
+	l.ContainerID = base[dash+1:]
 	if parts := strings.Split(base[:dash], "_"); len(parts) == 3 {
 		l.Pod, l.Namespace, l.Container = parts[0], parts[1], parts[2]
 	}
@@ -178,8 +182,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// readLinks returns the links in dir that lead nowhere.
-func readLinks(dir string) (dead []LogLink, err error) {
+// readLinks returns the links in dir that lead nowhere or to something below podLogs.
+func readLinks(dir, podLogs string) (links []LogLink, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -193,10 +197,25 @@ func readLinks(dir string) (dead []LogLink, err error) {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(dir, e.Name())); errors.Is(err, fs.ErrNotExist) {
-			dead = append(dead, l)
+			links = append(links, l)
+		} else if l.Log = logOf(filepath.Join(dir, e.Name()), podLogs); l.Log != "" {
+			links = append(links, l)
 		}
 	}
-	return dead, nil
+	return links, nil
+}
+
+// logOf returns the path below podLogs to which a link leads, empty if to another.
+func logOf(link, podLogs string) string {
+	target, err := os.Readlink(link)
+	if err != nil || podLogs == "" {
+		return ""
+	}
+	rel, err := filepath.Rel(podLogs, target)
+	if err != nil || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return filepath.ToSlash(rel)
 }
 
 // removeBelow removes paths below a root, whole folders included. What is gone is no

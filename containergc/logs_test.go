@@ -146,3 +146,58 @@ func TestFoldersThatCannotBeRead(t *testing.T) {
 	_, err = b.manager().Collect(t.Context())
 	require.NoError(t, err)
 }
+
+func TestLogsOfEndedPodsGoUnderDiskPressure(t *testing.T) {
+	root, links := logs(t, "ns_job_job/app/0.log", "ns_job_job/app/1.log", "ns_job_job/app/1.log.20260102-030405.gz"), t.TempDir()
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
+	b.dead("job", "app", 0)
+	id := b.dead("job", "app", 1)
+	require.NoError(t, b.StopPodSandbox(t.Context(), b.boxes["job"]))
+	b.set("job", "ended")
+	require.NoError(t, os.Symlink(filepath.Join(root, "ns_job_job/app/1.log"), filepath.Join(links, "job_ns_app-"+id+".log")))
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, files(t, root), 2, "the newest container is kept")
+	require.Len(t, files(t, links), 1)
+	require.NoError(t, m.DeleteAllUnusedContainers(t.Context()))
+	require.Empty(t, b.left())
+	require.Empty(t, files(t, root))
+	require.Empty(t, files(t, links), "in the same pass")
+}
+
+// The name of a link is cut at 255 characters.
+func TestCutLinkOfARunningContainerStaysWhileItsLogIsRotated(t *testing.T) {
+	root, links := t.TempDir(), t.TempDir()
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
+	id := b.start("web", "app", 0)
+	link := func(name string) {
+		require.NoError(t, os.Symlink(filepath.Join(root, "ns_web_web/app/0.log"), filepath.Join(links, name)))
+	}
+	link("web_ns_app-" + id[:6] + ".log")
+	link("web_ns_app-" + id[:5] + ".log") // too short to be found
+	link("odd.log")
+	link("odd-.log")
+	link("odd-note.txt")
+	_, err := b.manager().Collect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"odd-note.txt", "web_ns_app-" + id[:6] + ".log"}, files(t, links))
+}
+
+func TestDeadLinkOfAContainerThatWillNotStopStays(t *testing.T) {
+	root, links := t.TempDir(), t.TempDir()
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
+	id := b.start("web", "app", 0)
+	require.NoError(t, b.LoseTrack("ns/web/app"))
+	b.set("web", "gone")
+	require.NoError(t, os.Symlink(filepath.Join(root, "ns_web_web/app/0.log"), filepath.Join(links, "web_ns_app-"+id+".log")))
+	require.NoError(t, b.Fail("StopContainer", fakecri.Fault{Err: errors.New("shim is stuck"), Times: 1}))
+	m := b.manager()
+	_, err := m.Collect(t.Context())
+	require.Error(t, err)
+	require.Len(t, files(t, links), 1, "it may write again")
+	b.clock.Step(hour)
+	_, err = m.Collect(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, files(t, links))
+}

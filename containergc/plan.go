@@ -31,7 +31,8 @@ type Object struct {
 	// ID is the runtime's id, or the path below [Config].PodLogs, or the name of the
 	// link.
 	ID string `json:"id"`
-	// PodUID, Namespace and Pod name the pod. A link does not tell the UID.
+	// PodUID, Namespace and Pod name the pod. The UID of a link's is known if its
+	// container or its log is.
 	PodUID    types.UID `json:"podUID,omitempty"`
 	Namespace string    `json:"namespace,omitempty"`
 	Pod       string    `json:"pod,omitempty"`
@@ -74,6 +75,7 @@ const (
 	NewerSandbox    Reason = "the pod has a newer sandbox"
 	ContainerIsGone Reason = "the container is gone"
 	DeadLink        Reason = "what it links to is gone"
+	LogGoes         Reason = "the log that it links to goes"
 )
 
 // Why objects stay.
@@ -89,7 +91,6 @@ const (
 	StillInRuntime  Reason = "the pod is still in the runtime"
 	PodIsHere       Reason = "the pod is not gone"
 	ContainerIsHere Reason = "the container is not gone"
-	NewestLogs      Reason = "the newest logs of its name"
 	KeptFor         Reason = "last written less than KeepFor ago"
 	KeptLast        Reason = "among the newest KeepLast"
 	MayBeNew        Reason = "the containers may be newer than the snapshot"

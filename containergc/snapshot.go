@@ -35,8 +35,12 @@ type Container struct {
 	// CreatedAt is when it was made; FinishedAt when it ended, zero if that is not
 	// known: the manager asks the runtime then, if need be.
 	CreatedAt, FinishedAt time.Time
-	// StopGrace is how long it gets to end by itself where its state is unknown.
+	// StopGrace is how long it gets to end by itself where its state is unknown, two
+	// seconds at least: the grace period of the pod's deletion or else of its spec.
 	StopGrace time.Duration
+	// PreStop is its preStop hook, a LifecycleHandler of core/v1 as JSON, empty if it has
+	// none.
+	PreStop string
 	// Bytes is how much disk it takes. The manager fills it in for
 	// [Policy].MaxBytes.
 	Bytes int64
@@ -62,6 +66,9 @@ type Sandbox struct {
 	Labels map[string]string
 }
 
+// shortestGrace is the shortest grace period, the kubelet's.
+const shortestGrace = 2 * time.Second
+
 // ContainerFromList converts an entry of the runtime's list.
 func ContainerFromList(c *runtimeapi.Container) Container {
 	made := containerOf(c.GetLabels(), c.GetAnnotations(), c.GetMetadata())
@@ -83,10 +90,12 @@ func ContainerFromStatus(s *runtimeapi.ContainerStatus, sandboxID string) Contai
 }
 
 func containerOf(labels, annotations map[string]string, meta *runtimeapi.ContainerMetadata) Container {
-	const shortest = 2 * time.Second // the kubelet's
-	grace := shortest
-	if s, err := strconv.ParseInt(annotations[crilabels.PodTerminationGracePeriod], 10, 32); err == nil {
-		grace = max(grace, time.Duration(s)*time.Second)
+	grace := shortestGrace
+	for _, key := range []string{crilabels.PodDeletionGracePeriod, crilabels.PodTerminationGracePeriod} {
+		if s, err := strconv.ParseInt(annotations[key], 10, 32); err == nil {
+			grace = time.Duration(s) * time.Second
+			break
+		}
 	}
 	return Container{
 		PodUID:    crilabels.UID(labels),
@@ -95,6 +104,7 @@ func containerOf(labels, annotations map[string]string, meta *runtimeapi.Contain
 		Name:      meta.GetName(),
 		Attempt:   meta.GetAttempt(),
 		StopGrace: grace,
+		PreStop:   annotations[crilabels.PreStopHandler],
 		Labels:    labels,
 	}
 }

@@ -45,6 +45,8 @@ const (
 	// PodDeletionGracePeriod is the deletion's grace period in seconds, in
 	// decimal; absent while the pod is not being deleted.
 	PodDeletionGracePeriod = "io.kubernetes.pod.deletionGracePeriod"
+	// PreStopHandler is the container's preStop hook as JSON; absent where it has none.
+	PreStopHandler = "io.kubernetes.container.preStopHandler"
 )
 
 // UID returns the pod's UID in labels, empty if there is none.

@@ -140,12 +140,9 @@ func containerLabels(pod *corev1.Pod, c *corev1.Container, agent string) map[str
 	}
 }
 
-// Annotations of containers that nobody of ours reads: they are what a kubelet
-// knows of a container whose pod is gone.
-const (
-	preStopAnnotation = "io.kubernetes.container.preStopHandler"
-	portsAnnotation   = "io.kubernetes.container.ports"
-)
+// portsAnnotation is one that nobody of ours reads: it is what a kubelet knows of a
+// container whose pod is gone.
+const portsAnnotation = "io.kubernetes.container.ports"
 
 func containerAnnotations(pod *corev1.Pod, c *corev1.Container, attempt uint32) map[string]string {
 	annotations := map[string]string{
@@ -163,7 +160,7 @@ func containerAnnotations(pod *corev1.Pod, c *corev1.Container, attempt uint32) 
 	}
 	if l := c.Lifecycle; l != nil && l.PreStop != nil {
 		if text, err := json.Marshal(l.PreStop); err == nil {
-			annotations[preStopAnnotation] = string(text)
+			annotations[crilabels.PreStopHandler] = string(text)
 		}
 	}
 	if len(c.Ports) > 0 {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -94,7 +95,7 @@ func remembered(status *podcache.Status) *corev1.Pod {
 		}
 		c := corev1.Container{Name: podcache.ContainerName(s)}
 		hook, annotations := &corev1.LifecycleHandler{}, s.GetAnnotations()
-		if text := annotations[preStopAnnotation]; text != "" && json.Unmarshal([]byte(text), hook) == nil {
+		if text := annotations[crilabels.PreStopHandler]; text != "" && json.Unmarshal([]byte(text), hook) == nil {
 			c.Lifecycle = &corev1.Lifecycle{PreStop: hook}
 		}
 		if text := annotations[portsAnnotation]; text != "" && json.Unmarshal([]byte(text), &c.Ports) != nil {

@@ -46,19 +46,6 @@ func causesInRuntime() []cause {
 			"The kubelet does not remove a container whose status it cannot get; ours needs no status for that.",
 		},
 		{
-			"no preStop", noPreStop, judge.DefectOfOurs, "new",
-			"The kubelet runs the preStop hook of a container in an unknown state before it stops and removes it; ours does not.",
-		},
-		{
-			"grace period", oneGrace, judge.DefectOfOurs, "new",
-			"The kubelet stops a container in an unknown state with the grace period of the pod's deletion if it has one; " +
-				"ours always uses the grace period of the pod's spec.",
-		},
-		{
-			"no Killing", noKilling, judge.DefectOfOurs, "new",
-			"The kubelet makes the event Killing about a container in an unknown state that it stops and removes; ours makes none.",
-		},
-		{
 			"back-off", backsOff, judge.Deliberate, "",
 			"The kubelet repeats a failed removal in each pass; here it is repeated after a minute, two, and so on up to 15 minutes.",
 		},
@@ -81,14 +68,9 @@ func causesInRuntime() []cause {
 func causesInLogs() []cause {
 	return []cause{
 		{
-			"newest logs", keepsNewestLogs, judge.DefectOfOurs, "10",
-			"The kubelet removes a container's logs with the container; ours keeps the newest logs of each name until the " +
-				"pod is gone, even when the disk is full.",
-		},
-		{
 			"logs apart", logsApart, judge.Deliberate, "",
-			"The kubelet removes a container's logs before the container, and keeps the logs of a container that another " +
-				"client removed; here logs go after their container, whoever removed it.",
+			"The kubelet removes a container's logs and the link to them before the container, and keeps the logs of a " +
+				"container that another client removed; here both go after their container, whoever removed it.",
 		},
 		{
 			"folder last", folderLast, judge.Deliberate, "",
@@ -113,28 +95,9 @@ func causesInLogs() []cause {
 			"If the folder of links cannot be read, the pass fails; the kubelet takes it for empty, and removes no container.",
 		},
 		{
-			"cut links", wholeIDs, judge.DefectOfOurs, "12a",
-			"The kubelet finds the container of a link whose name was cut by the first part of its id; ours does not, and " +
-				"removes the link of a running container while its log is rotated.",
-		},
-		{
-			"odd links", namedLinks, judge.DefectOfOurs, "12b",
-			"The kubelet removes each dead link whose name ends in .log; ours leaves one whose name has no dash or no id.",
-		},
-		{
 			"links without a status", snapshotTells, judge.Deliberate, "",
 			"The snapshot tells whether the container of a dead link may write again; the kubelet asks for its status, and " +
 				"removes the link of a running container if that fails.",
-		},
-		{
-			"links of failed removals", forgetsDoomed, judge.DefectOfOurs, "new",
-			"The kubelet keeps a dead link while its container exists and has not ended; ours removes the link also if the " +
-				"container's removal has failed in this pass.",
-		},
-		{
-			"links later", linksApart, judge.DefectOfOurs, "new",
-			"The kubelet removes the link of a container together with the container; ours removes it in the next pass, " +
-				"when it is dead.",
 		},
 	}
 }

@@ -23,24 +23,16 @@ const (
 	ageFromEnd               // and not from the creation
 	attemptsTell             // which is the newest
 	noStatus                 // is needed to remove a container
-	noPreStop                // hook of a container in unknown state
-	oneGrace                 // that of the pod's termination
-	noKilling                // event
 	backsOff                 // after failures
 	failuresAreErrors        // of removals
 	tellsReclaim             // makes events about failing reclaims, too
 	quiets                   // events
 	logsApart                // are found on the disk, and not by containers
-	keepsNewestLogs          // of a name
 	folderLast               // of a pod, when nothing else is left
 	namedFolders             // those with the name of a pod's
 	missingFolder            // of logs is no failure
 	linksDespite             // failures to read the folder of logs
 	readsLinks               // or fails
-	linksApart               // those that are dead before the pass
-	wholeIDs                 // in names of links
-	namedLinks               // those with the name of a container's
-	forgetsDoomed            // a container that was to go has no more use for its link
 	snapshotTells            // whether the container of a dead link is running
 	everyTrait        traits = 1<<iota - 1
 )
@@ -62,9 +54,7 @@ type model struct {
 	facts  judge.Facts
 	events []string
 	causes map[string]bool
-	dead   []string              // links, before the pass
 	uids   map[*container]string // of the pods of containers, before the pass
-	doomed map[*container]bool   // was to be removed in this pass
 }
 
 // An end is when a container ended: on the wall, or monotonic if that is when it was
@@ -146,8 +136,7 @@ func (m *model) wall() time.Time { return m.now.Add(m.offset) }
 
 func (m *model) pass() {
 	m.facts, m.events, m.causes = judge.Facts{}, nil, map[string]bool{}
-	m.dead = m.deadLinks()
-	m.uids, m.doomed = map[*container]string{}, map[*container]bool{}
+	m.uids = map[*container]string{}
 	for _, c := range m.containers {
 		if uid, ok := m.uid(c); ok {
 			m.uids[c] = uid

@@ -58,7 +58,6 @@ func (m *model) cleanContainers() {
 	}
 	for _, c := range remove {
 		if !m.held(c.ID) {
-			m.doomed[c] = true
 			m.note(c.ID, m.removeContainer(c))
 		}
 	}
@@ -185,10 +184,8 @@ func (m *model) removeContainer(c *container) (fault string) {
 	}
 	if c.state == runtimeapi.ContainerState_CONTAINER_UNKNOWN {
 		grace := m.grace(c)
-		if !m.has(noKilling) {
-			m.events = append(m.events, "Killing Container is in unknown state, try killing it before removal")
-		}
-		if c.PreStop && grace > 0 && !m.has(noPreStop) {
+		m.events = append(m.events, "Killing Container is in unknown state, try killing it before removal")
+		if c.PreStop && grace > 0 {
 			m.call(object, "exec [bye]")
 		}
 		m.call(object, fmt.Sprint("stop ", max(grace, 2)))
@@ -208,7 +205,7 @@ func (m *model) removeContainer(c *container) (fault string) {
 	if m.w.LinkFolder == "a file" && !m.has(readsLinks) {
 		return "fault:link" // the kubelet cannot remove the link
 	}
-	if !m.has(linksApart) && !c.Unlabelled {
+	if !m.has(logsApart) && !c.Unlabelled {
 		delete(m.links, m.w.link(c.Container))
 	}
 	m.call(object, "remove")
@@ -221,7 +218,7 @@ func (m *model) removeContainer(c *container) (fault string) {
 
 // grace returns a container's grace period.
 func (m *model) grace(c *container) int64 {
-	if n, err := strconv.ParseInt(c.DeletionGrace, 10, 64); err == nil && !m.has(oneGrace) {
+	if n, err := strconv.ParseInt(c.DeletionGrace, 10, 64); err == nil {
 		return n
 	}
 	if n, err := strconv.ParseInt(c.Grace, 10, 64); err == nil {

@@ -72,14 +72,11 @@ func (m *model) left(uid string) bool {
 func (m *model) cleanPodLogs(folder, uid string) {
 	for _, sub := range m.below(folder) {
 		name := sub[len(folder)+1:]
-		newest, logged := -1, -1
+		newest := -1
 		for c, u := range m.uids {
 			if u == uid && c.Name == name {
 				newest = max(newest, int(c.Attempt))
 			}
-		}
-		for _, file := range m.below(sub) {
-			logged = max(logged, attempt(file))
 		}
 		for _, file := range m.below(sub) {
 			n := attempt(file)
@@ -88,7 +85,7 @@ func (m *model) cleanPodLogs(folder, uid string) {
 				return ok && u == uid && c.Name == name && int(c.Attempt) == n
 			})
 			switch {
-			case n < 0, here, m.has(keepsNewestLogs) && n == logged, newest >= 0 && n > newest,
+			case n < 0, here, newest >= 0 && n > newest,
 				newest < 0 && !m.ShouldPodRuntimeBeRemoved(types.UID(uid)):
 			default:
 				delete(m.files, file)
@@ -116,16 +113,12 @@ func (m *model) deadLinks() (dead []string) {
 
 // cleanLinks removes dead links.
 func (m *model) cleanLinks() {
-	dead := m.dead
-	if !m.has(linksApart) {
-		dead = m.deadLinks()
-	}
-	for _, name := range dead {
+	for _, name := range m.deadLinks() {
 		base, isLog := strings.CutSuffix(name, ".log")
 		dash := strings.LastIndexByte(base, '-')
 		id := base[dash+1:]
 		switch {
-		case !isLog, m.has(namedLinks) && (dash < 0 || id == ""):
+		case !isLog:
 		case m.mayWrite(id):
 		default:
 			delete(m.links, name)
@@ -137,8 +130,7 @@ func (m *model) cleanLinks() {
 func (m *model) mayWrite(id string) bool {
 	c := m.find(id)
 	switch {
-	case len(id) < 6, c == nil, m.has(wholeIDs) && c.ID != id, c.Mute && !c.fixed && !m.has(snapshotTells),
-		m.has(forgetsDoomed) && m.doomed[c]:
+	case len(id) < 6, c == nil, c.Mute && !c.fixed && !m.has(snapshotTells):
 		return false
 	default:
 		return c.state != runtimeapi.ContainerState_CONTAINER_EXITED

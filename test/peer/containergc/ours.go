@@ -2,6 +2,7 @@ package containergc
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -27,8 +28,8 @@ func playOurs(root string) func(*testing.T, *World) []judge.Facts {
 				Runtime: n, Remover: n, Pods: n, SourcesReady: func() bool { return !n.step.NotReady },
 				Policy:  containergc.Policy{MinAge: w.MinAge, MaxPerPodContainer: &perPod, MaxContainers: &total},
 				PodLogs: n.pods(), ContainerLogs: root + "/containers",
-				RemovalsPerSecond: -1,
-				Recorder:          ourRecorder{n}, Node: &corev1.Node{}, Clock: wall{node: n}, Observer: told.observer(),
+				PreStop: n.preStop, RemovalsPerSecond: -1,
+				Recorder: ourRecorder{n}, Node: &corev1.Node{}, Clock: wall{node: n}, Observer: told.observer(),
 			}
 			if w.Snapshot {
 				cfg.Snapshot = n.snapshot
@@ -53,9 +54,21 @@ func playOurs(root string) func(*testing.T, *World) []judge.Facts {
 	}
 }
 
+// preStop runs a hook, which is a command here.
+func (n *node) preStop(ctx context.Context, c containergc.Container) error {
+	var hook corev1.LifecycleHandler
+	err := json.Unmarshal([]byte(c.PreStop), &hook)
+	if err == nil {
+		_, _, err = n.ExecSync(ctx, c.ID, hook.Exec.Command, 0)
+	}
+	return err
+}
+
 type ourRecorder struct{ *node }
 
 func (r ourRecorder) Eventf(_ runtime.Object, _, reason, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.events = append(r.events, reason+" "+faults(fmt.Errorf(format, args...)))
 }
 

@@ -147,7 +147,7 @@ func (t *told) fits(o containergc.Object) bool {
 		return strings.HasPrefix(o.ID, fmt.Sprintf("%s/%s/%d.log", folder, o.Name, o.Attempt))
 	case containergc.KindLogLink:
 		named := strings.HasPrefix(o.ID, o.Pod+"_"+o.Namespace+"_"+o.Name+"-")
-		return o.ID != "" && (named || strings.HasPrefix(o.ID, "odd") || strings.HasPrefix(o.ID, "lost"))
+		return o.ID != "" && (named || o.ID == ".log" || strings.HasPrefix(o.ID, "odd") || strings.HasPrefix(o.ID, "lost"))
 	default:
 		return false
 	}
