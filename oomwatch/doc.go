@@ -31,7 +31,8 @@
 //     the dump, as it does of all but ten in five seconds, or part of it was overwritten,
 //     the process is known and its cgroup is not: that is then the cgroup of a counter
 //     that rose at the time and that nothing else explains. Where several did it may be
-//     another kill's.
+//     another kill's. Such a kill right after that of a group counts as one of it if the
+//     same memory had run out, for the log does not tell them apart.
 //  2. One whose line in the log is complete is told after [KmsgConfig.Hold] and a moment,
 //     in which others of its group may follow, or at once when the next kill begins.
 //     What one source alone tells of is told after [Config.Window].
@@ -41,8 +42,9 @@
 //     log are no kills, whatever they say.
 //  5. A source that fails is tried again for ever, and goes on where it was.
 //  6. What was in the log, and in the counters, before the first start is not told; after
-//     a restart with a Position all that the log has since then is. A kill that the
-//     handler was busy with when the watcher stopped is told again.
+//     a restart with a Position all that the log has since then is, also of a kill whose
+//     first lines were written before. A kill that the handler was busy with when the
+//     watcher stopped is told again, and no other.
 //  7. A container that makes cgroups can't name them so that another pod seems to be hit.
 //
 // # Goroutines and locking

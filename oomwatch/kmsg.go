@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,8 +20,34 @@ import (
 type Position struct {
 	// BootID is the boot that the sequence belongs to.
 	BootID string
-	// Sequence is the last record that was read.
+	// Sequence is the last record that need not be read again.
 	Sequence uint64
+	// Told are the kills after it that were handled already, because one that had begun
+	// before them was not: their [Kill.Sequence], separated by commas.
+	Told string
+}
+
+// told returns the kills that were handled.
+func (p Position) told() (sequences []uint64) {
+	for text := range strings.SplitSeq(p.Told, ",") {
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+			sequences = append(sequences, n)
+		}
+	}
+	return sequences
+}
+
+// withTold returns p with those of some handled kills that are after it.
+func (p Position) withTold(sequences []uint64) Position {
+	slices.Sort(sequences)
+	var after []string
+	for _, n := range slices.Compact(sequences) {
+		if n > p.Sequence {
+			after = append(after, strconv.FormatUint(n, 10))
+		}
+	}
+	p.Told = strings.Join(after, ",")
+	return p
 }
 
 // KmsgLog is an open /dev/kmsg: each Read returns one record, after waiting for it,
@@ -90,7 +119,7 @@ func NewKmsg(cfg KmsgConfig) (*Kmsg, error) {
 		cfg.NobodyKilled = func() {}
 	}
 	k := &Kmsg{cfg: cfg, position: cfg.Resume}
-	k.reader = reader{cfg: &k.cfg, reached: k.setPosition, position: cfg.Resume}
+	k.reader = reader{cfg: &k.cfg, reached: k.setPosition, position: cfg.Resume, told: cfg.Resume.told()}
 	return k, nil
 }
 
@@ -141,7 +170,8 @@ type reader struct {
 	cfg      *KmsgConfig
 	emit     func(Sighting)
 	reached  func(Position)
-	position Position
+	position Position // but for Told
+	told     []uint64 // kills that were handled before the start, and not read again yet
 	parser   Parser
 	drift    drift
 	lost     uint64 // records that were overwritten, of which no sighting has told
@@ -167,7 +197,7 @@ func (r *reader) run(boot string) error {
 		return err
 	}
 	if r.position.BootID != boot {
-		r.position, r.parser = Position{BootID: boot}, Parser{}
+		r.position, r.told, r.parser = Position{BootID: boot}, nil, Parser{}
 		if err := r.history(); err != nil {
 			return err
 		}
@@ -195,7 +225,7 @@ func (r *reader) late() error {
 	}
 	if r.parser.last != nil {
 		if kill, ok := r.parser.Quiet(); ok {
-			r.emit(Sighting{Kill: kill})
+			r.tell(kill)
 		}
 	} else {
 		r.feed(r.parser.Flush)
@@ -217,11 +247,20 @@ func (r *reader) wait() error {
 	}
 }
 
+// tell emits a kill.
+func (r *reader) tell(kill Kill) {
+	i := slices.Index(r.told, kill.Sequence)
+	if i >= 0 {
+		r.told = slices.Delete(r.told, i, i+1)
+	}
+	r.emit(Sighting{Kill: kill, told: i >= 0})
+}
+
 // feed emits the kills that a step of the parser returns.
 func (r *reader) feed(step func() []Kill) {
 	before := r.parser.NobodyKilled
 	for _, kill := range step() {
-		r.emit(Sighting{Kill: kill})
+		r.tell(kill)
 	}
 	for range r.parser.NobodyKilled - before {
 		r.cfg.NobodyKilled()
@@ -310,7 +349,7 @@ func (r *reader) publish() {
 	if from := r.parser.from(); from > 0 {
 		p.Sequence = from - 1
 	}
-	r.reached(p)
+	r.reached(p.withTold(slices.Clone(r.told)))
 }
 
 // wall converts a record's time to the time of day.

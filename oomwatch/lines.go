@@ -2,6 +2,7 @@ package oomwatch
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 )
 
@@ -15,6 +16,7 @@ const (
 	killedLine  = "Killed process "
 	endingLine  = ": OOM victim "
 	groupLine   = " are going to be killed due to memory.oom.group set"
+	taskLine    = "Task in "
 	legacyLine  = " killed as a result of limit of "
 	nobodyLine  = "Out of memory and no killable processes"
 )
@@ -26,15 +28,33 @@ const (
 // A global kill has "global_oom" in the place of oom_memcg. The name of a process
 // may hold commas and equals signs, so the line is read from both ends.
 func summary(text []byte) (Kill, bool) {
-	text, ok := bytes.CutPrefix(text, []byte(summaryLine))
+	at := bytes.Index(text, []byte(taskField))
+	if at < 0 {
+		return Kill{}, false
+	}
+	return summaryAt(text, at)
+}
+
+// taskField is before the name of the process. A cgroup may have it in its name as well.
+const taskField = ",task="
+
+// summaryOf is summary, if the name of the process is known from another line.
+func summaryOf(text, name []byte) (Kill, bool) {
+	at := bytes.LastIndex(text, slices.Concat([]byte(taskField), name, []byte(",pid=")))
+	if at < 0 {
+		return Kill{}, false
+	}
+	return summaryAt(text, at)
+}
+
+// summaryAt is summary, where the name of the process begins after the field at that place.
+func summaryAt(text []byte, at int) (Kill, bool) {
+	task := text[at+len(taskField):]
+	text, ok := bytes.CutPrefix(text[:at], []byte(summaryLine))
 	if !ok {
 		return Kill{}, false
 	}
-	constraint, text, ok := bytes.Cut(text, []byte(","))
-	if !ok {
-		return Kill{}, false
-	}
-	head, task, ok := bytes.Cut(text, []byte(",task="))
+	constraint, head, ok := bytes.Cut(text, []byte(","))
 	if !ok {
 		return Kill{}, false
 	}
@@ -165,13 +185,18 @@ func memoryOf(text []byte) Kind {
 // not say. Before 5.1 the death may be that of a child of the chosen process.
 //
 //	Memory cgroup out of memory: Kill process 4242 (stress) score 1954 or sacrifice child
-func choice(text []byte) (pid int, memory Kind) {
-	if before, after, ok := bytes.Cut(text, []byte(choiceLine)); ok {
-		if memory = memoryOf(before); memory != "" {
-			pid, _ = decimal(after)
-		}
+//
+// The name comes as it is in the line.
+func choice(text []byte) (pid int, name []byte, memory Kind) {
+	before, after, ok := bytes.Cut(text, []byte(choiceLine))
+	if !ok || memoryOf(before) == "" {
+		return 0, nil, ""
 	}
-	return pid, memory
+	pid, _ = decimal(after)
+	if _, name, ok = bytes.Cut(after, []byte(" (")); ok {
+		name, _, _ = cutLast(name, ") score ")
+	}
+	return pid, name, memoryOf(before)
 }
 
 // ending is the line, since 5.9, of a process that was chosen and is ending by itself:
@@ -188,17 +213,17 @@ func ending(text []byte) (pid int, ok bool) {
 // legacy is the line of kernels before 5.0: "Task in V killed as a result of
 // limit of L".
 func legacy(text []byte) (Kill, bool) {
-	text, ok := bytes.CutPrefix(text, []byte("Task in "))
+	text, ok := bytes.CutPrefix(text, []byte(taskLine))
 	if !ok {
 		return Kill{}, false
 	}
 	victim, limit, ok := bytes.Cut(text, []byte(legacyLine))
-	if !ok {
+	if limit = bytes.TrimSpace(limit); !ok || len(limit) == 0 {
 		return Kill{}, false
 	}
 	return Kill{
 		Kind: Cgroup, Constraint: ConstraintMemcg,
-		VictimCgroup: unescape(victim), LimitCgroup: unescape(bytes.TrimSpace(limit)),
+		VictimCgroup: unescape(victim), LimitCgroup: unescape(limit),
 	}, true
 }
 

@@ -20,6 +20,8 @@ type Sighting struct {
 	// LostRecords is how many records of the log were overwritten before this one.
 	// There need not be a kill to tell of them.
 	LostRecords uint64
+
+	told bool // it was handled before the start
 }
 
 func (s *Sighting) empty() bool { return s.Kill.Kills == 0 }
@@ -36,6 +38,7 @@ type merger struct {
 	held   []*heldKill
 	logged []*account // kills in the log that no counter has accounted for yet
 	told   []*account // kills that were told because of a counter alone
+	spent  []Kill     // kills in the log that were such ones
 }
 
 type heldKill struct {
@@ -75,6 +78,7 @@ func (m *merger) add(s Sighting, now time.Time) []Kill {
 	case a.cgroup != "":
 		left := m.spend(a, slices.Values(m.told))
 		if left == 0 {
+			m.spent = append(m.spent, k)
 			return nil // told already, without its name
 		}
 		k.Kills, a.n = min(k.Kills, left), left
@@ -137,7 +141,10 @@ func (m *merger) settle(h *heldKill, now time.Time) (Kill, bool) {
 		left := m.spend(h.account, slices.Values(m.told))
 		m.logged = m.note(m.logged, account{n: left, from: h.from, to: h.to}, now)
 		h.n = 0
-		return k, left > 0 // else told already
+		if left == 0 { // told already
+			m.spent = append(m.spent, k)
+		}
+		return k, left > 0
 	}
 	return k, true
 }
@@ -226,10 +233,10 @@ func (m *merger) next() (at time.Time) {
 	return at
 }
 
-// sequences are the records at which the kills begin that are held.
-func (m *merger) sequences() (all []uint64) {
+// begins are the records at which the kills begin that are held.
+func (m *merger) begins() (all []uint64) {
 	for _, h := range m.held {
-		all = append(all, h.Kill.Sequence)
+		all = append(all, h.Kill.begins())
 	}
 	return all
 }

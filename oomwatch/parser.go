@@ -17,10 +17,12 @@ type Parser struct {
 	chosen    []chosen // what summaries told, by kernels since 5.0, oldest first
 	limits    []Kill   // what limits were reached, before 5.0, oldest first
 	announced Kind     // what ran out, before 5.3, for the next death
+	since     uint64   // the record that announced it
 	last      *Kill    // killed, and perhaps a group, whose others come next
 	group     bool     // last is one
+	memory    Kind     // what had run out for last; empty if that is not known
 	told      int      // the process of the kill that Quiet took before it was known to be a group
-	begun     []byte   // a summary that goes on in another record
+	begun     part     // a line that goes on in another record
 	next      uint64   // the record that comes next if none is missing
 
 	relevant uint64 // lines that were of use
@@ -31,10 +33,18 @@ type Parser struct {
 }
 
 // chosen is a process that was chosen. Torn says that records are missing since then:
-// it may have been killed without a line that says so.
+// it may have been killed without a line that says so. Text is its summary if that can
+// be read in several ways.
 type chosen struct {
 	Kill
 	torn bool
+	text []byte
+}
+
+// part is the begin of a line, and its first record.
+type part struct {
+	text  []byte
+	first uint64
 }
 
 const (
@@ -54,34 +64,40 @@ func (p *Parser) Feed(r Record, at time.Time) (done Kill, ok bool) {
 	if !r.Kernel {
 		return Kill{}, false
 	}
-	text := r.Text
-	if r.Continued && p.begun != nil {
-		p.begun = append(p.begun, text...)
-		text = p.begun
+	text, begun := r.Text, Kill{Time: at, Sequence: r.Sequence, first: r.Sequence, end: r.Sequence}
+	if r.Continued && p.begun.text != nil {
+		p.begun.text = append(p.begun.text, text...)
+		text, begun.first = p.begun.text, p.begun.first
 	}
-	if !bytes.Contains(text, []byte(anyLine)) {
+	isTask := bytes.HasPrefix(text, []byte(taskLine))
+	if !isTask && !bytes.Contains(text, []byte(anyLine)) {
 		return Kill{}, false
 	}
 	before := p.relevant
 	p.relevant++
-	begun := Kill{Time: at, Sequence: r.Sequence}
 	if bytes.HasPrefix(text, []byte(summaryLine)) {
 		return p.summary(text, begun)
 	}
 	if v, name, memory, ok := killed(text); ok {
+		p.named(v.PID, name)
 		v.Process = p.name(v.PID, name)
 		return p.killed(v, memory, begun)
 	}
 	if k, ok := legacy(text); ok {
-		k.Time, k.Sequence = at, r.Sequence
+		k.Time, k.Sequence, k.first, k.end, p.begun = at, r.Sequence, begun.first, r.Sequence, part{}
 		p.limits = push(p.limits, k)
 		return p.take()
+	}
+	if isTask {
+		p.goesOn(text, begun.first)
+		return Kill{}, false
 	}
 	if cgroup, ok := group(text); ok {
 		return p.groupBegins(cgroup, begun)
 	}
-	if _, memory := choice(text); memory != "" {
-		p.announced = memory
+	if pid, name, memory := choice(text); memory != "" {
+		p.announced, p.since = memory, r.Sequence
+		p.named(pid, name)
 		return p.take()
 	}
 	if pid, ok := ending(text); ok {
@@ -105,27 +121,57 @@ func (p *Parser) tear() {
 	for i := range p.chosen {
 		p.chosen[i].torn = true
 	}
-	p.limits, p.announced, p.begun, p.group = nil, "", nil, false
+	p.limits, p.announced, p.begun, p.group = nil, "", part{}, false
+}
+
+// goesOn keeps a line that is not complete.
+func (p *Parser) goesOn(text []byte, first uint64) {
+	if p.begun = (part{bytes.Clone(text), first}); len(text) > maxBegun {
+		p.begun = part{}
+	}
+}
+
+// named reads the summary of a process again, if that could be read in several ways, now
+// that its name is known.
+func (p *Parser) named(pid int, name []byte) {
+	for i := range p.chosen {
+		c := &p.chosen[i]
+		if c.PID != pid || c.text == nil {
+			continue
+		}
+		if k, ok := summaryOf(c.text, name); ok {
+			k.Time, k.Sequence, k.first, k.end = c.Time, c.Sequence, c.first, c.end
+			c.Kill, c.text = k, nil
+		}
+	}
 }
 
 // Open says whether something has begun and not ended.
-func (p *Parser) Open() bool { return p.last != nil || len(p.chosen) > 0 || len(p.limits) > 0 }
+func (p *Parser) Open() bool {
+	return p.last != nil || len(p.chosen) > 0 || len(p.limits) > 0 || p.announced != "" || p.begun.text != nil
+}
 
 // from is the first record that something open begins at, zero if nothing is open.
 func (p *Parser) from() (sequence uint64) {
-	earlier := func(k *Kill) {
-		if sequence == 0 || k.Sequence < sequence {
-			sequence = k.Sequence
+	earlier := func(first uint64) {
+		if sequence == 0 || first < sequence {
+			sequence = first
 		}
 	}
 	if p.last != nil {
-		earlier(p.last)
+		earlier(p.last.first)
 	}
 	if len(p.chosen) > 0 {
-		earlier(&p.chosen[0].Kill)
+		earlier(p.chosen[0].first)
 	}
 	if len(p.limits) > 0 {
-		earlier(&p.limits[0])
+		earlier(p.limits[0].first)
+	}
+	if p.announced != "" {
+		earlier(p.since)
+	}
+	if p.begun.text != nil {
+		earlier(p.begun.first)
 	}
 	return sequence
 }
@@ -155,7 +201,7 @@ func (p *Parser) Flush() []Kill {
 		c.Kills = 1
 		done = append(done, c.Kill)
 	}
-	p.chosen, p.limits, p.announced, p.begun = p.chosen[:0], nil, "", nil
+	p.chosen, p.limits, p.announced, p.begun = p.chosen[:0], nil, "", part{}
 	return done
 }
 
@@ -163,13 +209,16 @@ func (p *Parser) Flush() []Kill {
 func (p *Parser) summary(text []byte, begun Kill) (Kill, bool) {
 	k, ok := summary(text)
 	if !ok {
-		if p.begun = bytes.Clone(text); len(text) > maxBegun {
-			p.begun = nil
-		}
+		p.goesOn(text, begun.first)
 		return p.take()
 	}
-	k.Time, k.Sequence, p.begun, p.told = begun.Time, begun.Sequence, nil, 0
-	p.chosen = push(p.chosen, chosen{Kill: k})
+	k.Time, k.Sequence, k.first, k.end = begun.Time, begun.Sequence, begun.first, begun.end
+	p.begun, p.told = part{}, 0
+	c := chosen{Kill: k}
+	if bytes.Count(text, []byte(taskField)) > 1 {
+		c.text = bytes.Clone(text)
+	}
+	p.chosen = push(p.chosen, c)
 	return p.take()
 }
 
@@ -177,17 +226,22 @@ func (p *Parser) summary(text []byte, begun Kill) (Kill, bool) {
 // kernel left out the rest of its dump or it was lost, one out of nothing.
 func (p *Parser) killed(v Victim, memory Kind, k Kill) (Kill, bool) {
 	if memory == "" {
-		memory = p.announced
+		if memory = p.announced; memory != "" {
+			k.first = p.since
+		}
 	}
+	end := k.end
 	if i := p.choiceOf(v.PID, memory); i >= 0 {
 		k = p.chosen[i].Kill
 		p.chosen = slices.Delete(p.chosen, i, i+1)
 		if v.UID == 0 {
 			v.UID = k.UID // the line says it since 5.4
 		}
-		return p.begin(k, v)
+		k.end = end
+		return p.begin(k, v, memory)
 	}
-	if p.group {
+	if p.group && (p.memory == "" || p.memory == memory) { // else it is another kill, without a dump
+		p.memory, p.last.end = memory, end
 		p.last.add(v, p.told)
 		return Kill{}, false
 	}
@@ -197,11 +251,12 @@ func (p *Parser) killed(v Victim, memory Kind, k Kill) (Kill, bool) {
 		k.LimitCgroup = "/"
 	case len(p.limits) > 0:
 		k = p.limits[0]
+		k.end = end
 		p.limits = slices.Delete(p.limits, 0, 1)
 	case memory == Cgroup:
 		k.Constraint = ConstraintMemcg
 	}
-	return p.begin(k, v)
+	return p.begin(k, v, memory)
 }
 
 // choiceOf finds the choice that a death carries out, -1 if there is none. The process
@@ -235,8 +290,9 @@ func (p *Parser) name(pid int, name []byte) string {
 }
 
 // begin makes k the last kill and returns the one before it.
-func (p *Parser) begin(k Kill, v Victim) (Kill, bool) {
+func (p *Parser) begin(k Kill, v Victim, memory Kind) (Kill, bool) {
 	done, ok := p.take()
+	p.memory = memory
 	k.Victim, k.Kills, k.counted = v, 1, 1
 	p.last, p.announced, p.told = &k, "", 0
 	return done, ok
@@ -247,9 +303,10 @@ func (p *Parser) begin(k Kill, v Victim) (Kill, bool) {
 func (p *Parser) groupBegins(cgroup []byte, k Kill) (done Kill, ok bool) {
 	if p.last == nil || p.group || !inside(p.last.VictimCgroup, cgroup) {
 		done, ok = p.take()
-		p.last = &k
+		p.last, p.memory = &k, ""
 		p.last.Constraint = ConstraintMemcg
 	}
+	p.last.end = k.end
 	if p.last.PID != 0 {
 		p.last.Victims = append(p.last.Victims, p.last.Victim)
 	}

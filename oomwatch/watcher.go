@@ -144,8 +144,9 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	merger  merger
-	lost    Lost     // since the last kill that was queued
-	pending []uint64 // where kills that are queued or being handled begin in the log
+	lost    Lost   // since the last kill that was queued
+	pending []Kill // queued or being handled
+	done    []Kill // of those that were, the ones that may have to be read again
 	sources []SourceStatus
 }
 
@@ -217,12 +218,33 @@ func (w *Watcher) Position() Position {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, sequence := range append(w.merger.sequences(), w.pending...) {
-		if sequence > 0 {
-			read.Sequence = min(read.Sequence, sequence-1)
+	for _, first := range append(w.merger.begins(), w.pendingBegins()...) {
+		if first > 0 {
+			read.Sequence = min(read.Sequence, first-1)
 		}
 	}
-	return read
+	// A kill that was handled is read again as a whole or not at all: the line of a death
+	// alone would be another kill.
+	for slices.ContainsFunc(w.done, func(k Kill) bool { return k.begins() <= read.Sequence && read.Sequence < k.end }) {
+		for _, k := range w.done {
+			if k.begins() <= read.Sequence && read.Sequence < k.end {
+				read.Sequence = k.begins() - 1
+			}
+		}
+	}
+	w.done = slices.DeleteFunc(w.done, func(k Kill) bool { return k.end <= read.Sequence })
+	told := read.told()
+	for _, k := range w.done {
+		told = append(told, k.Sequence)
+	}
+	return read.withTold(told)
+}
+
+func (w *Watcher) pendingBegins() (all []uint64) {
+	for _, k := range w.pending {
+		all = append(all, k.begins())
+	}
+	return all
 }
 
 // Sources returns how the sources are doing. As long as one is watching, kills of
@@ -283,7 +305,10 @@ func (w *Watcher) emit(i int, s Sighting) {
 		w.lost.Records += s.LostRecords
 		w.cfg.Observer.LostRecords(s.LostRecords)
 	}
-	if !s.empty() {
+	switch {
+	case s.told:
+		w.finished(s.Kill)
+	case !s.empty():
 		w.tell(w.merger.add(s, w.cfg.Clock.Now()))
 	}
 	select {
@@ -316,6 +341,10 @@ func (w *Watcher) tellDue(ctx context.Context) {
 
 // tell queues kills; it is called with the lock held.
 func (w *Watcher) tell(kills []Kill) {
+	for _, kill := range w.merger.spent {
+		w.finished(kill)
+	}
+	w.merger.spent = nil
 	for _, kill := range kills {
 		kill.PodUID, kill.ContainerID = w.attribute(&kill)
 		w.cfg.Observer.Killed(kill)
@@ -323,7 +352,7 @@ func (w *Watcher) tell(kills []Kill) {
 		select {
 		case w.queue <- kill:
 			w.lost = Lost{}
-			w.pending = append(w.pending, kill.Sequence)
+			w.pending = append(w.pending, kill)
 		default:
 			w.lost.Kills++
 			w.cfg.Observer.DroppedKill(kill)
@@ -365,7 +394,21 @@ func (w *Watcher) handle(ctx context.Context) {
 func (w *Watcher) handled(kill Kill) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if i := slices.Index(w.pending, kill.Sequence); i >= 0 {
+	if i := slices.IndexFunc(w.pending, func(k Kill) bool { return k.Sequence == kill.Sequence }); i >= 0 {
 		w.pending = slices.Delete(w.pending, i, i+1)
 	}
+	w.finished(kill)
+}
+
+// finished notes that a kill need not be told again; it is called with the lock held. So
+// many are kept: an older one that is not finished is finished long before, or never.
+func (w *Watcher) finished(kill Kill) {
+	const most = 1024
+	if kill.Sequence == 0 { // the log does not tell of it
+		return
+	}
+	if len(w.done) >= most {
+		w.done = slices.Delete(w.done, 0, most/2)
+	}
+	w.done = append(w.done, kill)
 }

@@ -108,7 +108,10 @@ func (l *writer) dump(odd int) (lines []line) {
 		k.Limit, k.Constraint = "/", judge.Pick(l.Draw, "CONSTRAINT_NONE", "CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY", "CONSTRAINT_NEWER")
 		k.Kind = "system"
 	}
-	if odd > 1 && !l.step.Causes[noDeath] && l.Chance(15) {
+	// Right after a group nothing in the log tells it from one of that, unless other memory
+	// had run out.
+	told := !l.step.Causes[wholeGroup] || k.Machine != l.step.Kills[len(l.step.Kills)-1].Machine
+	if odd > 1 && !l.step.Causes[noDeath] && told && l.Chance(15) {
 		return l.withoutDump(e, k)
 	}
 	if e == since53 && odd > 1 && !l.step.Causes[noDump] && !l.step.Causes[wholeGroup] && !l.step.Causes[lost] && !l.step.Causes[noDeath] && l.at > first && l.step.Restart != reboots && l.Chance(5) {

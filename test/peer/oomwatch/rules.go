@@ -2,7 +2,6 @@ package oomwatch
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -65,18 +64,7 @@ func untold(c cause, of func(Kill) bool) func(scene) bool {
 }
 
 func rules() []rule {
-	return append(startRules(), append(killRules(), append(lineRules(), defects()...)...)...)
-}
-
-// memberOfGroup reports whether ours has a fact of a group's other members.
-func memberOfGroup(step Step, s scene) bool {
-	_, field, _ := strings.Cut(s.Fact, "/")
-	for _, k := range step.Kills {
-		if k.Kind == "group" && s.Ours == s.OursFacts[s.Step]["kill "+strconv.Itoa(k.PID)+"/"+field] {
-			return true
-		}
-	}
-	return false
+	return append(startRules(), append(killRules(), lineRules()...)...)
 }
 
 func startRules() []rule {

@@ -204,7 +204,7 @@ func (l *writer) draw(number, odd int, late bool) Step {
 	}
 	s.Last = l.sequence
 	// What is read late is dated late if the clock of the log may drift.
-	if (s.Restart == resumes || s.Restart != none && s.Restart != reboots && late) && !paused && s.lost() == 0 && !s.Causes[interleaved] {
+	if (s.Restart == resumes || s.Restart != none && s.Restart != reboots && late) && !paused && s.lost() == 0 {
 		s.At = l.Int(len(s.Records) + 1)
 	}
 	return s

@@ -1,0 +1,117 @@
+package oomwatch_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/oomwatch"
+)
+
+// parse returns the kills in a log whose records have these flags and texts.
+func parse(t *testing.T, records ...string) (kills []oomwatch.Kill) {
+	t.Helper()
+	var p oomwatch.Parser
+	for i, text := range records {
+		flags := "-"
+		if text[0] == '+' {
+			flags, text = "c", text[1:]
+		}
+		r, err := oomwatch.ParseRecord(fmt.Appendf(nil, "4,%d,%d,%s;%s\n", i+1, i, flags, text))
+		require.NoError(t, err)
+		if k, ok := p.Feed(r, time.Time{}); ok {
+			kills = append(kills, k)
+		}
+	}
+	return append(kills, p.Flush()...)
+}
+
+func TestLineInSeveralRecordsBefore50(t *testing.T) {
+	for _, parts := range [][]string{
+		{"Task in ", "+/a/b killed as a result of limit of /a"},
+		{"Task in /a/b", "+ killed as a result of limit of /a"},
+		{"Task in /a/b killed as a result of limit of ", "+/a"},
+		{"Task in ", "+/a/b", "+ killed as a result of limit of ", "+/a"},
+	} {
+		kills := parse(t, append(parts, "Memory cgroup out of memory: Kill process 7 (exe) score 1954 or sacrifice child", "Killed process 7 (exe) total-vm:1kB")...)
+		require.Len(t, kills, 1)
+		require.Equal(t, "/a/b", kills[0].VictimCgroup)
+		require.Equal(t, "/a", kills[0].LimitCgroup)
+	}
+}
+
+func TestKillWithoutADumpAfterAGroup(t *testing.T) {
+	const summary = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/a/b,task=exe,pid=7,uid=0"
+	kills := parse(t, summary, "Memory cgroup out of memory: Killed process 7 (exe) total-vm:1kB",
+		"Tasks in /a/b are going to be killed due to memory.oom.group set",
+		"Memory cgroup out of memory: Killed process 8 (exe) total-vm:1kB",
+		"Out of memory: Killed process 9 (other) total-vm:1kB")
+	require.Len(t, kills, 2)
+	require.Equal(t, 2, kills[0].Kills)
+	require.Equal(t, oomwatch.System, kills[1].Kind)
+	require.Equal(t, 9, kills[1].PID)
+}
+
+func TestCgroupWithTheFieldOfAProcessInItsName(t *testing.T) {
+	const head = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a"
+	for _, test := range []struct{ summary, process, victim string }{
+		{head + ",task_memcg=/a/x,task=y,task=exe,pid=7,uid=0", "exe", "/a/x,task=y"},
+		{head + ",task_memcg=/a/x,task=y,task=exe,pid=7,uid=0", "y,task=exe", "/a/x"},
+		{head + "/x,task=y,task_memcg=/a/x,task=y/z,task=exe,pid=7,uid=0", "exe", "/a/x,task=y/z"},
+	} {
+		for _, death := range [][]string{
+			{"Memory cgroup out of memory: Killed process 7 (" + test.process + ") total-vm:1kB"},
+			{ // before 5.1 a child may die in its place
+				"Memory cgroup out of memory: Kill process 7 (" + test.process + ") score 1954 or sacrifice child",
+				"Killed process 8 (child) total-vm:1kB",
+			},
+		} {
+			kills := parse(t, append([]string{test.summary}, death...)...)
+			require.Len(t, kills, 1)
+			require.Equal(t, test.victim, kills[0].VictimCgroup)
+		}
+	}
+}
+
+// resumed returns what is told before and after a restart at the saved position that
+// follows some records, of which some time has passed since.
+func resumed(t *testing.T, before, after []string) (first, second []oomwatch.Kill) {
+	t.Helper()
+	bubble(t, func(n *node) {
+		n.log.print(before...)
+		n.pass(50 * time.Millisecond)
+		first = n.told()
+		n.stop()
+		position := n.watcher.Position()
+		n.start(position)
+		n.log.print(after...)
+		n.pass(time.Minute)
+		second = n.told()[len(first):]
+		require.Equal(n, "", n.watcher.Position().Told)
+	})
+	return first, second
+}
+
+func TestARestartTellsNothingTwiceWhileAnOlderChoiceIsOpen(t *testing.T) {
+	one, two, three := dump("/a", 7), dump("/b", 8), dump("/c", 9)
+	first, second := resumed(t, []string{one[0], one[2], two[0], two[2], two[3], three[0]}, []string{three[2], one[3], three[3]})
+	require.Len(t, first, 1)
+	require.Equal(t, 8, first[0].PID)
+	require.Len(t, second, 2)
+	require.Equal(t, []int{7, 9}, []int{second[0].PID, second[1].PID})
+	require.Equal(t, "/a", second[0].VictimCgroup)
+
+	// Nor half of it, if it had begun before that choice.
+	first, second = resumed(t, []string{two[0], two[2], one[0], one[2], two[3], three[0]}, []string{three[2], one[3], three[3]})
+	require.Len(t, first, 1)
+	require.Len(t, second, 2)
+	require.Equal(t, []int{7, 9}, []int{second[0].PID, second[1].PID})
+}
+
+func TestARestartBetweenTwoLinesLosesNothing(t *testing.T) {
+	_, kills := resumed(t, []string{"Out of memory: Kill process 7 (exe) score 1954 or sacrifice child"}, []string{"Killed process 7 (exe) total-vm:1kB"})
+	require.Len(t, kills, 1)
+	require.Equal(t, oomwatch.System, kills[0].Kind)
+}
