@@ -30,6 +30,8 @@ type slow struct {
 }
 
 func (s *slow) add(id string, state runtimeapi.ContainerState, annotations map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.containers = append(s.containers, &runtimeapi.Container{
 		Id: id, State: state, Metadata: &runtimeapi.ContainerMetadata{Name: "app"}, Annotations: annotations,
 		Labels: map[string]string{crilabels.PodUID: "uid-" + id, crilabels.PodName: id, crilabels.PodNamespace: "ns"},
@@ -54,7 +56,9 @@ func (s *slow) called(call string) bool {
 }
 
 func (s *slow) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
-	return s.containers, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.containers), nil
 }
 
 func (s *slow) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
