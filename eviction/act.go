@@ -208,9 +208,11 @@ func (m *Manager) settleRest(present map[types.UID]bool, now time.Time) {
 	maps.DeleteFunc(m.failed, func(uid types.UID, _ time.Time) bool { return !present[uid] })
 	m.state.NotBefore = maps.Clone(m.failed)
 	m.state.Reclaims = maps.Clone(m.reclaims)
-	// The next settling forgets those that count no more, too.
+	// The next settling forgets those that count no more, too. While a disk is short, its
+	// next figure may be long in coming.
+	isShort := slices.ContainsFunc(m.state.ThresholdsMet, func(t Threshold) bool { return t.Signal.isDisk() })
 	maps.DeleteFunc(m.reclaims, func(_ ReclaimAction, r Reclaim) bool {
-		return !r.running() && now.Sub(r.Ended) >= m.cfg.Policy.ReclaimInterval
+		return !isShort && !r.running() && now.Sub(r.Ended) >= m.cfg.Policy.ReclaimInterval
 	})
 }
 

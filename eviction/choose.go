@@ -103,8 +103,8 @@ func (e *evaluation) expected(r *Report) (sum int64, unknown bool) {
 }
 
 // reclaim plans the next step of the node-level reclaim for r, and returns why pods
-// have to wait for it; empty if they don't. Each step is followed by a look, and a
-// round of them by evictions, however long the round took.
+// have to wait for it; empty if they don't. Each step is followed by a new figure, and
+// a round of them by evictions, however long the round and the figures took.
 func (e *evaluation) reclaim(r *Report) (wait string) {
 	actions := e.actions(r.Threshold.Signal)
 	var ended time.Time
@@ -119,7 +119,7 @@ func (e *evaluation) reclaim(r *Report) (wait string) {
 		ended = later(ended, last.Ended)
 	}
 	for i, a := range actions {
-		again := ended.IsZero() || e.now.Sub(ended) >= e.p.ReclaimInterval
+		again := ended.IsZero() || e.now.Sub(ended) >= e.p.ReclaimInterval && e.isAnswered(r.Threshold, ended)
 		if i > 0 {
 			again = e.s.Reclaims[a].Ended.Before(e.s.Reclaims[actions[i-1]].Ended)
 		}
@@ -131,6 +131,19 @@ func (e *evaluation) reclaim(r *Report) (wait string) {
 		}
 	}
 	return ""
+}
+
+// isAnswered reports whether a round of reclaims for th that ended at a time was followed
+// by a figure, with which pods could go, or by the end of the shortage.
+func (e *evaluation) isAnswered(th Threshold, ended time.Time) bool {
+	if !slices.Contains(e.s.ThresholdsMet, th) {
+		return true
+	}
+	last, _ := find(e.s.LastObservations, th.Signal)
+	if last.Time.IsZero() {
+		return e.s.EvaluatedAt.After(ended)
+	}
+	return last.Time.After(ended)
 }
 
 // actions returns what frees the disk of s and can be done.

@@ -266,12 +266,12 @@ func (p *betweenPlan) escalate(t threshold) {
 }
 
 // decide does what ours does about thresholds, the most urgent first.
-func (p *betweenPlan) decide(fresh []threshold, ended map[string]time.Duration) {
+func (p *betweenPlan) decide(m *memory, fresh []threshold, ended map[string]time.Duration) {
 	for _, t := range fresh {
 		p.escalate(t)
 		free, pending := p.expected(t)
 		missing := p.st.missing(t, p.at)
-		next := p.st.nextCollection(p.st.actions(t.Signal), ended, p.at, p.q)
+		next := p.st.nextCollection(t, m, ended, p.at)
 		switch {
 		case next != "" && !slices.Contains(p.collection, next):
 			p.collection = append(p.collection, next)

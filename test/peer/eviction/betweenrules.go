@@ -73,11 +73,11 @@ func (st *step) between(l pastLook, asOurs bool) string {
 	fresh := st.fresh(lists)
 	slices.SortStableFunc(fresh, func(a, b threshold) int { return st.compareAt(a, b, l.at) })
 	plan := *p
-	plan.decide(fresh, st.collectionsEnded(true))
+	plan.decide(m, fresh, st.collectionsEnded(true))
 	if plan.asks && (!isChecked || !asOurs) {
 		p.grown = true
 		plan = *p
-		plan.decide(fresh, st.collectionsEnded(true))
+		plan.decide(m, fresh, st.collectionsEnded(true))
 		plan.asks = true
 	}
 	return plan.text(m, lists)

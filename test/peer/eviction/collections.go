@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -24,8 +25,9 @@ func (w *world) took(round []string) (d time.Duration) {
 	return d
 }
 
-// nextCollection returns what ours collects next, if anything.
-func (st *step) nextCollection(actions []string, ended map[string]time.Duration, now time.Duration, q quirks) string {
+// nextCollection returns what ours collects next for a threshold, if anything.
+func (st *step) nextCollection(t threshold, m *memory, ended map[string]time.Duration, now time.Duration) string {
+	actions := st.actions(t.Signal)
 	if len(actions) == 0 {
 		return ""
 	}
@@ -35,18 +37,25 @@ func (st *step) nextCollection(actions []string, ended map[string]time.Duration,
 			latest, any = max(latest, e), true
 		}
 	}
+	if !any || now-latest >= 10*time.Second && (!m.wasDue[t] || m.hadFigureAfter(t.Signal, latest, st.m.began)) {
+		return actions[0]
+	}
 	if len(actions) == 2 {
 		containers, wasContainers := ended[actions[0]]
 		images, wasImages := ended[actions[1]]
-		unfinished := wasContainers && (!wasImages || images < containers)
-		if unfinished && (!q[roundRestarts] || now-latest < 10*time.Second) {
+		if wasContainers && (!wasImages || images < containers) {
 			return actions[1]
 		}
 	}
-	if !any || now-latest >= 10*time.Second {
-		return actions[0]
-	}
 	return ""
+}
+
+// hadFigureAfter reports whether the look before the last had a figure from after a time.
+func (m *memory) hadFigureAfter(s eviction.Signal, at time.Duration, began time.Time) bool {
+	if last := m.observedBefore[s]; !last.IsZero() {
+		return last.Sub(began) > at
+	}
+	return m.evaluatedBefore > at
 }
 
 // collectionsEnded returns when ours last ended collections, before this step.

@@ -16,7 +16,6 @@ type quirk int
 // causes is put down to the first.
 const (
 	limitsAndThresholds quirk = iota
-	roundRestarts
 	notAdopted
 	unmeasuredGo
 	overheadAlone
@@ -252,6 +251,7 @@ type chance struct {
 	limits []string // pods that go for a limit
 	q      quirks
 	d      *decision // to be filled in
+	m      *memory   // after the look
 }
 
 // plan returns what ours does about thresholds in one look.
@@ -259,7 +259,7 @@ func (st *step) plan(fresh []threshold, ended map[string]time.Duration, c chance
 	slices.SortStableFunc(fresh, st.compare)
 	for _, t := range fresh {
 		st.escalate(t, c.at, c.q, c.d)
-		if next := st.nextCollection(st.actions(t.Signal), ended, c.at, c.q); next != "" {
+		if next := st.nextCollection(t, c.m, ended, c.at); next != "" {
 			if !slices.Contains(p.collections, next) {
 				p.collections, p.picks = append(p.collections, next), append(p.picks, string(t.Signal))
 			}
@@ -302,7 +302,7 @@ func (st *step) lookByLook(fresh []threshold, limits []string, q quirks, d *deci
 	st.changes = st.changesBefore(st.index)
 	st.look(m, st.at, false, oursCauses(), judge.Facts{})
 	for at := st.at; ; {
-		p := st.plan(fresh, ended, chance{at, limits, q, d})
+		p := st.plan(fresh, ended, chance{at, limits, q, d, m})
 		d.collections = strings.TrimSpace(d.collections + " " + p.collectionsText())
 		if len(p.collections) == 0 || len(limits)+len(p.victims) > 0 {
 			return limits, p.victims, p.threshold

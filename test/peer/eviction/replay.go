@@ -54,6 +54,11 @@ type memory struct {
 	conditions     map[corev1.NodeConditionType]time.Duration
 	holding        map[corev1.NodeConditionType]bool
 	evaluated      time.Duration
+
+	// Before the last look.
+	wasDue          map[threshold]bool
+	observedBefore  map[eviction.Signal]time.Time
+	evaluatedBefore time.Duration
 }
 
 func newMemory() *memory {
@@ -123,6 +128,7 @@ func (st *step) look(m *memory, at time.Duration, isFirst bool, c causes, f judg
 		return
 	}
 	was := maps.Clone(m.due)
+	m.wasDue, m.observedBefore, m.evaluatedBefore = was, maps.Clone(m.observed), m.evaluated
 	observed := map[eviction.Signal]time.Time{}
 	pressed := map[corev1.NodeConditionType]bool{}
 	for _, t := range st.w.thresholds() {

@@ -27,7 +27,6 @@ func quirkRules() (all []judge.Rule[*world]) {
 		item           string
 	}{
 		{limitsAndThresholds, "limits and thresholds in one turn", "The kubelet does nothing about thresholds in a turn that evicts a pod for a limit; ours does, and does not count what that pod will free.", judge.DefectOfOurs, "2c"},
-		{roundRestarts, "reclaiming starts again", "The kubelet deletes images after containers; ours begins again with containers when its figures are 10 s old, and never comes to images and pods.", judge.DefectOfOurs, "1"},
 		{notAdopted, "no adoption beside limits", "Ours evicts another pod while one is ending since before a restart if some pod has a limit.", judge.DefectOfOurs, "2a"},
 		{unmeasuredGo, "a pod without figures goes early", "Ours evicts a pod whose figures are not known yet.", judge.DefectOfOurs, "3"},
 		{overheadAlone, "overhead without requests", "The kubelet's ranking counts overhead only for pods with requests; ours for all.", judge.DefectOfOurs, "7b"},
@@ -59,7 +58,7 @@ func quirkRules() (all []judge.Rule[*world]) {
 			r.Doc = doc
 		}
 		all = append(all, r)
-		if q.quirk == collectionByLook || q.quirk == roundRestarts {
+		if q.quirk == collectionByLook {
 			r.Name, r.Ends = q.name+": nothing is freed", false
 			r.Explains = func(s judge.Scene[*world]) bool {
 				return s.Fact == "collections" && causeOf(s) == q.quirk && stepOf(s).onlyCollectsInVain()

@@ -135,7 +135,10 @@ func explainsPick(s judge.Scene[*world], byChance bool) bool {
 	}
 	fresh := st.fresh(st.kubelet)
 	st.changes, st.told = st.changesBefore(st.index), map[string]time.Duration{}
-	p := st.plan(fresh, st.collectionsEnded(false), chance{at: st.at, q: oursAll(), d: &decision{}})
+	m := st.remember(oursCauses())
+	st.changes = st.changesBefore(st.index)
+	st.look(m, st.at, false, oursCauses(), judge.Facts{})
+	p := st.plan(fresh, st.collectionsEnded(false), chance{at: st.at, q: oursAll(), d: &decision{}, m: m})
 	if p.picks == nil {
 		p.picks = []string{"nothing"}
 	}
