@@ -169,7 +169,7 @@ func (m *Manager) settle(ctx context.Context, pods []*corev1.Pod, now time.Time)
 			present[pod.UID] = true
 		}
 	}
-	for _, uid := range m.endedPods() {
+	for _, uid := range m.endedPods(present, now) {
 		if m.cfg.CleanedUp(uid) {
 			m.cleaned(uid, now)
 		}
@@ -189,9 +189,6 @@ func (m *Manager) settleKills(present map[types.UID]bool, now time.Time) (late [
 	m.state.InFlight = nil
 	m.kills = slices.DeleteFunc(m.kills, func(k *kill) bool {
 		f := &k.flight
-		if k.adopted && !f.Ended && !present[f.UID] {
-			f.Ended, f.Deadline = true, now.Add(cleanupTimeout)
-		}
 		return f.Ended && !present[f.UID] && !now.Before(f.Deadline)
 	})
 	for _, k := range m.kills {
@@ -242,12 +239,18 @@ func (m *Manager) regain(layout Layout) {
 	}
 }
 
-func (m *Manager) endedPods() (uids []types.UID) {
+// endedPods returns the pods that have ended and may have something on disks yet. No
+// killer tells of the end of adopted ones.
+func (m *Manager) endedPods(present map[types.UID]bool, now time.Time) (uids []types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, k := range m.kills {
-		if k.flight.Ended {
-			uids = append(uids, k.flight.UID)
+		f := &k.flight
+		if k.adopted && !f.Ended && !present[f.UID] {
+			f.Ended, f.Deadline = true, now.Add(cleanupTimeout)
+		}
+		if f.Ended {
+			uids = append(uids, f.UID)
 		}
 	}
 	return uids

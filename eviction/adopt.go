@@ -10,7 +10,8 @@ import (
 
 // adopt counts on pods that are ending because a manager before this one has evicted
 // them, as their status says: when an agent starts anew, nobody else has to go in
-// their place. Whoever ended them then goes on with it; nothing is announced again.
+// their place, for as long as one that it tells to end slowly. Whoever ended them then
+// goes on with it; nothing is announced again.
 func (m *Manager) adopt(pods []*corev1.Pod, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -18,10 +19,7 @@ func (m *Manager) adopt(pods []*corev1.Pod, now time.Time) {
 		if pod == nil || pod.Status.Phase != corev1.PodFailed || pod.Status.Reason != Reason || m.knows(pod.UID) {
 			continue
 		}
-		grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
-		if own := pod.Spec.TerminationGracePeriodSeconds; own != nil {
-			grace = *own
-		}
+		grace := m.cfg.Policy.grace(pod, false)
 		k := &kill{
 			pod: pod, adopted: true, began: now,
 			eviction: Eviction{GracePeriodSeconds: grace, Message: pod.Status.Message, Disruption: disrupted(pod), At: now, generation: pod.Generation},

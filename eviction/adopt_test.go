@@ -21,7 +21,9 @@ func besideAnEviction(t *testing.T) (n *node, m *eviction.Manager, hog *corev1.P
 	eviction.Eviction{Message: "it was low on memory", Disruption: true}.Apply(&hog.Status)
 	n.add(hog, memoryStats(hog, 5*gi/2))
 	n.add(newPod("calm"), memoryStats(newPod("calm"), 1*gi))
-	m = newManager(t, n.config(hard(eviction.MemoryAvailable, 1*gi), soft(eviction.MemoryAvailable, 3*gi, time.Second)))
+	cfg := n.config(hard(eviction.MemoryAvailable, 1*gi), soft(eviction.MemoryAvailable, 3*gi, time.Second))
+	cfg.Policy.MaxPodGracePeriodSeconds = 60
+	m = newManager(t, cfg)
 	n.has(m, 2*gi, 0)
 	d := n.has(m, 2*gi, time.Second)
 	require.Empty(t, d.Victims, "what it frees is enough")
@@ -73,5 +75,81 @@ func TestAnAdoptedEvictionIsNotCountedOnForEver(t *testing.T) {
 	require.Contains(t, n.take(), "overdue hog")
 	n.waitCalls(1)
 	n.end("calm", nil)
+	m.Wait()
+}
+
+// TestAdopt_BesideLimits: a look at local storage limits has the figures of pods already,
+// and forgot those that are ending.
+func TestAdopt_BesideLimits(t *testing.T) {
+	t.Parallel()
+	n, hog := newNode(t), newPod("hog")
+	eviction.Eviction{Message: "it was low on memory", Disruption: true}.Apply(&hog.Status)
+	n.add(hog, memoryStats(hog, 2*gi))
+	n.add(newPod("calm", emptyDir("data", "1Gi", "")), memoryStats(newPod("calm"), gi))
+	m := newManager(t, n.config(hard(eviction.MemoryAvailable, gi)))
+	d := n.has(m, 0, 0)
+	require.Empty(t, d.Victims, "hog frees enough")
+	require.Equal(t, []types.UID{hog.UID}, d.Escalate)
+	n.waitCalls(1)
+	n.end("hog", nil)
+	m.Wait()
+}
+
+func TestPodThatGrowsUntilItsEndCostsNobodyElse_BesideLimits(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.add(newPod("hog"), memoryStats(newPod("hog"), 500*mi))
+	n.add(newPod("calm", emptyDir("data", "1Gi", "")), memoryStats(newPod("calm"), 1*mi))
+	cfg := n.config(hard(eviction.MemoryAvailable, 1*gi))
+	cfg.LimitsPeriod = 5 * time.Second
+	m := newManager(t, cfg)
+	require.Equal(t, []string{"hog"}, victims(n.has(m, 900*mi, 0)))
+	n.stats[0] = memoryStats(n.pods[0], 3*gi)
+	require.Empty(t, n.has(m, 0, 5*time.Second).Victims, "hog frees more by now")
+	n.waitCalls(1)
+	n.end("hog", nil)
+	m.Wait()
+}
+
+// TestAdopt_WaitsNoLongerThanThePolicy: what an adopted pod frees was unknown for half as
+// much again as its own grace period, and soft thresholds waited.
+func TestAdopt_WaitsNoLongerThanThePolicy(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	gone := newPod("gone", grace(3600))
+	eviction.Eviction{Message: "it was low on memory", Disruption: true}.Apply(&gone.Status)
+	n.pods = append(n.pods, gone)
+	n.add(newPod("hog"), memoryStats(newPod("hog"), gi))
+	cfg := n.config(soft(eviction.MemoryAvailable, gi, time.Second))
+	cfg.Policy.MaxPodGracePeriodSeconds = 20
+	m := newManager(t, cfg)
+	n.has(m, 0, 0)
+	require.True(t, n.has(m, 0, time.Second).Thresholds[0].Pending, "nobody knows what it frees")
+	require.Empty(t, n.has(m, 0, 30*time.Second-1).Victims)
+	require.Equal(t, []string{"hog"}, victims(n.has(m, 0, 1)))
+	n.waitCalls(1)
+	n.end("hog", nil)
+	m.Wait()
+}
+
+// TestAdopt_CleanedUpPodFreesNothing: a pod of which nothing was left counted once more.
+func TestAdopt_CleanedUpPodFreesNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	gone := newPod("gone")
+	eviction.Eviction{Message: "it was low on disk", Disruption: true}.Apply(&gone.Status)
+	n.add(gone, diskStats(gone, 2*gi, 0, 0))
+	n.add(newPod("hog"), diskStats(newPod("hog"), gi, 0, 0))
+	cfg := n.config(hard(eviction.NodeFSAvailable, gi))
+	cfg.CleanedUp = func(types.UID) bool { return len(n.active()) == 1 }
+	m := newManager(t, cfg)
+	n.saw(eviction.NodeFSAvailable, 0, 10*gi)
+	require.Empty(t, n.step(m, 0).Victims)
+	n.waitCalls(1)
+	n.remove("gone")
+	require.Equal(t, []string{"hog"}, victims(n.step(m, time.Second)))
+	n.waitCalls(1)
+	n.end("gone", nil)
+	n.end("hog", nil)
 	m.Wait()
 }

@@ -13,11 +13,16 @@ const whyNobody = "there is no pod to evict"
 
 // choose goes through the thresholds that are due, the most urgent first. What
 // each needs is begun, but pods are chosen for one of them only: what that frees
-// is not known before it has.
+// is not known before it has. Nothing is begun beside evictions for limits, which
+// may free enough.
 func (e *evaluation) choose() {
-	due := e.due()
+	due, limits := e.due(), e.evictsForLimits()
 	for i := range due {
 		r := due[i]
+		if limits {
+			r.Why = "pods are evicted for their limits first"
+			continue
+		}
 		e.escalate(r)
 		r.InFlight, r.Pending = e.expected(r)
 		switch wait := e.reclaim(r); {
@@ -38,6 +43,15 @@ func (e *evaluation) choose() {
 			e.victims(r)
 		}
 	}
+}
+
+// evictsForLimits reports whether a pod is evicted for a limit for the first time. One
+// that could not be killed before holds up nothing.
+func (e *evaluation) evictsForLimits() bool {
+	return slices.ContainsFunc(e.d.Limits, func(b Breach) bool {
+		_, again := e.s.NotBefore[b.Pod.UID]
+		return !again
+	})
 }
 
 // due returns the thresholds to act upon in the order of urgency.

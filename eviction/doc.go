@@ -119,6 +119,9 @@
 // restart, the kubelet evicts again for what an earlier eviction is still freeing; ours
 // counts on the pods that are ending.
 //
+// The kubelet does nothing about thresholds in a turn that evicts a pod for a limit;
+// neither does ours, but one that could not be killed before holds up nothing.
+//
 // A negative MaxPodGracePeriodSeconds leaves a pod its own grace period. The kubelet makes
 // one second of it.
 //

@@ -2,7 +2,9 @@ package eviction_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -122,4 +124,33 @@ func TestLimitsOfInitContainersCount(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"namespace":"default","name":"a","uid":"uid-a","signal":"ephemeralpodfs.limit",
 		"message":"Pod ephemeral local storage usage exceeds the total limit of containers 1025Mi. ","used":1074790401,"limit":1074790400}`, string(data))
+}
+
+// TestLimits_CountForThresholds: a pod that goes for its limit may free enough, and no
+// other pod goes in the same look.
+func TestLimits_CountForThresholds(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	full := newPod("full", emptyDir("data", "1Gi", ""))
+	stats := diskStats(full, 0, 0, 2*gi)
+	stats.Memory = used(2 * gi)
+	n.add(full, stats)
+	n.add(newPod("calm", priority(-1)), memoryStats(newPod("calm"), 2*gi))
+	m := newManager(t, n.config(hard(eviction.MemoryAvailable, gi)))
+	d := n.has(m, 0, 0)
+	require.Len(t, d.Limits, 1)
+	require.Empty(t, d.Victims)
+	require.Equal(t, "pods are evicted for their limits first", d.Thresholds[0].Why)
+	require.Equal(t, "what is being evicted frees enough", n.has(m, 0, time.Second).Thresholds[0].Why)
+	n.waitCalls(1)
+	n.end("full", errors.New("no such runtime"))
+	m.Wait()
+
+	d = n.has(m, 0, 20*time.Second)
+	require.Len(t, d.Limits, 1, "it is tried again")
+	require.Equal(t, []string{"calm"}, victims(d), "and holds up nothing")
+	n.waitCalls(2)
+	n.end("full", nil)
+	n.end("calm", nil)
+	m.Wait()
 }

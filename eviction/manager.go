@@ -136,15 +136,13 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 		m.limitsAt = now.Add(m.cfg.LimitsPeriod)
 		obs.Pods = m.cfg.Pods()
 		if slices.ContainsFunc(obs.Pods, func(pod *corev1.Pod) bool { return pod != nil && hasLimits(pod) }) {
-			err = errors.Join(err, m.podStats(ctx, &obs))
+			err = errors.Join(err, m.measurePods(ctx, &obs, now))
 		}
 	}
 	d := Evaluate(m.state, obs, *p, now)
 	if d.NeedPods {
 		obs.Pods = m.cfg.Pods()
-		err = errors.Join(err, m.podStats(ctx, &obs))
-		m.adopt(obs.Pods, now)
-		m.regain(d.Layout)
+		err = errors.Join(err, m.measurePods(ctx, &obs, now))
 		d = Evaluate(m.state, obs, *p, now)
 	}
 	m.state = d.Next
@@ -157,6 +155,15 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 		m.pretend(&d)
 	}
 	return d, err
+}
+
+// measurePods fills in what the pods of obs use, and brings into the state those that are
+// ending: some since before this manager, and some with more to free than before.
+func (m *Manager) measurePods(ctx context.Context, obs *Observations, now time.Time) error {
+	err := m.podStats(ctx, obs)
+	m.adopt(obs.Pods, now)
+	m.regain(m.state.layout(obs.Node.Layout))
+	return err
 }
 
 // podStats fills in the figures of pods that are not too old. With an error those that

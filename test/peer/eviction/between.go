@@ -142,26 +142,45 @@ func (st *step) isFor(word, name string, t threshold) bool {
 }
 
 // freesOf returns what ours expects of an eviction: what the pod used when it was told
-// to end, or more if ours has looked since.
-func (st *step) freesOf(f *flight, s eviction.Signal, until time.Duration, q quirks) (n int64, known bool) {
+// to end, or more if ours has looked since. now is whether it looks at this time, too.
+func (st *step) freesOf(f *flight, s eviction.Signal, at time.Duration, now bool, q quirks) (n int64, known bool) {
 	n, known = st.uses(f.p, f.began, s, q)
-	see := func(at time.Duration) {
-		if more, ok := st.uses(f.p, at, s, q); ok {
+	looks := st.figureLooks(at)
+	if now {
+		looks = append(looks, at)
+	}
+	for _, l := range looks {
+		if l <= f.began || l >= f.ends || in(st.w.Blind, l) {
+			continue
+		}
+		if more, ok := st.uses(f.p, l, s, q); ok {
 			n, known = max(n, more), true
 		}
 	}
+	return n, known
+}
+
+// figureLooks returns when ours has asked before for the figures of pods.
+func (st *step) figureLooks(until time.Duration) (all []time.Duration) {
 	for i := st.lastStart(); i <= st.index; i++ {
 		facts := st.ours
 		if i < st.index {
 			facts = st.before[i]
 		}
+		at := st.w.Notes[i].At
+		for n, round := range append(rounds(facts), nil) {
+			if st.limitsAskedAt(at) || n == len(rounds(facts)) && facts["ranking"] != "" {
+				all = append(all, at)
+			}
+			at += st.w.took(round)
+		}
 		for _, l := range looksBetween(i, facts) {
-			if l.at < until && l.at > f.began && l.at < f.ends && l.asksForFigures() && !st.limitsAskedAt(l.at) {
-				see(l.at)
+			if l.asksForFigures() {
+				all = append(all, l.at)
 			}
 		}
 	}
-	return n, known
+	return slices.DeleteFunc(all, func(at time.Duration) bool { return at >= until })
 }
 
 // limitsAskedAt reports whether a look at local storage limits has asked for figures.
@@ -190,15 +209,7 @@ type betweenPlan struct {
 
 // frees returns what ours expects of an eviction for a signal.
 func (p *betweenPlan) frees(f *flight, s eviction.Signal) (int64, bool) {
-	until := p.at
-	if p.grown && !f.ended {
-		n, known := p.st.freesOf(f, s, until, p.q)
-		if more, ok := p.st.uses(f.p, p.at, s, p.q); ok {
-			return max(n, more), true
-		}
-		return n, known
-	}
-	return p.st.freesOf(f, s, until, p.q)
+	return p.st.freesOf(f, s, p.at, p.grown, p.q)
 }
 
 func (p *betweenPlan) isShort(f *flight) bool {
@@ -238,15 +249,29 @@ func (p *betweenPlan) places(t threshold) int {
 	return n
 }
 
-// hasFailed reports whether ours could not kill a pod a moment ago.
-func (st *step) hasFailed(name string, at time.Duration) bool {
-	last := time.Duration(-1)
+// failedAt returns when ours last could not kill a pod, as far as this agent knows.
+func (st *step) failedAt(name string, at time.Duration) (last time.Duration, ok bool) {
 	for _, f := range st.m.failures {
-		if f.pod == name && f.at <= at {
-			last = f.at
+		if f.pod == name && f.began < at && f.at <= at && f.began >= st.w.Notes[st.lastStart()].At {
+			last, ok = f.at, true
 		}
 	}
-	return last >= 0 && at < last+10*time.Second
+	return last, ok
+}
+
+// hasFailed reports whether ours could not kill a pod a moment ago.
+func (st *step) hasFailed(name string, at time.Duration) bool {
+	last, ok := st.failedAt(name, at)
+	return ok && at < last+10*time.Second
+}
+
+// limitsFirst reports whether ours does nothing about thresholds for pods that go for a
+// limit.
+func (st *step) limitsFirst(limits []string, at time.Duration) bool {
+	return slices.ContainsFunc(limits, func(name string) bool {
+		_, again := st.failedAt(name, at)
+		return !again
+	})
 }
 
 func (p *betweenPlan) escalate(t threshold) {

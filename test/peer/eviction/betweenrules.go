@@ -15,19 +15,12 @@ func betweenRules() []judge.Rule[*world] {
 	const sentence = "The kubelet looks every 10 s at figures of up to 30 s. Here the next look comes in a quarter of the time in which a hog could reach a threshold, every 100 ms at most; and while a figure is seen to fall towards a hard one, every 10 ms."
 	return []judge.Rule[*world]{
 		{
-			Name: "growth is not looked at beside limits", Class: judge.DefectOfOurs, Item: "2b", Ends: true,
-			Sentence: "Ours counts what a pod that is ending has grown to since it was told to end, but not in a look at local storage limits, and evicts another pod.",
-			Explains: func(s judge.Scene[*world]) bool {
-				return explainsBetween(s, true) && !explainsBetween(s, false)
-			},
-		},
-		{
 			Name: "looks between turns", Class: judge.Deliberate, Doc: doc, Sentence: sentence,
-			Explains: func(s judge.Scene[*world]) bool { return !acts(s.Ours) && explainsBetween(s, true) },
+			Explains: func(s judge.Scene[*world]) bool { return !acts(s.Ours) && explainsBetween(s) },
 		},
 		{
 			Name: "looks between turns: something is done", Class: judge.Deliberate, Doc: doc, Sentence: sentence, Ends: true,
-			Explains: func(s judge.Scene[*world]) bool { return acts(s.Ours) && explainsBetween(s, true) },
+			Explains: func(s judge.Scene[*world]) bool { return acts(s.Ours) && explainsBetween(s) },
 		},
 	}
 }
@@ -41,19 +34,19 @@ func acts(text string) bool {
 }
 
 // explainsBetween reports whether the model comes to what ours did in a look between
-// turns. asOurs is whether it leaves out growth beside limits.
-func explainsBetween(s judge.Scene[*world], asOurs bool) bool {
+// turns.
+func explainsBetween(s judge.Scene[*world]) bool {
 	st := stepOf(s)
 	if st == nil || !strings.HasPrefix(s.Fact, "between ") || s.Kubelet != "" {
 		return false
 	}
 	looks := looksBetween(st.index, st.ours)
 	i := slices.IndexFunc(looks, func(l pastLook) bool { return betweenFact(l.number) == s.Fact })
-	return i >= 0 && st.between(looks[i], asOurs) == s.Ours
+	return i >= 0 && st.between(looks[i]) == s.Ours
 }
 
 // between returns what ours finds and does in a look between turns.
-func (st *step) between(l pastLook, asOurs bool) string {
+func (st *step) between(l pastLook) string {
 	c := oursCauses()
 	m := st.remember(c)
 	st.looks(m, st.index, st.ours, c)
@@ -69,12 +62,15 @@ func (st *step) between(l pastLook, asOurs bool) string {
 	p := &betweenPlan{st: st, q: oursAll(), at: l.at, flights: st.flights(l.at)}
 	isChecked := st.limitsAskedAt(l.at)
 	p.limits = st.limits(p.q, l.at)
-	p.asks = isChecked
+	p.asks, p.grown = isChecked, isChecked
 	fresh := st.fresh(lists)
+	if st.limitsFirst(p.limits, l.at) {
+		fresh = nil
+	}
 	slices.SortStableFunc(fresh, func(a, b threshold) int { return st.compareAt(a, b, l.at) })
 	plan := *p
 	plan.decide(m, fresh, st.collectionsEnded(true))
-	if plan.asks && (!isChecked || !asOurs) {
+	if plan.asks && !isChecked {
 		p.grown = true
 		plan = *p
 		plan.decide(m, fresh, st.collectionsEnded(true))

@@ -9,10 +9,6 @@ import (
 	"github.com/kubeparts/kubeparts/eviction"
 )
 
-func (st *step) checksLimits(at time.Duration) bool {
-	return !st.w.NoLimits && slices.ContainsFunc(st.activeAt(at), func(name string) bool { return hasLimits(st.m.pod(name).Pod) })
-}
-
 func hasLimits(pod *corev1.Pod) bool {
 	for _, v := range pod.Spec.Volumes {
 		if v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil {

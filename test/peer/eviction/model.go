@@ -15,12 +15,10 @@ type quirk int
 // The quirks. Those of defects of ours come first: a difference that has several
 // causes is put down to the first.
 const (
-	limitsAndThresholds quirk = iota
-	notAdopted
-	unmeasuredGo
+	unmeasuredGo quirk = iota
 	overheadAlone
 	overheadAsLimit
-	unmeasuredAdopted
+	limitsAndThresholds
 	limitZero
 	splitLayers
 	unmeasuredLast
@@ -76,8 +74,9 @@ type step struct {
 	changes []change // of figures, as far as the model has come
 	events  []string // of the node, of our model's last decision
 	told    map[string]time.Duration
-	grown   int  // how often ours has added overhead to requests in specs
-	relaxed bool // the model's look is too soon to check limits
+	grown   int // how often ours has added overhead to requests in specs
+
+	shortened map[string]time.Duration // when the model's decision has told adopted pods to end at once
 
 	isBetween bool // the model's look is between turns
 }
@@ -106,10 +105,9 @@ func (st *step) decide(fresh []threshold, q quirks) (d decision) {
 	if len(fresh) > 0 {
 		t = fresh[0]
 	}
-	st.changes, st.events, st.told = st.changesBefore(st.index), nil, st.toldBefore()
-	st.relaxed = false
+	st.changes, st.events, st.told, st.shortened = st.changesBefore(st.index), nil, st.toldBefore(), map[string]time.Duration{}
 	limits := st.limits(q, st.at)
-	if t.Signal == "" || len(limits) > 0 && !q[limitsAndThresholds] {
+	if t.Signal == "" || len(limits) > 0 && (!q[limitsAndThresholds] || st.limitsFirst(limits, st.at)) {
 		d.kills = st.untilRestart(limits, nil, t)
 		return d
 	}
@@ -302,6 +300,9 @@ func (st *step) lookByLook(fresh []threshold, limits []string, q quirks, d *deci
 	st.changes = st.changesBefore(st.index)
 	st.look(m, st.at, false, oursCauses(), judge.Facts{})
 	for at := st.at; ; {
+		if st.limitsFirst(limits, at) {
+			return limits, nil, threshold{}
+		}
 		p := st.plan(fresh, ended, chance{at, limits, q, d, m})
 		d.collections = strings.TrimSpace(d.collections + " " + p.collectionsText())
 		if len(p.collections) == 0 || len(limits)+len(p.victims) > 0 {
@@ -315,7 +316,7 @@ func (st *step) lookByLook(fresh []threshold, limits []string, q quirks, d *deci
 		}
 		at += took
 		limits = nil
-		if st.relaxed = took == 0; took > 0 {
+		if took > 0 { // else it is too soon to check limits
 			limits = st.limits(q, at)
 		}
 		lists := judge.Facts{}

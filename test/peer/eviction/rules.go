@@ -26,12 +26,10 @@ func quirkRules() (all []judge.Rule[*world]) {
 		class          judge.Class
 		item           string
 	}{
-		{limitsAndThresholds, "limits and thresholds in one turn", "The kubelet does nothing about thresholds in a turn that evicts a pod for a limit; ours does, and does not count what that pod will free.", judge.DefectOfOurs, "2c"},
-		{notAdopted, "no adoption beside limits", "Ours evicts another pod while one is ending since before a restart if some pod has a limit.", judge.DefectOfOurs, "2a"},
 		{unmeasuredGo, "a pod without figures goes early", "Ours evicts a pod whose figures are not known yet.", judge.DefectOfOurs, "3"},
 		{overheadAlone, "overhead without requests", "The kubelet's ranking counts overhead only for pods with requests; ours for all.", judge.DefectOfOurs, "7b"},
 		{overheadAsLimit, "overhead over a limit of zero", "The kubelet adds overhead to limits other than zero; ours takes it for the limit of a pod whose containers have a limit of zero.", judge.DefectOfOurs, "new"},
-		{unmeasuredAdopted, "adopted without figures", "An adopted eviction without figures makes soft thresholds wait.", judge.DefectOfOurs, "8b"},
+		{limitsAndThresholds, "limits and thresholds in one turn", "The kubelet does nothing about thresholds in a turn that evicts a pod for a limit; neither does ours, but one that could not be killed before holds up nothing.", judge.KubeletDefect, ""},
 		{limitZero, "limit of zero", "The kubelet evicts a pod with a local storage limit of zero as soon as it uses anything; ours treats a limit of zero as none, as that of a container.", judge.Deliberate, ""},
 		{splitLayers, "writable layers on a split filesystem", "Where images alone have a filesystem of their own, the kubelet leaves the writable layer out of a container's limit; ours counts it.", judge.KubeletDefect, ""},
 		{unmeasuredLast, "pods without figures", "The kubelet evicts a pod without figures first; ours treats it as one that uses nothing for [Policy.StatsGrace], counted from the first look that needs them.", judge.Deliberate, ""},

@@ -134,7 +134,7 @@ func explainsPick(s judge.Scene[*world], byChance bool) bool {
 		return false
 	}
 	fresh := st.fresh(st.kubelet)
-	st.changes, st.told = st.changesBefore(st.index), map[string]time.Duration{}
+	st.changes, st.told, st.shortened = st.changesBefore(st.index), map[string]time.Duration{}, map[string]time.Duration{}
 	m := st.remember(oursCauses())
 	st.changes = st.changesBefore(st.index)
 	st.look(m, st.at, false, oursCauses(), judge.Facts{})

@@ -23,21 +23,13 @@ func (st *step) victims(t threshold, at time.Duration, limits []string, q quirks
 	if q[severalGo] {
 		places = st.w.Parallel
 	}
-	if q[adopts] && (!q[notAdopted] || st.relaxed || !st.checksLimits(at)) {
-		for _, name := range st.note().Adopted {
-			if st.m.deaths[name].ends <= at {
-				continue
-			}
-			n, known := st.uses(st.m.pod(name), at, t.Signal, q)
-			if t.Grace == 0 && free < st.missing(t, at) && (!known || n > 0) {
-				d.escalated = strings.TrimSpace(d.escalated + " " + name)
-			}
-			if !known && q[unmeasuredAdopted] {
-				return nil
-			}
-			free += n
-			places--
+	if q[adopts] {
+		st.escalateAdopted(t, at, true, q, d)
+		adopted, pending, ending := st.adoptedFrees(t, at, true, d.escalated)
+		if pending {
+			return nil
 		}
+		free, places = free+adopted, places-ending
 		if free >= st.missing(t, at) || places <= 0 {
 			return nil
 		}
@@ -84,7 +76,12 @@ func (st *step) escalate(t threshold, at time.Duration, q quirks, d *decision) {
 	if t.Grace > 0 || !q[endingPassed] {
 		return
 	}
+	st.escalateAdopted(t, at, st.limitsAskedAt(at), q, d)
 	free, _ := st.beingFreed(t.Signal, at, q)
+	if q[adopts] {
+		adopted, _, _ := st.adoptedFrees(t, at, st.limitsAskedAt(at), d.escalated)
+		free += adopted
+	}
 	slow := st.endingSlowly()
 	for _, name := range slow {
 		if slices.Contains(strings.Fields(d.escalated), name) {
