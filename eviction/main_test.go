@@ -168,6 +168,7 @@ type node struct {
 	nodeErr   error
 	podsErr   error
 	podsCalls int
+	podsAt    time.Time // when pods were measured; zero: when asked
 	calls     []string
 	ends      map[string]chan error // of kills under way, by pod
 	instant   bool                  // kills and reclaims end at once
@@ -206,7 +207,36 @@ func (n *node) Pods(context.Context) ([]eviction.PodStats, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.podsCalls++
-	return n.stats, n.podsErr
+	at := n.podsAt
+	if at.IsZero() {
+		at = n.now()
+	}
+	var all []eviction.PodStats
+	for _, s := range n.stats {
+		all = append(all, measuredAt(s, at))
+	}
+	return all, n.podsErr
+}
+
+// measuredAt returns stats with all figures from a time.
+func measuredAt(s eviction.PodStats, at time.Time) eviction.PodStats {
+	stamp := func(all ...*eviction.Usage) {
+		for _, u := range all {
+			if u.Known() {
+				u.Time = at
+			}
+		}
+	}
+	s.Containers, s.Volumes = slices.Clone(s.Containers), slices.Clone(s.Volumes)
+	stamp(&s.Memory, &s.Processes, &s.Other.Bytes, &s.Other.Inodes)
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		stamp(&c.Memory, &c.Rootfs.Bytes, &c.Rootfs.Inodes, &c.Logs.Bytes, &c.Logs.Inodes)
+	}
+	for i := range s.Volumes {
+		stamp(&s.Volumes[i].Bytes, &s.Volumes[i].Inodes)
+	}
+	return s
 }
 
 func (n *node) active() []*corev1.Pod {

@@ -113,6 +113,7 @@ func messageOf(t *testing.T, th eviction.Threshold, o eviction.Observation, n *n
 	cfg.Observer.Evicting = func(_ *corev1.Pod, e eviction.Eviction) { got = e }
 	m := newManager(t, cfg)
 	n.step(m, 0)
+	n.step(m, 2*time.Minute) // for pods without figures
 	m.Wait()
 	require.True(t, got.Disruption)
 	return got.Message, got.Annotations

@@ -50,6 +50,9 @@ const (
 	KeptEnding = "is being evicted"
 	// KeptFailed is one that could not be killed a moment ago.
 	KeptFailed = "could not be killed"
+	// KeptUnmeasured is one whose figures are missing for less than
+	// [Policy.StatsGrace].
+	KeptUnmeasured = "has no figures yet"
 	// KeptUseless is one whose end would free nothing of what the node lacks.
 	KeptUseless = "frees nothing"
 )
@@ -143,6 +146,8 @@ func kept(c *Candidate, s *State, p *Policy, now time.Time) string {
 		return KeptEnding
 	case s.NotBefore[c.Pod.UID].After(now):
 		return KeptFailed
+	case c.Missing && !c.Overdue:
+		return KeptUnmeasured
 	case c.Usage.Known() && c.Usage.Value <= 0:
 		return KeptUseless
 	default:

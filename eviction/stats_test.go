@@ -14,6 +14,7 @@ func TestPodStats_CountUntilTheyAreTooOld(t *testing.T) {
 	t.Parallel()
 	for age, known := range map[time.Duration]bool{time.Minute: true, time.Minute + 1: false} {
 		n := newNode(t)
+		n.podsAt = epoch()
 		n.saw(eviction.MemoryAvailable, 0, 10*gi)
 		n.add(newPod("hog"), memoryStats(newPod("hog"), gi))
 		cfg := n.config(hard(eviction.MemoryAvailable, gi))
@@ -25,6 +26,7 @@ func TestPodStats_CountUntilTheyAreTooOld(t *testing.T) {
 	}
 	for age, known := range map[time.Duration]bool{time.Hour: true, time.Hour + 1: false} {
 		n := newNode(t)
+		n.podsAt = epoch()
 		n.saw(eviction.NodeFSAvailable, 5*gi, 10*gi)
 		full := newPod("full", emptyDir("data", "1Gi", ""))
 		n.add(full, diskStats(full, 0, 0, 2*gi))

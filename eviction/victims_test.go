@@ -32,7 +32,7 @@ func TestReclaimStepsComeBeforeVictims(t *testing.T) {
 		h := newHistory(t, hard(tt.signal, gi))
 		h.layout = tt.layout
 		h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteContainers, eviction.DeleteImages}
-		h.add(newPod("a"), eviction.PodStats{UID: "uid-a"})
+		h.add(newPod("a"), usesOf(newPod("a"), gi))
 		full.Signal = tt.signal
 		var got []eviction.ReclaimAction
 		for range 3 {
@@ -57,7 +57,7 @@ func TestEvictionsWaitForAReclaimAWhileOnly(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, hard(eviction.NodeFSAvailable, gi), hard(eviction.MemoryAvailable, gi))
 	h.policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteImages}
-	h.add(newPod("a"), diskStats(newPod("a"), gi, 0, 0))
+	h.add(newPod("a"), usesOf(newPod("a"), gi))
 	h.state.Reclaims = map[eviction.ReclaimAction]eviction.Reclaim{eviction.DeleteImages: {Began: h.now}}
 	full := saw(eviction.NodeFSAvailable, 0, 10*gi)
 	d := h.look(29*time.Second, full)
@@ -212,4 +212,19 @@ func TestGracePeriodsOfSoftEvictions(t *testing.T) {
 		h.look(0, memoryIs(0))
 		require.Equal(t, tt.want, h.look(time.Second, memoryIs(0)).Victims[0].GracePeriodSeconds, "%+v", tt)
 	}
+}
+
+// TestVictims_PodWithoutFiguresUsesNothing: alone or beside another, it went as one that
+// frees an unknown amount.
+func TestVictims_PodWithoutFiguresUsesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, hard(eviction.MemoryAvailable, 2*gi))
+	h.pods = append(h.pods, newPod("new"))
+	d := h.look(0, memoryIs(0))
+	require.Empty(t, d.Victims)
+	require.Equal(t, eviction.KeptUnmeasured, d.Candidates[0].Kept)
+	require.Equal(t, "there is no pod to evict", d.Thresholds[0].Why)
+	h.add(newPod("hog"), memoryStats(newPod("hog"), gi))
+	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute-1, memoryIs(0))), "not enough, and no reason")
+	require.Equal(t, []string{"new"}, victims(h.look(1, memoryIs(0))))
 }

@@ -318,7 +318,7 @@ func (p *betweenPlan) choose(t threshold, free, missing int64) {
 		spec := st.m.pod(name)
 		n, known := st.uses(spec, p.at, t.Signal, p.q)
 		isEnding := slices.ContainsFunc(p.flights, func(f flight) bool { return f.p.Pod.Name == name })
-		if isCritical(spec.Pod) || isEnding || st.hasFailed(name, p.at) || known && n <= 0 || slices.Contains(p.limits, name) {
+		if isCritical(spec.Pod) || isEnding || st.hasFailed(name, p.at) || st.passes(name, n, known, t, p.q) || slices.Contains(p.limits, name) {
 			continue
 		}
 		if places <= 0 || free >= missing {

@@ -31,6 +31,9 @@ func (st *step) limits(q quirks, at time.Duration) (all []string) {
 	for _, name := range st.activeAt(at) {
 		p := st.m.pod(name)
 		u, ok := p.usage(at)
+		if q[oldPodFigures] {
+			u, ok = p.recent(at)
+		}
 		if !ok || isCritical(p.Pod) || !st.breaks(p, u, q) {
 			continue
 		}

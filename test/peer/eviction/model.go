@@ -15,13 +15,13 @@ type quirk int
 // The quirks. Those of defects of ours come first: a difference that has several
 // causes is put down to the first.
 const (
-	unmeasuredGo quirk = iota
-	overheadAlone
+	overheadAlone quirk = iota
 	overheadAsLimit
 	limitsAndThresholds
 	limitZero
 	splitLayers
 	unmeasuredLast
+	oldPodFigures
 	inodeUnits
 	containersBeside
 	adopts
@@ -125,8 +125,13 @@ func (st *step) decide(fresh []threshold, q quirks) (d decision) {
 			kills = st.victims(t, at, limits, q, &d)
 		}
 	}
-	d.kills = st.untilRestart(limits, kills, t)
+	d.kills, d.escalated = st.untilRestart(limits, kills, t), sorted(d.escalated)
 	return d
+}
+
+// sorted returns words in order.
+func sorted(words string) string {
+	return strings.Join(slices.Sorted(strings.FieldsSeq(words)), " ")
 }
 
 func (w *world) place(pod string) int {

@@ -112,6 +112,9 @@ func (o *oursSide) turn() {
 	for o.look() && len(o.asked) == 0 && !o.over {
 		o.finishCollections()
 	}
+	if o.step["escalated"] != "" {
+		o.step["escalated"] = sorted(o.step["escalated"]) // their kills begin in any order
+	}
 	o.observe()
 	defer o.end()
 	evicted, restarts := o.answer()

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,8 @@ type podSpec struct {
 	Usage   podUsage
 	Later   *podUsage // from LaterAt on
 	LaterAt time.Duration
-	Missing []span // without figures
+	Missing []span        // without figures
+	Age     time.Duration // of its figures
 	Kill    killing
 }
 
@@ -103,6 +105,9 @@ func newPod(d *judge.Draw, i int) podSpec {
 	}
 	if d.Chance(12) {
 		p.Missing = drawSpans(d)
+	}
+	if d.Chance(4) {
+		p.Age = judge.Pick(d, 2*time.Minute, 50*time.Minute, 2*time.Hour)
 	}
 	drawKilling(d, &p.Kill)
 	return p
@@ -278,6 +283,28 @@ func (p *podSpec) usage(at time.Duration) (podUsage, bool) {
 		return *p.Later, true
 	}
 	return p.Usage, true
+}
+
+// recent is usage without what ours takes for too old.
+func (p *podSpec) recent(at time.Duration) (podUsage, bool) {
+	u, ok := p.usage(at)
+	u.Containers = slices.Clone(u.Containers)
+	if p.Age > time.Minute {
+		u.Memory, u.Processes = nil, nil
+	}
+	if p.Age > time.Hour {
+		u.Volumes, u.Other = nil, 0
+	}
+	for i := range u.Containers {
+		c := &u.Containers[i]
+		if p.Age > time.Minute {
+			c.Memory = nil
+		}
+		if p.Age > time.Hour {
+			c.Rootfs, c.Logs = nil, nil
+		}
+	}
+	return u, ok
 }
 
 // volume returns the volume of the pod with a name.

@@ -26,13 +26,13 @@ func quirkRules() (all []judge.Rule[*world]) {
 		class          judge.Class
 		item           string
 	}{
-		{unmeasuredGo, "a pod without figures goes early", "Ours evicts a pod whose figures are not known yet.", judge.DefectOfOurs, "3"},
 		{overheadAlone, "overhead without requests", "The kubelet's ranking counts overhead only for pods with requests; ours for all.", judge.DefectOfOurs, "7b"},
 		{overheadAsLimit, "overhead over a limit of zero", "The kubelet adds overhead to limits other than zero; ours takes it for the limit of a pod whose containers have a limit of zero.", judge.DefectOfOurs, "new"},
 		{limitsAndThresholds, "limits and thresholds in one turn", "The kubelet does nothing about thresholds in a turn that evicts a pod for a limit; neither does ours, but one that could not be killed before holds up nothing.", judge.KubeletDefect, ""},
 		{limitZero, "limit of zero", "The kubelet evicts a pod with a local storage limit of zero as soon as it uses anything; ours treats a limit of zero as none, as that of a container.", judge.Deliberate, ""},
 		{splitLayers, "writable layers on a split filesystem", "Where images alone have a filesystem of their own, the kubelet leaves the writable layer out of a container's limit; ours counts it.", judge.KubeletDefect, ""},
 		{unmeasuredLast, "pods without figures", "The kubelet evicts a pod without figures first; ours treats it as one that uses nothing for [Policy.StatsGrace], counted from the first look that needs them.", judge.Deliberate, ""},
+		{oldPodFigures, "old figures of pods", "The kubelet ranks pods by figures of any age; ours by those that are not older than that, or an hour for disk usage.", judge.Deliberate, ""},
 		{inodeUnits, "inodes and requests of bytes", "The kubelet subtracts a pod's request of ephemeral storage, in bytes, from the number of its inodes; ours does not.", judge.KubeletDefect, ""},
 		{containersBeside, "requests beside resources of the pod", "The kubelet ignores what containers request of ephemeral storage if the pod also has resources as a whole, which can't include it; ours counts it.", judge.KubeletDefect, ""},
 		{adopts, "evictions before a restart", "After a restart, the kubelet evicts again for what an earlier eviction is still freeing; ours counts on the pods that are ending.", judge.Deliberate, ""},

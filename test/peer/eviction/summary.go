@@ -124,8 +124,8 @@ func (m *machine) nodeStats() (all []eviction.Observation) {
 
 // figuresOfPods returns what pods use as ours reads it.
 func (m *machine) figuresOfPods() (all []eviction.PodStats) {
-	now := time.Now()
-	known := func(n int64) eviction.Usage { return eviction.Usage{Value: n, Time: now} }
+	var at time.Time
+	known := func(n int64) eviction.Usage { return eviction.Usage{Value: n, Time: at} }
 	maybe := func(n *int64) eviction.Usage {
 		if n == nil {
 			return eviction.Usage{}
@@ -144,6 +144,7 @@ func (m *machine) figuresOfPods() (all []eviction.PodStats) {
 		if !ok {
 			continue
 		}
+		at = time.Now().Add(-p.Age)
 		s := eviction.PodStats{UID: types.UID("uid-" + p.Pod.Name), Memory: maybe(u.Memory), Processes: maybe(u.Processes)}
 		for _, c := range u.Containers {
 			s.Containers = append(s.Containers, eviction.ContainerStats{

@@ -53,6 +53,11 @@ func textRules() []judge.Rule[*world] {
 			},
 		},
 		{
+			Name: "old figures of pods: text", Class: judge.Deliberate, Doc: doc,
+			Sentence: "The kubelet ranks pods by figures of any age; ours by those that are not older than that, or an hour for disk usage.",
+			Explains: explainsOldFigures,
+		},
+		{
 			Name: "text after reclaiming", Class: judge.DefectOfOurs, Item: "7c",
 			Sentence: "The kubelet writes what was available before it reclaimed; ours what is available after it.",
 			Explains: explainsText,
@@ -131,7 +136,7 @@ func explainsText(s judge.Scene[*world]) bool {
 		}
 	}
 	st.changes = st.changesBefore(st.index)
-	was, wasAnnotations := st.message(name, t, st.at)
+	was, wasAnnotations := st.message(name, t, st.at, (*podSpec).usage)
 	at := st.at
 	for _, round := range rounds(st.ours) {
 		for _, a := range round {
@@ -142,7 +147,7 @@ func explainsText(s judge.Scene[*world]) bool {
 			if resourceOf(o.Signal) != resourceOf(t.Signal) || o.Value != t.Value {
 				continue
 			}
-			text, annotations := st.message(name, o, at)
+			text, annotations := st.message(name, o, at, (*podSpec).recent)
 			ours := strings.ReplaceAll(s.Kubelet, was, text)
 			ours = strings.ReplaceAll(ours, "since "+kubeletAt.String(), "since "+at.String())
 			isAnnotations := strings.HasSuffix(s.Fact, "/annotations")
@@ -158,9 +163,24 @@ func explainsText(s judge.Scene[*world]) bool {
 	return s.Ours == strings.ReplaceAll(s.Kubelet, "since "+kubeletAt.String(), "since "+at.String())
 }
 
+// explainsOldFigures explains the text about a pod whose figures are too old for ours.
+func explainsOldFigures(s judge.Scene[*world]) bool {
+	st, name := killOf(s, "event", "status", "annotations")
+	if st == nil || st.note().Acts.Signal == "" {
+		return false
+	}
+	st.changes = st.changesBefore(st.index)
+	was, wasAnnotations := st.message(name, st.note().Acts, st.at, (*podSpec).usage)
+	text, annotations := st.message(name, st.note().Acts, st.at, (*podSpec).recent)
+	if strings.HasSuffix(s.Fact, "/annotations") {
+		return s.Kubelet == wasAnnotations && s.Ours == annotations
+	}
+	return strings.Contains(s.Kubelet, was) && s.Ours == strings.ReplaceAll(s.Kubelet, was, text)
+}
+
 // message returns the message about the eviction of a pod with the figures of a
 // time, and the annotations of its event.
-func (st *step) message(name string, t threshold, at time.Duration) (text, annotations string) {
+func (st *step) message(name string, t threshold, at time.Duration, usage func(*podSpec, time.Duration) (podUsage, bool)) (text, annotations string) {
 	what := resourceOf(t.Signal)
 	r, _ := st.measureAt(t.Signal, at)
 	quantity := resource.NewQuantity(amount(t.Value, r.capacity), resource.BinarySI).String()
@@ -173,7 +193,7 @@ func (st *step) message(name string, t threshold, at time.Duration) (text, annot
 	}
 	text = fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ", what, quantity, resource.NewQuantity(r.available, format))
 	p := st.m.pod(name)
-	u, ok := p.usage(at)
+	u, ok := usage(p, at)
 	if !ok {
 		return text, ""
 	}

@@ -22,6 +22,9 @@ func (st *step) measuresPods(s eviction.Signal) bool {
 // uses returns what a pod uses of a signal, and whether that is known.
 func (st *step) uses(p *podSpec, at time.Duration, s eviction.Signal, q quirks) (n int64, known bool) {
 	u, ok := p.usage(at)
+	if q[oldPodFigures] {
+		u, ok = p.recent(at)
+	}
 	switch {
 	case !ok || !st.measuresPods(s):
 		return 0, false

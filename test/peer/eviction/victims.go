@@ -153,7 +153,7 @@ func (st *step) passes(name string, n int64, known bool, t threshold, q quirks) 
 	case q[uselessPassed] && known && n <= 0:
 		return true
 	default:
-		return q[unmeasuredLast] && !q[unmeasuredGo] && !known && !st.overdue(name) && st.measuresPods(t.Signal)
+		return q[unmeasuredLast] && !known && !st.overdue(name) && st.measuresPods(t.Signal)
 	}
 }
 

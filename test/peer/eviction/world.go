@@ -228,7 +228,7 @@ func (w *world) breakTies() {
 	}
 	for i := range w.Pods {
 		p := &w.Pods[i]
-		differs := len(p.Missing) == 0 && p.Usage.isWhole() && (p.Later == nil || p.Later.isWhole())
+		differs := len(p.Missing) == 0 && p.Age == 0 && p.Usage.isWhole() && (p.Later == nil || p.Later.isWhole())
 		if differs && (w.Layout != eviction.SplitFS || requests[requestOf(p.Pod)] == 1) {
 			continue
 		}
