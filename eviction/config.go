@@ -96,8 +96,8 @@ type Config struct {
 	// LimitsPeriod is the time between two checks of local storage limits.
 	// Default 10 s.
 	LimitsPeriod time.Duration
-	// KillRetry is how long a pod that could not be killed is left alone.
-	// Default 10 s.
+	// KillRetry is how long a pod that could not be killed is left alone. After that it
+	// is tried again, if no other pod can go. Default 10 s.
 	KillRetry time.Duration
 	// EventPeriod is the least time between two events [EvictionThresholdMet] of
 	// one resource. Default 10 s, as often as the kubelet does it.

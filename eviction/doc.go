@@ -48,8 +48,8 @@
 //     ends a grace period nor keeps other signals from counting.
 //  5. A kill or a reclaim that hangs or fails holds up nothing else: its pod is
 //     no longer counted on after a while, and the next has its turn. One that could
-//     not be killed keeps its place among those that end at a time until it is tried
-//     again.
+//     not be killed keeps its place among those that end at a time for
+//     [Config.KillRetry], and is tried again after all others.
 //  6. A hard threshold shortens slow ends that a soft one began.
 //  7. A wake-up is a reason to look, never one to evict.
 //
@@ -113,8 +113,8 @@
 // Evictions. Kills don't block: several pods may end at a time, a failed kill is not
 // counted as an eviction, and a slow one is shortened when a hard threshold is met. The
 // kubelet evicts one pod a turn; ours as many as are expected to be enough, up to
-// [Policy.MaxParallelEvictions]. The kubelet evicts a pod again that does not end in time;
-// ours evicts the next one. The kubelet does not count the disk space of a pod that has
+// [Policy.MaxParallelEvictions]. The kubelet evicts a pod again that does not end in time,
+// or that it could not kill; ours evicts the next one. The kubelet does not count the disk space of a pod that has
 // ended and is not cleaned up; ours counts it as being freed, for 30 s at most. After a
 // restart, the kubelet evicts again for what an earlier eviction is still freeing; ours
 // counts on the pods that are ending.

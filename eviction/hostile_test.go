@@ -186,7 +186,7 @@ func TestARuntimeThatFailsCostsNoMorePodsThanMayEndAtATime(t *testing.T) {
 	}
 	require.Equal(t, 3, kills)
 	require.Contains(t, n.step(m, time.Millisecond).String(), "as many pods are being evicted as may be at a time")
-	require.Len(t, n.step(m, 10*time.Second).Victims, 3, "and then they are tried again")
+	require.Len(t, n.step(m, 10*time.Second).Victims, 3, "and then the next are tried")
 	for _, call := range n.waitCalls(3) {
 		n.end(strings.Fields(call)[1], nil)
 	}

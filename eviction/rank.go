@@ -112,7 +112,8 @@ func (c *Candidate) missingPlace() uint64 {
 // Rank returns all pods of obs in the order in which they are evicted for the
 // signal, those included that are kept. Preferred pods are first, then those whose
 // figures are overdue; [Policy.Rank] decides about the rest, then the later start,
-// then the UID, so that the order of the input never matters.
+// then the UID, so that the order of the input never matters. Those that could not be
+// killed come after all others, the one that was tried last at the end.
 func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []Candidate {
 	p = p.withDefaults()
 	m := measure{signal: signal, parts: signal.partsOn(s.layout(obs.Node.Layout)), resource: signal.resource()}
@@ -130,7 +131,11 @@ func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []C
 		}
 		c.Kept = kept(c, &s, &p, now)
 	}
-	return sorted(all, p.Rank)
+	all = sorted(all, p.Rank)
+	if len(s.NotBefore) > 0 {
+		slices.SortStableFunc(all, func(a, b Candidate) int { return s.NotBefore[a.Pod.UID].Compare(s.NotBefore[b.Pod.UID]) })
+	}
+	return all
 }
 
 // kept returns why a pod is not evicted.

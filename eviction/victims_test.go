@@ -1,6 +1,7 @@
 package eviction_test
 
 import (
+	"errors"
 	"maps"
 	"testing"
 	"time"
@@ -227,4 +228,24 @@ func TestVictims_PodWithoutFiguresUsesNothing(t *testing.T) {
 	h.add(newPod("hog"), memoryStats(newPod("hog"), gi))
 	require.Equal(t, []string{"hog"}, victims(h.look(2*time.Minute-1, memoryIs(0))), "not enough, and no reason")
 	require.Equal(t, []string{"new"}, victims(h.look(1, memoryIs(0))))
+}
+
+// TestVictims_PodsThatCannotBeKilledTakeTurns: they held all places for ever, each tried
+// again as soon as its time was over.
+func TestVictims_PodsThatCannotBeKilledTakeTurns(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	for i, name := range []string{"stuck", "stuck too", "next", "last"} {
+		n.add(newPod(name, priority(int32(i))), memoryStats(newPod(name), gi))
+	}
+	cfg := n.config(hard(eviction.MemoryAvailable, 10*gi))
+	cfg.Policy.MaxParallelEvictions = 2
+	m := newManager(t, cfg)
+	for _, want := range [][]string{{"stuck", "stuck too"}, {"next", "last"}, {"stuck", "stuck too"}} {
+		require.Equal(t, want, victims(n.has(m, 0, 10*time.Second)))
+		n.waitCalls(2)
+		n.end(want[0], errors.New("the process can't be killed"))
+		n.end(want[1], errors.New("the process can't be killed"))
+		m.Wait()
+	}
 }

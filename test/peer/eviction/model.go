@@ -27,6 +27,7 @@ const (
 	adopts
 	freedCounts
 	endingPassed
+	failedLast
 	severalGo
 	ownThreshold
 	collectionByLook

@@ -230,5 +230,21 @@ func (st *step) rank(s eviction.Signal, at time.Duration, q quirks) []string {
 	for _, e := range all {
 		names = append(names, e.name)
 	}
+	if q[failedLast] {
+		slices.SortStableFunc(names, func(a, b string) int {
+			atA, failedA := st.failedAt(a, at)
+			atB, failedB := st.failedAt(b, at)
+			switch {
+			case failedA && failedB:
+				return cmp.Compare(atA, atB)
+			case failedA:
+				return 1
+			case failedB:
+				return -1
+			default:
+				return 0
+			}
+		})
+	}
 	return names
 }
