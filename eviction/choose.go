@@ -150,7 +150,7 @@ func (e *evaluation) reclaim(r *Report) (wait string) {
 // isAnswered reports whether a round of reclaims for th that ended at a time was followed
 // by a figure, with which pods could go, or by the end of the shortage.
 func (e *evaluation) isAnswered(th Threshold, ended time.Time) bool {
-	if !slices.Contains(e.s.ThresholdsMet, th) {
+	if !e.wasDue(th) {
 		return true
 	}
 	last, _ := find(e.s.LastObservations, th.Signal)

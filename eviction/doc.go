@@ -83,6 +83,7 @@
 // ours keeps it running. The kubelet begins a grace period anew after one good figure; ours
 // takes back twice the time for which the threshold was not met, and 10 s of that end it. A
 // condition holds while its threshold is met, however short the transition period.
+// As in the kubelet, it goes by figures of any age, and stays while none is known.
 //
 // The kubelet looks every 10 s at figures of up to 30 s. Here the next look comes in a
 // quarter of the time in which a hog could reach a threshold, every 100 ms at most; and

@@ -168,20 +168,30 @@ func (o Observation) plausible() bool {
 		(o.Capacity == 0 || o.Available <= o.Capacity)
 }
 
-// measured compares a sound observation with its threshold.
-func (e *evaluation) measured(r Report, since time.Time) Report {
+// compare compares an observation with its threshold.
+func (e *evaluation) compare(r Report) Report {
 	t, o := r.Threshold, r.Observation
 	r.Quantity = t.Value.Of(o.Capacity)
 	r.Target = plus(r.Quantity, t.MinReclaim.Of(o.Capacity))
-	wasDue := len(e.s.ThresholdsMet) > 0 && slices.Contains(e.s.ThresholdsMet, t)
 	switch {
 	case o.Available < r.Quantity:
 		r.State = Met
-	case wasDue && o.Available < r.Target:
+	case o.Available < r.Target && e.wasDue(t):
 		r.State = Reclaiming
 	default:
 		r.State = Fine
-		if !wasDue {
+	}
+	return r
+}
+
+func (e *evaluation) wasDue(t Threshold) bool { return slices.Contains(e.s.ThresholdsMet, t) }
+
+// measured says what follows from a sound observation.
+func (e *evaluation) measured(r Report, since time.Time) Report {
+	t, o := r.Threshold, r.Observation
+	r = e.compare(r)
+	if r.State == Fine {
+		if !e.wasDue(t) {
 			r.Since = e.interrupted(t, since)
 		}
 		return r
@@ -222,15 +232,17 @@ func find(all []Observation, s Signal) (Observation, bool) {
 }
 
 // conditions sees which node conditions hold: those of a threshold that is met,
-// grace period or not, and those for which the last one was not long ago.
+// grace period or not, and those for which the last one was not long ago. Figures of
+// any age count, and while there are none at all, nothing changes.
 func (e *evaluation) conditions() {
+	blind := len(e.obs.Node.Observations) == 0
 	for _, c := range [...]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		last, ok := e.s.NodeConditionsLastObservedAt[c]
-		met := slices.ContainsFunc(e.d.Thresholds, func(r Report) bool { return r.isMet() && r.Threshold.Signal.condition() == c })
+		met := slices.ContainsFunc(e.d.Thresholds, func(r Report) bool { return e.presses(r) && r.Threshold.Signal.condition() == c })
 		if met {
 			last, ok = e.now, true
 		}
-		if !met && (!ok || e.now.Sub(last) >= e.p.PressureTransitionPeriod) {
+		if !met && (!ok || !blind && e.now.Sub(last) >= e.p.PressureTransitionPeriod) {
 			continue
 		}
 		if e.d.Next.NodeConditionsLastObservedAt == nil {
@@ -239,6 +251,15 @@ func (e *evaluation) conditions() {
 		e.d.Next.NodeConditionsLastObservedAt[c] = last
 		e.d.Conditions = append(e.d.Conditions, c)
 	}
+}
+
+// presses reports whether the node condition of r's threshold holds: it is met, or was by
+// a figure that is too old to act upon.
+func (e *evaluation) presses(r Report) bool {
+	if r.State == Stale {
+		r = e.compare(r)
+	}
+	return r.isMet()
 }
 
 // next is the state for the evaluation after this one.

@@ -351,3 +351,27 @@ func TestDecisionMarshalsWithoutWholePods(t *testing.T) {
 	require.EqualValues(t, 1, got.Victims[0].GracePeriodSeconds)
 	require.Equal(t, gi, got.Victims[0].Usage)
 }
+
+// TestConditions_HoldWhileNothingIsKnown: they were taken back after the transition
+// period, and pods were admitted to a node that may still be short.
+func TestConditions_HoldWhileNothingIsKnown(t *testing.T) {
+	t.Parallel()
+	pressure := []corev1.NodeConditionType{corev1.NodeMemoryPressure}
+	h := newHistory(t, hard(eviction.MemoryAvailable, gi))
+	require.Equal(t, pressure, h.look(0, memoryIs(0)).Conditions)
+	require.Equal(t, pressure, h.look(time.Hour).Conditions, "no figure at all")
+	require.Empty(t, h.look(time.Second, memoryIs(gi)).Conditions, "the transition period is over")
+
+	old := memoryIs(gi - 1)
+	old.Time = h.now
+	require.Equal(t, pressure, h.look(0, old).Conditions)
+	d := h.look(time.Hour, old)
+	require.Equal(t, pressure, d.Conditions, "an old figure")
+	require.Empty(t, d.Victims)
+	require.Equal(t, eviction.Stale, d.Thresholds[0].State)
+	old.Available = gi
+	require.Equal(t, pressure, h.look(5*time.Minute-1, old).Conditions)
+	require.Empty(t, h.look(1, old).Conditions)
+	require.Equal(t, pressure, h.look(0, memoryIs(0)).Conditions)
+	require.Empty(t, h.look(5*time.Minute, saw(eviction.PIDAvailable, 9, 9)).Conditions, "other figures are known")
+}

@@ -17,7 +17,7 @@ type Policy struct {
 	Thresholds []Threshold
 
 	// PressureTransitionPeriod is how long a node condition stays after its last
-	// threshold was met. Default 5 m.
+	// threshold was met. While no figure of the node is known, it stays. Default 5 m.
 	PressureTransitionPeriod time.Duration
 	// MaxPodGracePeriodSeconds bounds the time that a pod gets to end in an
 	// eviction for a soft threshold. The default 0 leaves one second, as in the
@@ -29,7 +29,7 @@ type Policy struct {
 	StatsGrace time.Duration
 	// MaxObservationAge is how old an observation may be to count, and what
 	// [Stats].Pods measured of a pod's memory and processes. Default 1 m. Disk usage
-	// of pods counts for an hour.
+	// of pods counts for an hour, and for node conditions observations of any age.
 	MaxObservationAge time.Duration
 	// MaxParallelEvictions is how many pods may be ending at a time; those that
 	// end slowly for a soft threshold don't count when a hard one is met.

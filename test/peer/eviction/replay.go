@@ -17,11 +17,9 @@ import (
 // kubelet.
 type cause int
 
-// The causes. Those of defects of ours come first.
+// The causes.
 const (
-	blindForgets  cause = iota // conditions end while nothing can be measured
-	staleForgets               // and while figures are old
-	layoutUnknown              // ours goes on without knowing the layout
+	layoutUnknown cause = iota // ours goes on without knowing the layout
 	containerFS                // the kubelet begins with it in the second turn
 	oldFigures                 // ours doesn't act on them
 	impossible                 // nor on figures that can't be
@@ -124,7 +122,7 @@ func (st *step) looks(m *memory, i int, ours judge.Facts, c causes) judge.Facts 
 // look judges all thresholds once.
 func (st *step) look(m *memory, at time.Duration, isFirst bool, c causes, f judge.Facts) {
 	isBlind := in(st.w.Blind, at)
-	if isBlind && !c[unknownKeeps] && !c[blindForgets] {
+	if isBlind && !c[unknownKeeps] {
 		return
 	}
 	was := maps.Clone(m.due)
@@ -141,11 +139,12 @@ func (st *step) look(m *memory, at time.Duration, isFirst bool, c causes, f judg
 			observed[t.Signal] = r.time
 		}
 		old := ok && c[oldFigures] && !r.time.IsZero() && st.m.began.Add(at).Sub(r.time) > time.Minute
-		if !ok || old || c[impossible] && (r.available > r.capacity || r.capacity == 0) {
+		isImpossible := ok && c[impossible] && (r.available > r.capacity || r.capacity == 0)
+		if !ok || old || isImpossible {
 			if !c[unknownKeeps] && !isBlind {
 				m.forget(t)
 			}
-			if old && !c[staleForgets] && (r.available < amount(t.Value, r.capacity) || was[t] && st.missing(t, at) > 0) {
+			if old && !isImpossible && (r.available < amount(t.Value, r.capacity) || was[t] && st.missing(t, at) > 0) {
 				pressed[conditionOf(t.Signal)] = true
 			}
 			continue
@@ -159,7 +158,7 @@ func (st *step) look(m *memory, at time.Duration, isFirst bool, c causes, f judg
 	}
 	maps.Copy(m.observed, observed)
 	m.evaluated = at
-	if !isBlind || c[blindForgets] {
+	if !isBlind {
 		m.hold(pressed, at, st.w.Transition)
 	}
 }
@@ -336,25 +335,18 @@ func causeRules() (all []judge.Rule[*world]) {
 		cause          cause
 		name, sentence string
 		class          judge.Class
-		item           string
 	}{
-		{blindForgets, "conditions without figures", "When nothing can be measured for longer than the transition period, ours takes node conditions back; the kubelet keeps them.", judge.DefectOfOurs, "5"},
-		{staleForgets, "conditions of old figures", "When figures are older than MaxObservationAge for longer than the transition period, ours takes node conditions back; the kubelet keeps them.", judge.DefectOfOurs, "5"},
-		{layoutUnknown, "layout unknown", "While the filesystem layout is unknown, the kubelet does nothing; ours goes by the last one known, else by a single filesystem.", judge.Deliberate, ""},
-		{containerFS, "containerfs in the first turn", "The kubelet leaves out thresholds of containerfs in its first turn; ours does not.", judge.KubeletDefect, ""},
-		{oldFigures, "old figures", "The kubelet keeps a threshold met by a figure of any age; ours treats a figure older than [Policy.MaxObservationAge] as unknown.", judge.Deliberate, ""},
-		{impossible, "impossible figures", "The kubelet believes impossible figures, such as nothing available of nothing; ours treats them as unknown.", judge.Deliberate, ""},
-		{unknownKeeps, "unknown signals", "The kubelet begins a grace period anew after the signal was unknown; ours keeps it running.", judge.Deliberate, ""},
-		{moreLooks, "looks after reclaiming", "The kubelet evaluates thresholds and node conditions once a turn; ours again after it has reclaimed a disk.", judge.Deliberate, ""},
-		{shortBreaks, "short breaks", "The kubelet begins a grace period anew after one good figure; ours takes back twice the time for which the threshold was not met, and 10 s of that end it.", judge.Deliberate, ""},
+		{layoutUnknown, "layout unknown", "While the filesystem layout is unknown, the kubelet does nothing; ours goes by the last one known, else by a single filesystem.", judge.Deliberate},
+		{containerFS, "containerfs in the first turn", "The kubelet leaves out thresholds of containerfs in its first turn; ours does not.", judge.KubeletDefect},
+		{oldFigures, "old figures", "The kubelet keeps a threshold met by a figure of any age; ours treats a figure older than [Policy.MaxObservationAge] as unknown.", judge.Deliberate},
+		{impossible, "impossible figures", "The kubelet believes impossible figures, such as nothing available of nothing; ours treats them as unknown.", judge.Deliberate},
+		{unknownKeeps, "unknown signals", "The kubelet begins a grace period anew after the signal was unknown; ours keeps it running.", judge.Deliberate},
+		{moreLooks, "looks after reclaiming", "The kubelet evaluates thresholds and node conditions once a turn; ours again after it has reclaimed a disk.", judge.Deliberate},
+		{shortBreaks, "short breaks", "The kubelet begins a grace period anew after one good figure; ours takes back twice the time for which the threshold was not met, and 10 s of that end it.", judge.Deliberate},
 	} {
 		r := judge.Rule[*world]{
-			Name: c.name, Class: c.class, Sentence: c.sentence, Item: c.item,
-			Ends:     c.item != "",
+			Name: c.name, Class: c.class, Doc: doc, Sentence: c.sentence,
 			Explains: func(s judge.Scene[*world]) bool { return judgementCause(s) == c.cause },
-		}
-		if c.item == "" {
-			r.Doc = doc
 		}
 		if c.cause == shortBreaks {
 			r.Ends = true
@@ -363,7 +355,7 @@ func causeRules() (all []judge.Rule[*world]) {
 			}
 		}
 		all = append(all, r)
-		if c.cause == shortBreaks || c.cause == blindForgets || c.cause == staleForgets || c.cause == containerFS {
+		if c.cause == shortBreaks || c.cause == containerFS {
 			continue
 		}
 		r.Name, r.Ends = c.name+": evictions", true
