@@ -32,6 +32,10 @@ func deadline(now time.Time, grace int64) time.Time {
 
 // act begins what was decided.
 func (m *Manager) act(ctx context.Context, d *Decision, stats map[types.UID]*PodStats) {
+	if r := d.urgent; r != nil && m.tell(r.Threshold.Signal.resource(), d.At) && r.Why == whyNobody {
+		m.cfg.Logger.WarnContext(ctx, "no pod can be evicted, the node stays short",
+			"threshold", r.Threshold.String(), "available", r.Threshold.Signal.amount(r.Observation.Available))
+	}
 	for _, r := range d.Reclaim {
 		m.tell(r.Signal.resource(), d.At)
 		m.reclaim(ctx, r, d.At)
@@ -53,16 +57,17 @@ func (m *Manager) act(ctx context.Context, d *Decision, stats map[types.UID]*Pod
 	}
 }
 
-// tell records that something is reclaimed, not more often than it is useful.
-func (m *Manager) tell(resource corev1.ResourceName, now time.Time) {
-	if m.cfg.Events == nil || m.cfg.Node == nil {
-		return
-	}
+// tell records that something is short, not more often than it is useful, and reports
+// whether it did.
+func (m *Manager) tell(resource corev1.ResourceName, now time.Time) bool {
 	if last, ok := m.told[resource]; ok && now.Sub(last) < m.cfg.EventPeriod {
-		return
+		return false
 	}
 	m.told[resource] = now
-	m.cfg.Events.Eventf(m.cfg.Node, corev1.EventTypeWarning, EvictionThresholdMet, "Attempting to reclaim %s", resource)
+	if m.cfg.Events != nil && m.cfg.Node != nil {
+		m.cfg.Events.Eventf(m.cfg.Node, corev1.EventTypeWarning, EvictionThresholdMet, "Attempting to reclaim %s", resource)
+	}
+	return true
 }
 
 // evict has the pod killed. A pod that could not be killed before was announced

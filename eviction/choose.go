@@ -23,6 +23,9 @@ func (e *evaluation) choose() {
 			r.Why = "pods are evicted for their limits first"
 			continue
 		}
+		if i == 0 {
+			e.d.urgent = r
+		}
 		e.escalate(r)
 		r.InFlight, r.Pending = e.expected(r)
 		switch wait := e.reclaim(r); {

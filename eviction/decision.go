@@ -117,6 +117,8 @@ type Decision struct {
 	NeedPods bool `json:"needPods,omitzero"`
 	// Next is the state for the next evaluation.
 	Next State `json:"-"`
+
+	urgent *Report // the first of those that are acted upon, whatever comes of it
 }
 
 // Quiet says that there is nothing to be done.

@@ -148,10 +148,9 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 	m.state = d.Next
 	m.cfg.Observer.Evaluated(d, err)
 	m.publish(&d)
-	switch {
-	case m.cfg.Mode == Act && !d.Quiet():
+	if m.cfg.Mode == Act {
 		m.act(ctx, &d, obs.PodStats)
-	case m.cfg.Mode != Act:
+	} else {
 		m.pretend(&d)
 	}
 	return d, err

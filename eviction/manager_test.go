@@ -3,6 +3,7 @@ package eviction_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -450,4 +451,23 @@ func TestPodThatGrowsUntilItsEndCostsNobodyElse(t *testing.T) {
 	require.Empty(t, n.step(m, time.Second).Victims)
 	n.end("hog", nil)
 	m.Wait()
+}
+
+func TestEvaluate_RecordsThatNothingCanBeEvicted(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.saw(eviction.MemoryAvailable, 0, 10*gi)
+	n.add(newPod("critical", static), memoryStats(newPod("critical"), gi))
+	cfg := n.config(hard(eviction.MemoryAvailable, gi))
+	var log strings.Builder
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	m := newManager(t, cfg)
+	for range 20 {
+		n.step(m, time.Second)
+	}
+	require.Equal(t, []string{
+		"conditions [MemoryPressure]", "event node Warning EvictionThresholdMet: Attempting to reclaim memory",
+		"event node Warning EvictionThresholdMet: Attempting to reclaim memory",
+	}, n.take(), "each 10 s")
+	require.Equal(t, 2, strings.Count(log.String(), `msg="no pod can be evicted, the node stays short" threshold="memory.available<1Gi (hard)" available=0`))
 }

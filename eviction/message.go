@@ -15,8 +15,8 @@ const (
 	// Reason is the reason of an evicted pod, of the event about it, and of the
 	// refusal of a pod under pressure.
 	Reason = "Evicted"
-	// EvictionThresholdMet is the reason of the node's event when something is
-	// reclaimed.
+	// EvictionThresholdMet is the reason of the node's event when a threshold is due,
+	// whether or not something can be reclaimed.
 	EvictionThresholdMet = "EvictionThresholdMet"
 	// ExceededGracePeriod is the reason of the event about a pod that did not end
 	// in time.

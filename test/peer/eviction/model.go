@@ -276,9 +276,9 @@ func (st *step) plan(fresh []threshold, ended map[string]time.Duration, c chance
 			p.picks, p.threshold = append(p.picks, string(t.Signal)), t
 		}
 	}
-	told := p.picks // reclaims first
-	if n := slices.Index(told, string(p.threshold.Signal)); len(p.victims) > 0 && n >= 0 {
-		told = append(slices.Delete(slices.Clone(told), n, n+1), told[n])
+	told := slices.Clone(p.picks) // the most urgent first
+	if len(fresh) > 0 {
+		told = append([]string{string(fresh[0].Signal)}, told...)
 	}
 	for _, s := range told {
 		e := st.event(threshold{Signal: eviction.Signal(s)})

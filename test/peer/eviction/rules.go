@@ -89,6 +89,9 @@ func isDecision(s judge.Scene[*world]) bool {
 	case "picks": // ours does not come to a choice of which the kubelet's is a matter of chance
 		return s.Ours == "" && strings.Contains(st.ours["kills"], ":limit")
 	case "event":
+		if st.ours["picks"] != "" { // its scenario ends before the event
+			return s.Kubelet == st.event(st.note().Acts) && s.Ours == ""
+		}
 		st.decide(st.fresh(st.ours), oursAll())
 		return s.Kubelet == st.event(st.note().Acts) && s.Ours == strings.Join(st.events, "\n")
 	}
