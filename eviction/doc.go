@@ -94,8 +94,8 @@
 // evicts; ours needs new figures after each of the two, leaves [Policy.ReclaimInterval]
 // between two rounds, and does only what is still needed. After reclaiming a disk, the
 // kubelet evicts pods if any threshold is met; ours only if the one that it acts on is.
-// The kubelet ranks pods by figures from before it reclaimed a disk; ours by those from
-// after it.
+// The kubelet ranks pods by figures from before it reclaimed a disk, and names those in
+// messages; ours by those from after it.
 //
 // The order of pods. The kubelet evicts a pod without figures first; ours treats it as one
 // that uses nothing for [Policy.StatsGrace], counted from the first look that needs them.

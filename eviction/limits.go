@@ -3,10 +3,13 @@ package eviction
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // The signals of evictions for a limit, as metrics label them.
@@ -91,15 +94,21 @@ func breach(pod *corev1.Pod, stats *PodStats, layout Layout, whole bool) (b Brea
 	return b, found
 }
 
+// emptyDirBreach returns the first in the order of the spec.
 func emptyDirBreach(pod *corev1.Pod, stats *PodStats) (Breach, bool) {
-	for i := range stats.Volumes {
-		v, used := volume(pod, stats.Volumes[i].Name), stats.Volumes[i].Bytes
-		if v == nil || v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || !used.Known() {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil {
 			continue
 		}
-		if size := v.EmptyDir.SizeLimit; size.Sign() > 0 && size.CmpInt64(used.Value) < 0 {
+		n := slices.IndexFunc(stats.Volumes, func(s VolumeStats) bool { return s.Name == v.Name })
+		if n < 0 || !stats.Volumes[n].Bytes.Known() {
+			continue
+		}
+		used, size := stats.Volumes[n].Bytes.Value, v.EmptyDir.SizeLimit
+		if size.Sign() > 0 && size.CmpInt64(used) < 0 {
 			return Breach{
-				Signal: EmptyDirFSLimit, Used: used.Value, Limit: size.Value(),
+				Signal: EmptyDirFSLimit, Used: used, Limit: size.Value(),
 				Message: fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, size.String()),
 			}, true
 		}
@@ -108,8 +117,8 @@ func emptyDirBreach(pod *corev1.Pod, stats *PodStats) (Breach, bool) {
 }
 
 func podBreach(pod *corev1.Pod, stats *PodStats, whole bool) (Breach, bool) {
-	sum, all, some := limit(pod, corev1.ResourceEphemeralStorage)
-	if !some || sum.Sign() <= 0 || whole && !all {
+	sum := podspec.Limits(pod)[corev1.ResourceEphemeralStorage]
+	if sum.Sign() <= 0 || whole && slices.ContainsFunc(pod.Spec.Containers, isUnlimited) {
 		return Breach{}, false
 	}
 	m := measure{signal: NodeFSAvailable, parts: parts{true, true, true}, resource: corev1.ResourceEphemeralStorage}
@@ -123,19 +132,26 @@ func podBreach(pod *corev1.Pod, stats *PodStats, whole bool) (Breach, bool) {
 	}, true
 }
 
-// containerBreach looks at regular containers. Writable layers count unless they
-// are on a filesystem of their own, with images.
+// isUnlimited reports whether the container has no limit of local storage.
+func isUnlimited(c corev1.Container) bool {
+	_, ok := c.Resources.Limits[corev1.ResourceEphemeralStorage]
+	return !ok
+}
+
+// containerBreach looks at regular containers, in the order of their figures. Writable
+// layers count unless they are on a filesystem of their own, with images.
 func containerBreach(pod *corev1.Pod, stats *PodStats, layout Layout) (Breach, bool) {
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		size, ok := c.Resources.Limits[corev1.ResourceEphemeralStorage]
-		if !ok || size.Sign() <= 0 {
+	for i := range stats.Containers {
+		name := stats.Containers[i].Name
+		n := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+		if n < 0 {
 			continue
 		}
-		if used := containerDisk(c.Name, stats, layout); used > 0 && size.CmpInt64(used) < 0 {
+		size := pod.Spec.Containers[n].Resources.Limits[corev1.ResourceEphemeralStorage]
+		if used := containerDisk(name, stats, layout); size.Sign() > 0 && used > 0 && size.CmpInt64(used) < 0 {
 			return Breach{
 				Signal: EphemeralContainerFSLimit, Used: used, Limit: size.Value(),
-				Message: fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, quantityText(size)),
+				Message: fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", name, quantityText(size)),
 			}, true
 		}
 	}

@@ -154,3 +154,30 @@ func TestLimits_CountForThresholds(t *testing.T) {
 	n.end("calm", nil)
 	m.Wait()
 }
+
+// TestLimits_NameTheKubeletsFirst: of several volumes over their limits, the first of the
+// spec is named, and of several containers the first of the figures.
+func TestLimits_NameTheKubeletsFirst(t *testing.T) {
+	t.Parallel()
+	const disk = corev1.ResourceEphemeralStorage
+	pod := newPod("a", emptyDir("first", "1Mi", ""), emptyDir("second", "1Mi", ""))
+	full := eviction.DiskUsage{Bytes: used(mi + 1)}
+	stats := eviction.PodStats{UID: pod.UID, Volumes: []eviction.VolumeStats{{Name: "second", DiskUsage: full}, {Name: "first", DiskUsage: full}}}
+	require.Equal(t, `Usage of EmptyDir volume "first" exceeds the limit "1Mi". `, checked(eviction.Policy{}, "", pod, stats)[0].Message)
+
+	pod = newPod("a", limited(disk, "1Mi"))
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "other"}, corev1.Container{Name: "free"})
+	set(&pod.Spec.Containers[1].Resources.Limits, disk, "1Mi")
+	stats = eviction.PodStats{UID: pod.UID, Containers: []eviction.ContainerStats{{Name: "gone", Logs: full}, {Name: "other", Logs: full}, {Name: "main", Logs: full}}}
+	got := checked(eviction.Policy{IgnorePartialPodLimits: true}, "", pod, stats)
+	require.Equal(t, `Container other exceeded its local ephemeral storage limit "1Mi". `, got[0].Message)
+}
+
+func TestLimits_OverheadIsNoLimit(t *testing.T) {
+	t.Parallel()
+	const disk = corev1.ResourceEphemeralStorage
+	pod := newPod("a", limited(disk, "0"), emptyDir("data", "", ""))
+	pod.Spec.Overhead = corev1.ResourceList{}
+	set(&pod.Spec.Overhead, disk, "1Mi")
+	require.Empty(t, checked(eviction.Policy{}, "", pod, diskStats(pod, gi, 0, 0)), "a limit of zero is none")
+}

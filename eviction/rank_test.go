@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -294,10 +295,11 @@ func randomPods(r *rand.Rand, n int) (pods []*corev1.Pod, stats []eviction.PodSt
 	return pods, stats
 }
 
-// What a pod asks for is counted as everywhere else, only faster.
+// What a pod asks for is counted as everywhere else, only faster, and overhead only for a
+// pod that asks for something.
 func TestRequestIsThatOfPodspec(t *testing.T) {
 	t.Parallel()
-	amounts := []string{"0", "1", "1500m", "64Mi", "1Gi", "100M"}
+	amounts := []string{"0", "1", "1500m", "0.3Gi", "64Mi", "1Gi", "100M"}
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		list := func() corev1.ResourceList {
@@ -330,11 +332,24 @@ func TestRequestIsThatOfPodspec(t *testing.T) {
 			delete(whole.Limits, corev1.ResourceEphemeralStorage)
 			pod.Spec.Resources = &whole
 		}
-		want := podspec.Requests(pod)
+		want, bare := podspec.Requests(pod), *pod
+		bare.Spec.Overhead = nil
+		for name, asked := range podspec.Requests(&bare) {
+			if asked.IsZero() {
+				delete(want, name)
+			}
+		}
+		for name := range pod.Spec.Overhead {
+			if _, ok := podspec.Requests(&bare)[name]; !ok {
+				delete(want, name)
+			}
+		}
+		before := pod.DeepCopy()
 		got := ranked(eviction.MemoryAvailable, "", eviction.Policy{}, []*corev1.Pod{pod})[0]
 		require.Equal(t, want.Memory().Value(), got.Request, "memory, seed %d", seed)
 		got = ranked(eviction.NodeFSAvailable, "", eviction.Policy{}, []*corev1.Pod{pod})[0]
 		require.Equal(t, want.StorageEphemeral().Value(), got.Request, "ephemeral storage, seed %d", seed)
+		require.True(t, equality.Semantic.DeepEqual(before, pod), "the pod is not changed, seed %d", seed)
 	}
 }
 

@@ -8,30 +8,28 @@ import (
 )
 
 // request returns what the pod asks for of one resource, as [podspec.Requests]
-// counts it, but without making lists: ranking needs this one figure of every
-// pod of the node, while the node has nothing to spare.
+// counts it, but overhead only for a pod that asks for something, and without making
+// lists: ranking needs this one figure of every pod of the node, while the node has
+// nothing to spare.
 func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	if n, ok := plainRequest(pod, name); ok {
 		return n
 	}
-	total, _ := total(pod, func(r *corev1.ResourceRequirements) (resource.Quantity, bool) {
+	total := total(pod, func(r *corev1.ResourceRequirements) resource.Quantity {
 		if q, ok := r.Requests[name]; ok {
-			return q, true
+			return q
 		}
-		q, ok := r.Limits[name]
-		return q, ok
+		return r.Limits[name]
 	})
 	if whole := pod.Spec.Resources; whole != nil && ofWholePod(name) {
 		if q, ok := whole.Requests[name]; ok {
-			total = q
+			total = q.DeepCopy() // Add changes what an amount such as 0.25Gi points to
 		} else if q, ok := whole.Limits[name]; ok && total.IsZero() {
-			total = q
+			total = q.DeepCopy()
 		}
 	}
-	if len(pod.Spec.Overhead) > 0 {
-		if q, ok := pod.Spec.Overhead[name]; ok {
-			total.Add(q)
-		}
+	if q, ok := pod.Spec.Overhead[name]; ok && !total.IsZero() {
+		total.Add(q)
 	}
 	return total.Value()
 }
@@ -60,44 +58,23 @@ func plainRequest(pod *corev1.Pod, name corev1.ResourceName) (sum int64, ok bool
 // ofWholePod says whether pods can ask for the resource as a whole (KEP-2837).
 func ofWholePod(name corev1.ResourceName) bool { return name == corev1.ResourceMemory }
 
-// limit returns what the pod may use of one resource, where some of its
-// containers have a limit for it; all says that each regular one has.
-func limit(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity, all, some bool) {
-	sum, some = total(pod, func(r *corev1.ResourceRequirements) (resource.Quantity, bool) {
-		q, ok := r.Limits[name]
-		return q, ok
-	})
-	all = some
-	for i := range pod.Spec.Containers {
-		_, ok := pod.Spec.Containers[i].Resources.Limits[name]
-		all = all && ok
-	}
-	if q, ok := pod.Spec.Overhead[name]; ok && some {
-		sum.Add(q)
-	}
-	return sum, all, some
-}
-
 // total adds up one figure of the containers: regular ones and sidecars at a
 // time, or an init container beside the sidecars before it if that is more
 // (KEP-753).
-func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) (resource.Quantity, bool)) (sum resource.Quantity, some bool) {
+func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) resource.Quantity) (sum resource.Quantity) {
 	for i := range pod.Spec.Containers {
-		some = add(&sum, &pod.Spec.Containers[i], of) || some
-	}
-	if len(pod.Spec.InitContainers) == 0 {
-		return sum, some
+		sum.Add(of(&pod.Spec.Containers[i].Resources))
 	}
 	var sidecars, most resource.Quantity
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		if podspec.IsSidecar(c) {
-			some = add(&sum, c, of) || some
-			add(&sidecars, c, of)
+			sum.Add(of(&c.Resources))
+			sidecars.Add(of(&c.Resources))
 			continue
 		}
 		beside := sidecars.DeepCopy()
-		some = add(&beside, c, of) || some
+		beside.Add(of(&c.Resources))
 		if beside.Cmp(most) > 0 {
 			most = beside
 		}
@@ -105,18 +82,5 @@ func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) (resource.Quan
 	if most.Cmp(sum) > 0 {
 		sum = most
 	}
-	return sum, some
-}
-
-func add(sum *resource.Quantity, c *corev1.Container, of func(*corev1.ResourceRequirements) (resource.Quantity, bool)) bool {
-	q, ok := of(&c.Resources)
-	if !ok {
-		return false
-	}
-	if sum.IsZero() {
-		*sum = q.DeepCopy() // with its format
-	} else {
-		sum.Add(q)
-	}
-	return true
+	return sum
 }

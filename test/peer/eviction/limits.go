@@ -65,9 +65,6 @@ func (st *step) breaks(p *podSpec, u podUsage, q quirks) bool {
 		}
 	}
 	l, ok := podLimit(p.Pod)
-	if over, is := p.Pod.Spec.Overhead[corev1.ResourceEphemeralStorage]; ok && is && l.IsZero() && q[overheadAsLimit] {
-		l = over
-	}
 	if ok && l.CmpInt64(u.total(p)) < 0 && (!q[limitZero] || l.Sign() > 0) {
 		return true
 	}

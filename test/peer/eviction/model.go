@@ -12,12 +12,9 @@ import (
 // A quirk is one way in which our decisions differ from the kubelet's.
 type quirk int
 
-// The quirks. Those of defects of ours come first: a difference that has several
-// causes is put down to the first.
+// The quirks. A difference that has several causes is put down to the first.
 const (
-	overheadAlone quirk = iota
-	overheadAsLimit
-	limitsAndThresholds
+	limitsAndThresholds quirk = iota
 	limitZero
 	splitLayers
 	unmeasuredLast
@@ -35,7 +32,6 @@ const (
 	hostPathStays
 	otherFiles
 	containerMemory
-	podChanged
 	nothingMeasured
 	figuresAfter
 	numQuirks
@@ -75,7 +71,6 @@ type step struct {
 	changes []change // of figures, as far as the model has come
 	events  []string // of the node, of our model's last decision
 	told    map[string]time.Duration
-	grown   int // how often ours has added overhead to requests in specs
 
 	shortened map[string]time.Duration // when the model's decision has told adopted pods to end at once
 

@@ -24,37 +24,31 @@ func quirkRules() (all []judge.Rule[*world]) {
 		quirk          quirk
 		name, sentence string
 		class          judge.Class
-		item           string
 	}{
-		{overheadAlone, "overhead without requests", "The kubelet's ranking counts overhead only for pods with requests; ours for all.", judge.DefectOfOurs, "7b"},
-		{overheadAsLimit, "overhead over a limit of zero", "The kubelet adds overhead to limits other than zero; ours takes it for the limit of a pod whose containers have a limit of zero.", judge.DefectOfOurs, "new"},
-		{limitsAndThresholds, "limits and thresholds in one turn", "The kubelet does nothing about thresholds in a turn that evicts a pod for a limit; neither does ours, but one that could not be killed before holds up nothing.", judge.KubeletDefect, ""},
-		{limitZero, "limit of zero", "The kubelet evicts a pod with a local storage limit of zero as soon as it uses anything; ours treats a limit of zero as none, as that of a container.", judge.Deliberate, ""},
-		{splitLayers, "writable layers on a split filesystem", "Where images alone have a filesystem of their own, the kubelet leaves the writable layer out of a container's limit; ours counts it.", judge.KubeletDefect, ""},
-		{unmeasuredLast, "pods without figures", "The kubelet evicts a pod without figures first; ours treats it as one that uses nothing for [Policy.StatsGrace], counted from the first look that needs them.", judge.Deliberate, ""},
-		{oldPodFigures, "old figures of pods", "The kubelet ranks pods by figures of any age; ours by those that are not older than that, or an hour for disk usage.", judge.Deliberate, ""},
-		{inodeUnits, "inodes and requests of bytes", "The kubelet subtracts a pod's request of ephemeral storage, in bytes, from the number of its inodes; ours does not.", judge.KubeletDefect, ""},
-		{containersBeside, "requests beside resources of the pod", "The kubelet ignores what containers request of ephemeral storage if the pod also has resources as a whole, which can't include it; ours counts it.", judge.KubeletDefect, ""},
-		{adopts, "evictions before a restart", "After a restart, the kubelet evicts again for what an earlier eviction is still freeing; ours counts on the pods that are ending.", judge.Deliberate, ""},
-		{freedCounts, "disk space that is being freed", "The kubelet does not count the disk space of a pod that has ended and is not cleaned up; ours counts it as being freed, for 30 s at most.", judge.Deliberate, ""},
-		{endingPassed, "pods that are ending", "The kubelet evicts a pod again that does not end in time, or that it could not kill; ours evicts the next one.", judge.Deliberate, ""},
-		{failedLast, "pods that could not be killed", "The kubelet evicts a pod again that does not end in time, or that it could not kill; ours evicts the next one.", judge.Deliberate, ""},
-		{severalGo, "several pods at a time", "The kubelet evicts one pod a turn; ours as many as are expected to be enough, up to [Policy.MaxParallelEvictions].", judge.Deliberate, ""},
-		{ownThreshold, "other thresholds after reclaiming", "After reclaiming a disk, the kubelet evicts pods if any threshold is met; ours only if the one that it acts on is.", judge.Deliberate, ""},
-		{collectionByLook, "reclaiming by steps", "In each turn the kubelet deletes unused containers, then images, and then evicts; ours needs new figures after each of the two, leaves [Policy.ReclaimInterval] between two rounds, and does only what is still needed.", judge.Deliberate, ""},
-		{uselessPassed, "pods that free nothing", "The kubelet also evicts pods that use nothing of what the node lacks; ours passes them over.", judge.Deliberate, ""},
-		{hostPathStays, "host paths", "The kubelet also ranks pods by what is in their host paths; ours leaves host paths out, because they stay.", judge.Deliberate, ""},
-		{otherFiles, "other files of pods", "When it ranks pods, ours counts a pod's other files on the node's disk, such as its /etc/hosts; the kubelet does not.", judge.Deliberate, ""},
-		{containerMemory, "memory of containers", "Where only containers have a memory figure, the kubelet counts the pod's memory as zero; ours adds them up.", judge.Deliberate, ""},
-		{nothingMeasured, "order where nothing is measured", "For a filesystem that pods use nothing of, the kubelet orders pods of the same priority by their requests; ours by their age.", judge.Deliberate, ""},
-		{figuresAfter, "figures after reclaiming", "The kubelet ranks pods by figures from before it reclaimed a disk; ours by those from after it.", judge.Deliberate, ""},
+		{limitsAndThresholds, "limits and thresholds in one turn", "The kubelet does nothing about thresholds in a turn that evicts a pod for a limit; neither does ours, but one that could not be killed before holds up nothing.", judge.KubeletDefect},
+		{limitZero, "limit of zero", "The kubelet evicts a pod with a local storage limit of zero as soon as it uses anything; ours treats a limit of zero as none, as that of a container.", judge.Deliberate},
+		{splitLayers, "writable layers on a split filesystem", "Where images alone have a filesystem of their own, the kubelet leaves the writable layer out of a container's limit; ours counts it.", judge.KubeletDefect},
+		{unmeasuredLast, "pods without figures", "The kubelet evicts a pod without figures first; ours treats it as one that uses nothing for [Policy.StatsGrace], counted from the first look that needs them.", judge.Deliberate},
+		{oldPodFigures, "old figures of pods", "The kubelet ranks pods by figures of any age; ours by those that are not older than that, or an hour for disk usage.", judge.Deliberate},
+		{inodeUnits, "inodes and requests of bytes", "The kubelet subtracts a pod's request of ephemeral storage, in bytes, from the number of its inodes; ours does not.", judge.KubeletDefect},
+		{containersBeside, "requests beside resources of the pod", "The kubelet ignores what containers request of ephemeral storage if the pod also has resources as a whole, which can't include it; ours counts it.", judge.KubeletDefect},
+		{adopts, "evictions before a restart", "After a restart, the kubelet evicts again for what an earlier eviction is still freeing; ours counts on the pods that are ending.", judge.Deliberate},
+		{freedCounts, "disk space that is being freed", "The kubelet does not count the disk space of a pod that has ended and is not cleaned up; ours counts it as being freed, for 30 s at most.", judge.Deliberate},
+		{endingPassed, "pods that are ending", "The kubelet evicts a pod again that does not end in time, or that it could not kill; ours evicts the next one.", judge.Deliberate},
+		{failedLast, "pods that could not be killed", "The kubelet evicts a pod again that does not end in time, or that it could not kill; ours evicts the next one.", judge.Deliberate},
+		{severalGo, "several pods at a time", "The kubelet evicts one pod a turn; ours as many as are expected to be enough, up to [Policy.MaxParallelEvictions].", judge.Deliberate},
+		{ownThreshold, "other thresholds after reclaiming", "After reclaiming a disk, the kubelet evicts pods if any threshold is met; ours only if the one that it acts on is.", judge.Deliberate},
+		{collectionByLook, "reclaiming by steps", "In each turn the kubelet deletes unused containers, then images, and then evicts; ours needs new figures after each of the two, leaves [Policy.ReclaimInterval] between two rounds, and does only what is still needed.", judge.Deliberate},
+		{uselessPassed, "pods that free nothing", "The kubelet also evicts pods that use nothing of what the node lacks; ours passes them over.", judge.Deliberate},
+		{hostPathStays, "host paths", "The kubelet also ranks pods by what is in their host paths; ours leaves host paths out, because they stay.", judge.Deliberate},
+		{otherFiles, "other files of pods", "When it ranks pods, ours counts a pod's other files on the node's disk, such as its /etc/hosts; the kubelet does not.", judge.Deliberate},
+		{containerMemory, "memory of containers", "Where only containers have a memory figure, the kubelet counts the pod's memory as zero; ours adds them up.", judge.Deliberate},
+		{nothingMeasured, "order where nothing is measured", "For a filesystem that pods use nothing of, the kubelet orders pods of the same priority by their requests; ours by their age.", judge.Deliberate},
+		{figuresAfter, "figures after reclaiming", "The kubelet ranks pods by figures from before it reclaimed a disk, and names those in messages; ours by those from after it.", judge.Deliberate},
 	} {
 		r := judge.Rule[*world]{
-			Name: q.name, Class: q.class, Sentence: q.sentence, Item: q.item, Ends: true,
+			Name: q.name, Class: q.class, Doc: doc, Sentence: q.sentence, Ends: true,
 			Explains: func(s judge.Scene[*world]) bool { return isDecision(s) && causeOf(s) == q.quirk },
-		}
-		if q.item == "" {
-			r.Doc = doc
 		}
 		all = append(all, r)
 		if q.quirk == collectionByLook {
@@ -188,11 +182,6 @@ func findQuirk(st *step) quirk {
 		return -1
 	}
 	if st.decide(t, oursAll()) != ours {
-		for range 50 {
-			if st.grown++; st.decide(t, oursAll()) == ours {
-				return podChanged
-			}
-		}
 		return -1
 	}
 	for i := range numQuirks {

@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -26,99 +24,16 @@ func textRules() []judge.Rule[*world] {
 			},
 		},
 		{
-			Name: "the first of several limits", Class: judge.DefectOfOurs, Item: "7a",
-			Sentence: "Of two emptyDirs over their limits, the kubelet names the first in the spec and ours the first in the figures; of two containers it is the other way round.",
-			Explains: explainsFirst,
-		},
-		{
-			Name: "sum of limits in words", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet adds overhead to limits other than zero; ours writes it as the limit of a pod whose containers have a limit of zero. Seldom ours writes the sum of limits in another format than the kubelet.",
-			Explains: func(s judge.Scene[*world]) bool {
-				st, name := killOf(s, "event", "status")
-				if st == nil {
-					return false
-				}
-				if explainsLimitText(s) {
-					return true
-				}
-				over, ok := st.m.pod(name).Pod.Spec.Overhead[corev1.ResourceEphemeralStorage]
-				return ok && s.Ours == strings.ReplaceAll(s.Kubelet, "limit of containers 0. ", "limit of containers "+over.String()+". ")
-			},
-		},
-		{
-			Name: "the pod is changed", Class: judge.DefectOfOurs, Item: "new", Ends: true,
-			Sentence: "Ours adds a pod's overhead to the request in the pod's own spec each time it ranks pods, where the request is a fraction such as 0.25Gi; the kubelet does not change the pod.",
-			Explains: func(s judge.Scene[*world]) bool {
-				return explainsGrowth(s) || isDecision(s) && causeOf(s) == podChanged
-			},
-		},
-		{
 			Name: "old figures of pods: text", Class: judge.Deliberate, Doc: doc,
 			Sentence: "The kubelet ranks pods by figures of any age; ours by those that are not older than that, or an hour for disk usage.",
 			Explains: explainsOldFigures,
 		},
 		{
-			Name: "text after reclaiming", Class: judge.DefectOfOurs, Item: "7c",
-			Sentence: "The kubelet writes what was available before it reclaimed; ours what is available after it.",
+			Name: "text after reclaiming", Class: judge.Deliberate, Doc: doc,
+			Sentence: "The kubelet ranks pods by figures from before it reclaimed a disk, and names those in messages; ours by those from after it.",
 			Explains: explainsText,
 		},
 	}
-}
-
-// explainsFirst explains which of several limits a message names.
-func explainsFirst(s judge.Scene[*world]) bool {
-	st, name := killOf(s, "event", "status")
-	if st == nil {
-		return false
-	}
-	inSpec, inFigures := st.fullDirs(st.m.pod(name))
-	if inSpec == "" {
-		inFigures, inSpec = st.fullContainers(st.m.pod(name))
-	}
-	return inSpec != inFigures && strings.Contains(s.Kubelet, quoted(inSpec)) &&
-		s.Ours == strings.ReplaceAll(s.Kubelet, quoted(inSpec), quoted(inFigures))
-}
-
-// explainsGrowth explains the text about a pod to whose request of memory ours has
-// added the overhead.
-func explainsGrowth(s judge.Scene[*world]) bool {
-	st, name := killOf(s, "event", "status")
-	if st == nil || st.m.pod(name).Pod.Spec.Resources == nil {
-		return false
-	}
-	spec := &st.m.pod(name).Pod.Spec
-	asked, grown := spec.Resources.Requests.Memory(), spec.Resources.Requests.Memory().DeepCopy()
-	blamed := regexp.MustCompile("(Pod " + name + " was using [^ ]+, request is )" + asked.String() + ", ")
-	for range 50 {
-		grown.Add(*spec.Overhead.Memory())
-		if s.Ours == blamed.ReplaceAllString(s.Kubelet, "${1}"+grown.String()+", ") {
-			return true
-		}
-	}
-	return false
-}
-
-// explainsLimitText explains the sum of a pod's limits: ours writes the same sum in
-// the format of one of the limits.
-func explainsLimitText(s judge.Scene[*world]) bool {
-	st, name := killOf(s, "event", "status")
-	if st == nil {
-		return false
-	}
-	pod := st.m.pod(name).Pod
-	sum, ok := podLimit(pod)
-	if !ok {
-		return false
-	}
-	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
-		other := sum.DeepCopy()
-		other.Format = c.Resources.Limits.StorageEphemeral().Format
-		other.Add(resource.Quantity{}) // forgets the text that it was read from
-		if s.Ours == strings.ReplaceAll(s.Kubelet, "limit of containers "+sum.String()+". ", "limit of containers "+other.String()+". ") {
-			return true
-		}
-	}
-	return false
 }
 
 // explainsText explains the text about a pod that both sides have evicted for the
@@ -248,69 +163,4 @@ func (st *step) ownGrace(name string) string {
 		return fmt.Sprint(max(*own, 1))
 	}
 	return "30"
-}
-
-func quoted(s string) string { return strings.ReplaceAll(s, `"`, `\"`) }
-
-// fullContainers returns the messages about the first container that is over its
-// limit, in the order of the spec and in that of the figures.
-func (st *step) fullContainers(p *podSpec) (inSpec, inFigures string) {
-	u, _ := p.usage(st.at)
-	for _, spec := range p.Pod.Spec.Containers {
-		for _, c := range u.Containers {
-			used := orZero(c.Logs).Bytes
-			if st.w.Layout != eviction.DedicatedImageFS {
-				used += orZero(c.Rootfs).Bytes
-			}
-			l, ok := spec.Resources.Limits[corev1.ResourceEphemeralStorage]
-			if c.Name != spec.Name || !ok || l.Sign() <= 0 || l.CmpInt64(used) >= 0 {
-				continue
-			}
-			if inSpec == "" {
-				inSpec = fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", spec.Name, l.String())
-			}
-		}
-	}
-	for _, c := range u.Containers {
-		for _, spec := range p.Pod.Spec.Containers {
-			used := orZero(c.Logs).Bytes
-			if st.w.Layout == eviction.SingleFS {
-				used += orZero(c.Rootfs).Bytes
-			}
-			l, ok := spec.Resources.Limits[corev1.ResourceEphemeralStorage]
-			if c.Name == spec.Name && ok && l.Sign() > 0 && l.CmpInt64(used) < 0 {
-				return inSpec, fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", spec.Name, l.String())
-			}
-		}
-	}
-	return inSpec, ""
-}
-
-// fullDirs returns the messages about the first emptyDir that is over its limit, in
-// the order of the spec and in that of the figures.
-func (st *step) fullDirs(p *podSpec) (inSpec, inFigures string) {
-	u, _ := p.usage(st.at)
-	var all [][2]int
-	for n, v := range u.Volumes {
-		for i := range p.Pod.Spec.Volumes {
-			e := p.Pod.Spec.Volumes[i].EmptyDir
-			if p.Pod.Spec.Volumes[i].Name == v.Name && e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() > 0 && e.SizeLimit.CmpInt64(v.Disk.Bytes) < 0 {
-				all = append(all, [2]int{i, n})
-			}
-		}
-	}
-	if len(all) == 0 {
-		return "", ""
-	}
-	spec := all[0]
-	for _, o := range all {
-		if o[0] < spec[0] {
-			spec = o
-		}
-	}
-	text := func(i int) string {
-		v := p.Pod.Spec.Volumes[i]
-		return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String())
-	}
-	return text(spec[0]), text(all[0][0])
 }

@@ -100,20 +100,7 @@ func (st *step) request(pod *corev1.Pod, s eviction.Signal, q quirks) resource.Q
 		pod = pod.DeepCopy()
 		pod.Spec.Resources = nil
 	}
-	r := kubeletresource.GetResourceRequestQuantity(pod, name)
-	over, ok := pod.Spec.Overhead[name]
-	if ok && r.IsZero() && q[overheadAlone] {
-		r.Add(over)
-	}
-	for range st.grown {
-		if pod.Spec.Resources == nil || name != corev1.ResourceMemory {
-			break
-		}
-		if _, isWhole := pod.Spec.Resources.Requests.Memory().AsInt64(); !isWhole {
-			r.Add(over)
-		}
-	}
-	return r
+	return kubeletresource.GetResourceRequestQuantity(pod, name)
 }
 
 // exceeds reports whether a pod uses more than it asks for.
