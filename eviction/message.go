@@ -89,8 +89,8 @@ func evictionFor(d *Decision, v *Victim, stats *PodStats) Eviction {
 	r, s := d.Threshold, d.Signal
 	e := Eviction{
 		Signal: s, GracePeriodSeconds: v.GracePeriodSeconds, Disruption: true, At: d.At, generation: v.Pod.Generation,
-		Message: fmt.Sprintf("The node was low on resource: %v. Threshold quantity: %v, available: %s. ",
-			s.resource(), r.Threshold.Value.quantity(r.Observation.Capacity), s.amount(r.Observation.Available)),
+		Message: fmt.Sprintf("The node was low on resource: %v. Threshold quantity: %s, available: %s. ",
+			s.resource(), r.Threshold.Value.text(r.Observation.Capacity), s.amount(r.Observation.Available)),
 	}
 	if stats != nil {
 		text, annotations := blame(v.Pod, stats, s.resource())

@@ -162,7 +162,7 @@ func (p *parser) copiesMemory() bool {
 
 // value reads an amount. One that switches a threshold off is the zero value.
 func (p *parser) value(s Signal, text string) (Value, error) {
-	if text == "0%" || text == "100%" {
+	if isOff(text) {
 		return Value{}, nil
 	}
 	if strings.HasSuffix(text, "%") {
@@ -174,6 +174,8 @@ func (p *parser) value(s Signal, text string) (Value, error) {
 			return Value{}, fmt.Errorf("eviction percentage threshold %s must be >= 0%%: %s", s, text)
 		case f > 1:
 			return Value{}, fmt.Errorf("eviction percentage threshold %s must be <= 100%%: %s", s, text)
+		case math.IsNaN(float64(f)):
+			return Value{}, nil // nothing is ever below it
 		case !p.Lenient && (f == 0 || f == 1):
 			return Value{}, fmt.Errorf("%s is not below 100%% and above 0%%: write 0%% for no threshold", text)
 		}
@@ -185,6 +187,9 @@ func (p *parser) value(s Signal, text string) (Value, error) {
 	}
 	return v, err
 }
+
+// isOff reports whether the text means that there is no threshold.
+func isOff(text string) bool { return text == "0%" || text == "100%" }
 
 // percentage reads a number with a percent sign behind it. What the kubelet
 // accepts beyond plain decimals is hardly ever what was meant.
@@ -199,9 +204,6 @@ func (p *parser) percentage(text string) (float32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a percentage such as 10%% or 2.5%%", text)
 	}
-	if math.IsNaN(f) {
-		return 0, nil // nothing is ever below it
-	}
 	return float32(f) / 100, nil
 }
 
@@ -210,10 +212,20 @@ func (p *parser) quantity(text string) (Value, error) {
 	if err != nil {
 		return Value{}, fmt.Errorf("%q is not an amount: %w", text, err)
 	}
-	if n := q.Value(); p.Lenient || q.CmpInt64(n) == 0 {
-		return Value{Quantity: n, Format: q.Format}, nil
+	v := Value{Quantity: q.Value(), Format: q.Format}
+	switch {
+	case q.CmpInt64(v.Quantity) == 0:
+		return v, nil
+	case !p.Lenient:
+		return Value{}, fmt.Errorf("%q is not a whole number that fits into 64 bits", text)
+	case q.CmpInt64(math.MaxInt64) > 0:
+		v.Quantity = math.MaxInt64
+	case q.CmpInt64(math.MinInt64) < 0:
+		v.Quantity = math.MinInt64
+	default: // Value has rounded it up
 	}
-	return Value{}, fmt.Errorf("%q is not a whole number that fits into 64 bits", text)
+	v.Text = q.String()
+	return v, nil
 }
 
 func (p *parser) gracePeriods(soft parsed) {
@@ -233,10 +245,9 @@ func (p *parser) gracePeriods(soft parsed) {
 		}
 	})
 	for _, s := range allSignals() {
-		if soft[s].Value == (Value{}) {
-			continue
-		}
-		if _, ok := p.EvictionSoftGracePeriod[string(s)]; !ok {
+		_, isRead := soft[s]
+		_, hasGrace := p.EvictionSoftGracePeriod[string(s)]
+		if isRead && !isOff(p.EvictionSoft[string(s)]) && !hasGrace {
 			p.fail("evictionSoft", string(s), "grace period must be specified for the soft eviction threshold %s", s)
 		}
 	}
@@ -256,6 +267,8 @@ func (p *parser) minReclaims() map[Signal]Value {
 		switch {
 		case err != nil:
 			p.fail(field, string(s), "%v", err)
+		case math.IsNaN(float64(v.Fraction)):
+			return // never anything more than the threshold
 		case strings.HasSuffix(text, "%") && v.Fraction <= 0:
 			p.fail(field, string(s), "eviction percentage minimum reclaim %s must be positive: %s", s, text)
 		case v.Quantity < 0:

@@ -2,6 +2,7 @@ package eviction_test
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -165,7 +166,7 @@ func TestParseThresholdsRefusesOddInput(t *testing.T) {
 		{"+5%", "is not a percentage", "memory.available<5% (hard)", memory("+5%")},
 		{"0x1p3%", "is not a percentage", "memory.available<8% (hard)", memory("0x1p3%")},
 		{"10%%", "is not a percentage", "memory.available<10% (hard)", memory("10%%")},
-		{"half a byte", "is not a whole number", "memory.available<1 (hard)", memory("500m")},
+		{"half a byte", "is not a whole number", "memory.available<500m (hard)", memory("500m")},
 		{"soft for 0s", "no grace makes the threshold a hard one", "memory.available<2Gi (hard)", gentle("2Gi", "0s")},
 		{"soft below hard", "field evictionSoft[memory.available]: 512Mi is not above the hard threshold 1Gi", "memory.available<512Mi (soft, 1m0s)", gentle("512Mi", "1m")},
 		{"soft like hard", "1Gi is not above the hard threshold 1Gi", "memory.available<1Gi (soft, 1m0s)", gentle("1Gi", "1m")},
@@ -274,4 +275,53 @@ func FuzzParseFlag(f *testing.F) {
 		require.True(t, err == nil || all == nil)
 		_, _ = eviction.ParseSettingFlag(s)
 	})
+}
+
+// TestParseThresholds_LenientAmounts: what is no whole number of 64 bits is understood and
+// written as in the kubelet.
+func TestParseThresholds_LenientAmounts(t *testing.T) {
+	t.Parallel()
+	parsed := func(s eviction.ThresholdSettings) (eviction.Threshold, error) {
+		s.EnforceNodeAllocatable, s.Lenient = []string{}, true
+		all, err := eviction.ParseThresholds(s)
+		if len(all) == 0 {
+			return eviction.Threshold{}, err
+		}
+		return all[0], err
+	}
+	for _, tt := range []struct {
+		text string
+		want int64
+		as   string
+	}{{"1500m", 2, "1500m"}, {"0.3Gi", 322122548, "322122547200m"}, {"1e99", math.MaxInt64, "1e99"}, {"8Ei", math.MaxInt64, "9223372036854775807"}, {"1e3", 1000, "1e3"}} {
+		got, err := parsed(eviction.ThresholdSettings{
+			EvictionHard: settings{"memory.available": tt.text}, EvictionMinimumReclaim: settings{"memory.available": tt.text},
+		})
+		require.NoError(t, err, tt.text)
+		require.Equal(t, tt.want, got.Value.Of(0), tt.text)
+		require.Equal(t, "memory.available<"+tt.as+" (hard)", got.String())
+		require.Equal(t, got.Value, got.MinReclaim)
+		n := newNode(t)
+		n.add(newPod("a"), eviction.PodStats{UID: "uid-a", Memory: used(1)})
+		message, _ := messageOf(t, got, memoryIs(0), n)
+		require.Equal(t, "The node was low on resource: memory. Threshold quantity: "+tt.as+", available: 0. ", message)
+	}
+	_, err := parsed(eviction.ThresholdSettings{EvictionHard: settings{"memory.available": "-1e99"}})
+	require.ErrorContains(t, err, "must be positive")
+
+	got, err := parsed(eviction.ThresholdSettings{
+		EvictionHard: settings{"memory.available": "1Gi"}, EvictionMinimumReclaim: settings{"memory.available": "NaN%"},
+	})
+	require.NoError(t, err)
+	require.Zero(t, got.MinReclaim)
+
+	for _, amount := range []string{"0.0%", "NaN%"} {
+		soft := eviction.ThresholdSettings{EvictionHard: settings{}, EvictionSoft: settings{"memory.available": amount}}
+		_, err = parsed(soft)
+		require.ErrorContains(t, err, "grace period must be specified for the soft eviction threshold memory.available")
+		soft.EvictionSoftGracePeriod = settings{"memory.available": "1s"}
+		got, err = parsed(soft)
+		require.NoError(t, err)
+		require.Zero(t, got)
+	}
 }

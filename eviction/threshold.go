@@ -11,9 +11,12 @@ import (
 // Value is an amount: of bytes or a count, or a part of what there is in all.
 // The zero value is nothing.
 type Value struct {
-	// Quantity is the amount, and Format how to write it down.
+	// Quantity is the amount, and Format how to write it down. Of an amount that is not
+	// a whole number of 64 bits, it is the next larger one or the largest, and Text is
+	// the amount itself, such as 1500m.
 	Quantity int64
 	Format   resource.Format
+	Text     string
 	// Fraction is the part of the capacity if it is not 0: 0.1 are ten percent.
 	Fraction float32
 }
@@ -45,18 +48,22 @@ func (v Value) String() string {
 	if v.Fraction != 0 {
 		return strconv.FormatFloat(float64(v.Fraction*100), 'g', 6, 32) + "%"
 	}
-	return v.quantity(0).String()
+	return v.text(0)
 }
 
 // MarshalText returns String.
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// quantity returns the amount for the given capacity as messages have it.
-func (v Value) quantity(capacity int64) *resource.Quantity {
-	if v.Fraction != 0 || v.Format == "" {
-		return resource.NewQuantity(v.Of(capacity), resource.BinarySI)
+// text returns the amount for the given capacity as messages have it.
+func (v Value) text(capacity int64) string {
+	switch {
+	case v.Text != "":
+		return v.Text
+	case v.Fraction != 0 || v.Format == "":
+		return bytesText(v.Of(capacity))
+	default:
+		return resource.NewQuantity(v.Quantity, v.Format).String()
 	}
-	return resource.NewQuantity(v.Quantity, v.Format)
 }
 
 // amount writes down an amount of the signal as messages have it.

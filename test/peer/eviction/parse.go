@@ -248,10 +248,11 @@ func (w *settingsWorld) inOrder(all []kubeletapi.Threshold) (lines []string) {
 	return lines
 }
 
-// valueText prints a value of the kubelet. No reclaim and one of nothing are the same.
+// valueText prints a value of the kubelet. No reclaim, one of nothing and one of NaN%,
+// which nothing is ever short of, are the same.
 func valueText(v *kubeletapi.ThresholdValue) string {
 	switch {
-	case v == nil || v.Quantity != nil && v.Quantity.IsZero():
+	case v == nil || v.Quantity != nil && v.Quantity.IsZero() || v.Percentage != v.Percentage:
 		return "0"
 	case v.Quantity != nil:
 		return v.Quantity.String()

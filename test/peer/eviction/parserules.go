@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,10 +19,6 @@ const (
 	endless
 	mistake
 	pairsNamed
-	notANumber
-	nothingEver
-	wholeAmounts
-	tooLarge
 )
 
 // parseRules are about settings of thresholds.
@@ -31,26 +26,16 @@ func parseRules() (all []judge.Rule[*settingsWorld]) {
 	for _, c := range []struct {
 		cause          refusal
 		name, sentence string
-		class          judge.Class
-		item           string
 	}{
-		{otherWords, "words of refusals", "Where a number or a duration can't be read, the kubelet has the words of Go's packages; ours says what one looks like.", judge.Deliberate, ""},
-		{endless, "endless exponents", "An amount with an endless exponent is refused, not calculated with.", judge.Deliberate, ""},
-		{mistake, "mistakes", "Settings that can only be mistakes are refused, all at once; [ThresholdSettings.Lenient] accepts them as the kubelet does.", judge.Deliberate, ""},
-		{pairsNamed, "pairs of flags", "Of a flag, the kubelet takes the last of two values for a signal; ours refuses both, and names each malformed pair.", judge.Deliberate, ""},
-		{notANumber, "a minimum reclaim of NaN%", "The kubelet accepts a minimum reclaim of NaN%; ours refuses it with Lenient too.", judge.DefectOfOurs, "new"},
-		{nothingEver, "a soft threshold of 0.0% without a grace period", "The kubelet wants a grace period for a soft threshold of 0.0% or NaN%; ours does not.", judge.DefectOfOurs, "new"},
-		{wholeAmounts, "parts of a byte", "The kubelet writes an amount such as 1500m as it is; ours as the next whole number.", judge.DefectOfOurs, "7c"},
-		{tooLarge, "amounts beyond 64 bits", "The kubelet accepts an amount beyond 64 bits; ours takes it for a negative one with Lenient.", judge.DefectOfOurs, "new"},
+		{otherWords, "words of refusals", "Where a number or a duration can't be read, the kubelet has the words of Go's packages; ours says what one looks like."},
+		{endless, "endless exponents", "An amount with an endless exponent is refused, not calculated with."},
+		{mistake, "mistakes", "Settings that can only be mistakes are refused, all at once; [ThresholdSettings.Lenient] accepts them as the kubelet does."},
+		{pairsNamed, "pairs of flags", "Of a flag, the kubelet takes the last of two values for a signal; ours refuses both, and names each malformed pair."},
 	} {
-		r := judge.Rule[*settingsWorld]{
-			Name: c.name, Class: c.class, Sentence: c.sentence, Item: c.item,
+		all = append(all, judge.Rule[*settingsWorld]{
+			Name: c.name, Class: judge.Deliberate, Doc: doc, Sentence: c.sentence,
 			Explains: func(s judge.Scene[*settingsWorld]) bool { return readUnlike(s) == c.cause },
-		}
-		if c.item == "" {
-			r.Doc = doc
-		}
-		all = append(all, r)
+		})
 	}
 	return all
 }
@@ -89,33 +74,13 @@ func (w *settingsWorld) readWhole(s judge.Scene[*settingsWorld], mode string) re
 			if text, cause := w.refusal(field, key, mode == "strict"); text != "" {
 				isRefused = true
 				first = max(first, cause)
-			} else if s.Kubelet == "refused" && cause != 0 {
-				first = cause
 			}
 		}
 	}
-	switch {
-	case isRefused && s.Ours == "refused" && s.Kubelet != "refused":
+	if isRefused && s.Ours == "refused" && s.Kubelet != "refused" {
 		return first
-	case !isRefused && s.Kubelet == "refused" && first == nothingEver:
-		return nothingEver
-	case !isRefused && s.Ours == rounded(s.Kubelet):
-		return wholeAmounts
-	default:
-		return 0
 	}
-}
-
-// rounded returns thresholds with whole amounts.
-func rounded(text string) string {
-	return regexp.MustCompile(`(<|reclaim )[^ \n]+`).ReplaceAllStringFunc(text, func(part string) string {
-		i := strings.LastIndexAny(part, "< ")
-		q, err := resource.ParseQuantity(part[i+1:])
-		if err != nil {
-			return part
-		}
-		return part[:i+1] + resource.NewQuantity(q.Value(), q.Format).String()
-	})
+	return 0
 }
 
 // flagRefusal returns how ours refuses a flag.
@@ -195,10 +160,6 @@ func (w *settingsWorld) amountRefusal(field, key, value string, strict bool) (te
 		return fmt.Sprintf("%q is not an amount: %v", value, err), otherWords
 	case strict && q.CmpInt64(q.Value()) != 0:
 		return fmt.Sprintf("%q is not a whole number that fits into 64 bits", value), mistake
-	case isThreshold && q.Sign() > 0 && q.Value() <= 0:
-		return "eviction threshold " + key + " must be positive: " + value, tooLarge
-	case !isThreshold && q.Sign() > 0 && q.Value() < 0:
-		return "negative eviction minimum reclaim specified for " + key, tooLarge
 	case isThreshold && q.Sign() <= 0:
 		return "eviction threshold " + key + " must be positive: " + value, otherWords
 	default:
@@ -219,16 +180,12 @@ func (w *settingsWorld) partRefusal(field, key, number string, strict bool) (tex
 		return strconv.Quote(value) + " is not a percentage such as 10% or 2.5%", otherWords
 	case strict && !isPlain:
 		return strconv.Quote(value) + " is not a percentage such as 10% or 2.5%", mistake
-	case field == reclaimField && f != f:
-		return "eviction percentage minimum reclaim " + key + " must be positive: " + value, notANumber
 	case field == reclaimField && strict && part > 1:
 		return value + " of what there is can never be available", mistake
 	case field == reclaimField:
 		return text, 0
 	case strict && (part == 0 || part == 1):
 		return value + " is not below 100% and above 0%: write 0% for no threshold", mistake
-	case field == softField && (part == 0 || f != f) && strings.HasPrefix(text, "grace period must be specified"):
-		return "", nothingEver
 	default:
 		return text, 0
 	}
