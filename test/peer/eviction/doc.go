@@ -37,7 +37,7 @@
 // a time, missing, impossible, or all unknown for a while; up to six pods with
 // containers, init containers and sidecars, requests and limits, overhead, resources of
 // the whole pod, and all kinds of volumes, that arrive later, change what they use, or
-// have no figures; turns every 3, 10, 25 or 50 s; kills that take any time, hang, and fail
+// have no figures or old ones; turns every 3, 10, 25 or 50 s; kills that take any time, hang, and fail
 // once or always; pods that grow while they end; space that
 // becomes free when a pod has ended, when it is cleaned up, and by the collections;
 // restarts of the agent before a turn and while a pod ends.
