@@ -44,12 +44,7 @@ func explainsText(s judge.Scene[*world]) bool {
 		return false
 	}
 	t := st.note().Acts
-	kubeletAt := st.at
-	for _, round := range rounds(st.kubelet) {
-		for _, a := range round {
-			kubeletAt += st.w.collector(a).Took
-		}
-	}
+	kubeletAt := st.collectedAt(st.kubelet)
 	st.changes = st.changesBefore(st.index)
 	was, wasAnnotations := st.message(name, t, st.at, (*podSpec).usage)
 	at := st.at
@@ -81,7 +76,7 @@ func explainsText(s judge.Scene[*world]) bool {
 // explainsOldFigures explains the text about a pod whose figures are too old for ours.
 func explainsOldFigures(s judge.Scene[*world]) bool {
 	st, name := killOf(s, "event", "status", "annotations")
-	if st == nil || st.note().Acts.Signal == "" {
+	if st == nil || st.note().Acts.Signal == "" || st.m.pod(name).Age <= time.Minute {
 		return false
 	}
 	st.changes = st.changesBefore(st.index)
@@ -90,7 +85,18 @@ func explainsOldFigures(s judge.Scene[*world]) bool {
 	if strings.HasSuffix(s.Fact, "/annotations") {
 		return s.Kubelet == wasAnnotations && s.Ours == annotations
 	}
-	return strings.Contains(s.Kubelet, was) && s.Ours == strings.ReplaceAll(s.Kubelet, was, text)
+	ours := strings.ReplaceAll(s.Kubelet, was, text)
+	ours = strings.ReplaceAll(ours, "since "+st.collectedAt(st.kubelet).String(), "since "+st.collectedAt(st.ours).String())
+	return strings.Contains(s.Kubelet, was) && s.Ours == ours
+}
+
+// collectedAt returns when the collections of a side in this step have ended.
+func (st *step) collectedAt(f judge.Facts) time.Duration {
+	at := st.at
+	for _, round := range rounds(f) {
+		at += st.w.took(round)
+	}
+	return at
 }
 
 // message returns the message about the eviction of a pod with the figures of a
