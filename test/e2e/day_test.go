@@ -184,6 +184,7 @@ func TestADayInTheLife(t *testing.T) {
 	})
 	d.requireNothingLeft()
 	waitFor(t, 30*time.Second, "the machine to be as it was before", func() (string, bool) {
+		bed.killStrayShims(t)
 		now := takeStock(t)
 		return fmt.Sprintf("now %v, before %v", now, before), now == before
 	})

@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,6 +127,47 @@ func (tr traces) inKernel() ([]string, error) {
 	return left, nil
 }
 
+// killStrayShims kills the shims of sandboxes that the runtime has removed, and says so.
+// A start that containerd breaks off when its client dies may leave one, with a process
+// that nobody runs; it then lives until containerd starts again, and the CRI has no
+// call that ends it.
+func (b *testbed) killStrayShims(t *testing.T) {
+	t.Helper()
+	known, err := b.sandboxes(nil)
+	require.NoError(t, err)
+	for pid, args := range shims(t) {
+		i := slices.Index(args, "-id")
+		if i < 0 || i+1 >= len(args) || slices.Contains(args, "delete") || slices.Contains(known, args[i+1]) {
+			continue
+		}
+		t.Logf("containerd has left the shim of sandbox %s", args[i+1])
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			require.ErrorIs(t, err, syscall.ESRCH)
+		}
+	}
+}
+
+// shims returns the arguments of the shims that run, by process.
+func shims(t *testing.T) map[int][]string {
+	t.Helper()
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	found := map[int][]string{}
+	for _, file := range processes {
+		cmdline, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has just ended
+		}
+		args := strings.Split(string(cmdline), "\x00")
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		require.NoError(t, err)
+		if strings.Contains(args[0], "containerd-shim") {
+			found[pid] = args
+		}
+	}
+	return found
+}
+
 // stock counts what pods can leave on a machine outside of their agent's folder.
 type stock struct {
 	mounts, netns, shims, leases, links int
@@ -141,13 +184,7 @@ func takeStock(t *testing.T) (s stock) {
 	links, err := filepath.Glob("/sys/class/net/*")
 	require.NoError(t, err)
 	s.links = len(links)
-	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	require.NoError(t, err)
-	for _, file := range processes {
-		if cmdline, err := os.ReadFile(file); err == nil && strings.Contains(string(cmdline), "containerd-shim") {
-			s.shims++
-		}
-	}
+	s.shims = len(shims(t))
 	leases, err := bed.ctrCommand("leases", "ls", "-q").Output()
 	require.NoError(t, err)
 	s.leases = len(strings.Fields(string(leases)))

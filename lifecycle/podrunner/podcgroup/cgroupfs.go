@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +28,8 @@ type Pods interface {
 	Remove(ctx context.Context, uid types.UID) error
 }
 
-// ErrBusy says that processes are still in a cgroup that is to be removed.
+// ErrBusy says that processes were still in a cgroup that is to be removed. They are
+// killed.
 var ErrBusy = errors.New("cgroup is in use")
 
 // errNoPod says that there is no pod to make a cgroup for.
@@ -180,7 +183,9 @@ func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // Remove implements [Pods]. It looks below each class, because the pod's spec may
-// be gone, and takes away cgroups that runtimes left below the pod's.
+// be gone, and takes away cgroups that runtimes left below the pod's. It kills the
+// processes that it finds there and returns [ErrBusy], because they take a moment to
+// leave: call it again. So it must not be called for a pod that may run.
 func (c *Cgroupfs) Remove(ctx context.Context, uid types.UID) error {
 	tree, err := c.tree()
 	if err == nil {
@@ -303,7 +308,34 @@ func (c *Cgroupfs) removeTree(path string) error {
 			return err
 		}
 	}
-	return c.removeOne(path)
+	err = c.removeOne(path)
+	if errors.Is(err, ErrBusy) {
+		err = errors.Join(err, kill(path))
+	}
+	return err
+}
+
+// kill ends the processes of a cgroup. They take a moment to leave it.
+func kill(path string) error {
+	procs, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for text := range strings.FieldsSeq(string(procs)) {
+		pid, err := strconv.Atoi(text)
+		if err != nil || pid <= 0 { // 0 is one that our namespace of processes does not have
+			continue
+		}
+		process, err := os.FindProcess(pid)
+		if err == nil {
+			err = process.Kill()
+		}
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			errs = append(errs, fmt.Errorf("kill process %d in %s: %w", pid, path, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // removeOne removes a cgroup that has none below it.

@@ -27,8 +27,9 @@
 //  3. Nothing outside of the configured parent is written to, but for the list of
 //     controllers that the cgroups above it hand down on cgroup v2.
 //  4. No name in a manifest leads out of the tree.
-//  5. Remove removes empty cgroups only: it ends no process. While one runs the
-//     answer is [ErrBusy].
+//  5. Remove kills what is left of a pod of which the runtime has nothing any more, as
+//     the kubelet does: containerd can lose a process that it was starting when its
+//     client died. Nothing else here ends a process.
 //
 // # Goroutines and locking
 //
@@ -39,8 +40,6 @@
 //
 // # Differences from the kubelet
 //
-//   - Remove does not kill what is left in a cgroup: that containers are gone is
-//     seen to before, within their grace.
 //   - Only the cgroupfs driver is implemented: systemd's needs its bus.
 //   - A weight of cpu on cgroup v2 is what runtimes since runc 1.3 make of shares,
 //     so that pods and containers compare: 1024 shares are a weight of 100.

@@ -3,8 +3,10 @@ package podcgroup_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -369,6 +371,26 @@ func TestRemoveSaysWhatIsBusy(t *testing.T) {
 	broken := errors.New("broken")
 	c.SetRmdir(func(string) error { return broken })
 	require.ErrorIs(t, c.Remove(t.Context(), "u1"), broken)
+}
+
+func TestRemoveKillsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	root := model(t, podcgroup.V2)
+	c := newOn(t, podcgroup.Config{Root: root})
+	_, err := c.Ensure(t.Context(), bestEffort("u1"))
+	require.NoError(t, err)
+	cmd := exec.Command("sleep", "3600")
+	require.NoError(t, cmd.Start())
+	container := filepath.Join(root, "kubepods/besteffort/podu1/container")
+	require.NoError(t, os.Mkdir(container, 0o755))
+	procs := fmt.Sprintf("%d\n0\n-1\nx\n%d\n", 1<<22+1, cmd.Process.Pid) // the first is above any
+	require.NoError(t, os.WriteFile(filepath.Join(container, "cgroup.procs"), []byte(procs), 0o600))
+
+	c.SetRmdir(func(path string) error { return &fs.PathError{Op: "rmdir", Path: path, Err: syscall.EBUSY} })
+	require.ErrorIs(t, c.Remove(t.Context(), "u1"), podcgroup.ErrBusy)
+	require.EqualError(t, cmd.Wait(), "signal: killed")
+	c.SetRmdir(os.RemoveAll)
+	require.NoError(t, c.Remove(t.Context(), "u1"))
 }
 
 // TestRemoveTakesWhatRuntimesMade in hierarchies that have no controller: runc makes
