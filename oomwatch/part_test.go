@@ -89,7 +89,7 @@ func resumed(t *testing.T, before, after []string) (first, second []oomwatch.Kil
 		n.log.print(after...)
 		n.pass(time.Minute)
 		second = n.told()[len(first):]
-		require.Equal(n, "", n.watcher.Position().Told)
+		require.Empty(n, n.watcher.Position().Told)
 	})
 	return first, second
 }

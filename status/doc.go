@@ -157,6 +157,8 @@
 //     up first, so that a request above its limit may make up for another below.
 //   - The node's addresses, where they are not known for a while, stay as they were reported
 //     last; the kubelet removes them from the status.
+//   - The addresses of a pod that has ended stay when the agent starts again; the kubelet
+//     shows none where the runtime reports none.
 //   - A static pod that was terminated stays so when it is reported again; the kubelet
 //     forgets it (kubernetes#116484).
 //   - Init containers are matched to the spec by name; the kubelet matches them by index, and

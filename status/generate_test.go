@@ -88,7 +88,7 @@ func TestAPodsLife(t *testing.T) {
 	}}
 	s = status.Generate(in)
 	require.Equal(t, corev1.PodFailed, s.Phase)
-	require.Empty(t, s.PodIP, "what the runtime reports, which is what the cache keeps of it")
+	require.Equal(t, "10.0.0.7", s.PodIP, "the addresses of a pod that has ended stay")
 	require.Equal(t, status.ReasonPodFailed, status.Condition(s.Conditions, corev1.PodReady).Reason)
 	require.Equal(t, int32(3), s.ContainerStatuses[1].State.Terminated.ExitCode)
 
@@ -269,7 +269,7 @@ func TestAddresses(t *testing.T) {
 		"canonical":                             {runtime: []string{"FD00:0:0::1", "::ffff:10.0.0.1"}, want: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
 		"nonsense is left out":                  {runtime: []string{"", "x", "10.0.0.1"}, node: []string{"y"}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
 		"a lost sandbox has none":               {previous: []corev1.PodIP{{IP: "10.0.0.1"}}},
-		"a pod that has ended has none":         {phase: corev1.PodFailed, previous: []corev1.PodIP{{IP: "10.0.0.1"}}},
+		"a pod that has ended keeps its own":    {phase: corev1.PodFailed, previous: []corev1.PodIP{{IP: "10.0.0.1"}}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
 		"host network":                          {host: true, node: []string{"fd00::9", "192.168.0.1"}, want: []corev1.PodIP{{IP: "fd00::9"}, {IP: "192.168.0.1"}}},
 		"host network, node's address changed":  {host: true, node: []string{"192.168.0.2"}, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.2"}}},
 		"host network, node's address unknown":  {host: true, previous: []corev1.PodIP{{IP: "192.168.0.1"}}, want: []corev1.PodIP{{IP: "192.168.0.1"}}},

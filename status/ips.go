@@ -6,11 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/internal/podips"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // setIPs sets the addresses of host and pod. A pod on the node's network for which
 // the runtime reports none has the node's, and one with one address gets the node's
-// second one if that is of the other family.
+// second one if that is of the other family. The addresses of a pod that has ended stay:
+// what was known before a restart is not taken back.
 func setIPs(s, old *corev1.PodStatus, in *Input) {
 	node := podips.Families(in.NodeIPs, in.NodeIPs)
 	for _, ip := range node {
@@ -21,8 +23,15 @@ func setIPs(s, old *corev1.PodStatus, in *Input) {
 	}
 	var ips []string
 	if in.Runtime != nil {
-		ips = podips.Families(in.Runtime.IPs, in.NodeIPs)
+		ips = in.Runtime.IPs
 	}
+	ended := in.Terminal || podspec.IsTerminal(old.Phase)
+	if len(ips) == 0 && !in.Pod.Spec.HostNetwork && (ended || in.carried()) {
+		for _, ip := range old.PodIPs {
+			ips = append(ips, ip.IP)
+		}
+	}
+	ips = podips.Families(ips, in.NodeIPs)
 	if in.Pod.Spec.HostNetwork && len(ips) == 0 {
 		ips = node
 	} else if in.Pod.Spec.HostNetwork && len(node) == 2 {
@@ -31,7 +40,7 @@ func setIPs(s, old *corev1.PodStatus, in *Input) {
 	for _, ip := range ips {
 		s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: ip})
 	}
-	if len(ips) == 0 && (in.carried() || in.Pod.Spec.HostNetwork) {
+	if len(ips) == 0 && in.Pod.Spec.HostNetwork {
 		s.PodIPs = slices.Clone(old.PodIPs)
 	}
 	if len(s.HostIPs) > 0 {

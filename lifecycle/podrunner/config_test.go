@@ -83,7 +83,9 @@ func TestPortMappingsOfRepeatedPorts(t *testing.T) {
 	}
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Ports: twice}, {Name: "other", Ports: twice[:1]}}
 	require.Equal(t, []*runtimeapi.PortMapping{
-		{Protocol: runtimeapi.Protocol_UDP, ContainerPort: 80}, {ContainerPort: 81}, {ContainerPort: 80},
+		{Protocol: runtimeapi.Protocol_UDP, ContainerPort: 80},
+		{ContainerPort: 81},
+		{ContainerPort: 80},
 		{Protocol: runtimeapi.Protocol_UDP, ContainerPort: 80},
 	}, podrunner.SandboxConfig(pod, 0, testNode()).GetPortMappings(), "once in a container")
 }

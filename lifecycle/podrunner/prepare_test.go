@@ -413,7 +413,7 @@ func TestLeftoversOfPodsThatAreGone(t *testing.T) {
 	left, err := s.runner.Leftovers()
 	require.NoError(t, err)
 	require.Equal(t, []types.UID{"a", "b", "c"}, left)
-	require.DirExists(t, filepath.Join(s.bed.logs, "ns_pod_a"))
+	require.DirExists(t, filepath.Join(s.logs, "ns_pod_a"))
 	for _, uid := range left {
 		require.NoError(t, s.runner.RemovePod(t.Context(), &podcache.Status{UID: uid}))
 	}
@@ -421,7 +421,7 @@ func TestLeftoversOfPodsThatAreGone(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 	require.Empty(t, s.files())
-	logs, err := os.ReadDir(s.bed.logs)
+	logs, err := os.ReadDir(s.logs)
 	require.NoError(t, err)
 	require.Empty(t, logs, "logs that only their folder's name ties to a pod")
 	require.Error(t, s.runner.RemovePod(t.Context(), &podcache.Status{UID: "../a"}))

@@ -67,6 +67,8 @@ func manyPods(n int) []*corev1.Pod {
 func BenchmarkUpdateAndSync(b *testing.B) {
 	w, done := lightWorkers(b)
 	pod := newPod("a")
+	w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+	<-done
 	b.ReportAllocs()
 	for b.Loop() {
 		w.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})

@@ -17,6 +17,8 @@ import (
 func TestATurnAllocatesItsContextAndNothingElse(t *testing.T) {
 	w, done := lightWorkers(t)
 	pod := newPod("a")
+	w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+	<-done
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
 		w.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})
 		<-done

@@ -253,6 +253,23 @@ func restartAllChanges() []change {
 	}}
 }
 
+// addressChanges are about addresses.
+func addressChanges() []change {
+	return []change{{
+		name: "addresses of a pod that has ended", class: judge.Deliberate,
+		sentence: "The addresses of a pod that has ended stay when the agent starts again; the kubelet shows none where the runtime reports none.",
+		apply: func(in *input) bool {
+			if len(in.step.IPs) > 0 || in.turn.Pod.Spec.HostNetwork || !in.step.Terminal && !isTerminal(in.turn.Before.Phase) {
+				return false
+			}
+			for _, ip := range in.turn.Before.PodIPs {
+				in.step.IPs = append(in.step.IPs, ip.IP)
+			}
+			return len(in.step.IPs) > 0
+		},
+	}}
+}
+
 // keepRestartingAll gives the pod a rule that could restart all its containers and that
 // no exit matches, so that the pod stays one of those.
 func (in *input) keepRestartingAll() {

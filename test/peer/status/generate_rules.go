@@ -32,7 +32,7 @@ type (
 // kubelet makes of the changed input. So they also explain what follows from a
 // difference, such as a phase.
 func generateRules(k *kubeRuntime) []generateRule {
-	changes := slices.Concat(containerChanges(), probeChanges(), restartAllChanges())
+	changes := slices.Concat(containerChanges(), probeChanges(), restartAllChanges(), addressChanges())
 	rules := factRules()
 	alone := slices.Clone(rules)
 	for i := range rules {

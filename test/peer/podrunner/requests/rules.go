@@ -76,5 +76,3 @@ func ourFact(s scene, name string) string { return s.OursFacts[s.Step][name] }
 func beside(s scene, field string) string {
 	return s.Fact[:strings.LastIndex(s.Fact, "/")+1] + field
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }
