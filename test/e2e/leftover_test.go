@@ -135,7 +135,7 @@ func (b *testbed) killStrayShims(t *testing.T) {
 	t.Helper()
 	known, err := b.sandboxes(nil)
 	require.NoError(t, err)
-	for pid, args := range shims(t) {
+	for pid, args := range b.shims(t) {
 		i := slices.Index(args, "-id")
 		if i < 0 || i+1 >= len(args) || slices.Contains(args, "delete") || slices.Contains(known, args[i+1]) {
 			continue
@@ -147,8 +147,9 @@ func (b *testbed) killStrayShims(t *testing.T) {
 	}
 }
 
-// shims returns the arguments of the shims that run, by process.
-func shims(t *testing.T) map[int][]string {
+// shims returns the arguments of the bed's shims that run, by process. Those of another
+// containerd of the machine are none of ours.
+func (b *testbed) shims(t *testing.T) map[int][]string {
 	t.Helper()
 	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
@@ -161,7 +162,7 @@ func shims(t *testing.T) map[int][]string {
 		args := strings.Split(string(cmdline), "\x00")
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		require.NoError(t, err)
-		if strings.Contains(args[0], "containerd-shim") {
+		if strings.Contains(args[0], "containerd-shim") && slices.Contains(args, filepath.Join(b.dir, "containerd.sock")) {
 			found[pid] = args
 		}
 	}
@@ -184,7 +185,7 @@ func takeStock(t *testing.T) (s stock) {
 	links, err := filepath.Glob("/sys/class/net/*")
 	require.NoError(t, err)
 	s.links = len(links)
-	s.shims = len(shims(t))
+	s.shims = len(bed.shims(t))
 	leases, err := bed.ctrCommand("leases", "ls", "-q").Output()
 	require.NoError(t, err)
 	s.leases = len(strings.Fields(string(leases)))
