@@ -108,6 +108,24 @@ func (m *Manager) save(ctx context.Context, now time.Time) {
 	m.changed, m.savedAt = false, now
 }
 
+// lastSave is how long Run waits at its end for a pass that is under way, and the store.
+const lastSave = 5 * time.Second
+
+// saveLast writes the ages at the end of Run: the time until the next process does not
+// count, but all of the time until now does.
+func (m *Manager) saveLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSave)
+	defer cancel()
+	if m.lock(ctx) != nil {
+		return
+	}
+	defer m.unlock()
+	if m.loaded { // or what is in the store is newer
+		m.changed = true
+		m.save(ctx, m.cfg.Clock.Now())
+	}
+}
+
 // onWall returns when t was by the clock on the wall as it is set now. A node without
 // a battery begins in 1970 and is told the time later: written down as they were, its
 // ages would be decades after a restart.

@@ -41,7 +41,8 @@
 //  4. An image whose deletion fails stops neither the others nor the next pass. It is
 //     tried again after 1 m, 2 m and so on up to 1 h.
 //  5. A restart loses no more of the ages than the time since they were saved, which is
-//     once in a Period, and the time without an agent. Images whose age is lost look new.
+//     once in a Period and when [Manager.Run] ends, and the time without an agent. Images
+//     whose age is lost look new.
 //     A clock that is set makes none older, also if that happens over a restart.
 //  6. AfterGC is called with what the runtime lists after the deletions, whether or not
 //     all succeeded. If that cannot be listed, the next pass calls it.

@@ -103,7 +103,7 @@ func New(cfg Config) (*Manager, error) {
 // With a high threshold of 100 and no MaxAge it collects only when triggered.
 func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time
-	return m.loop.Run(ctx, func(ctx context.Context) time.Duration {
+	err := m.loop.Run(ctx, func(ctx context.Context) time.Duration {
 		due := !m.policy.idle() && !m.cfg.Clock.Now().Before(next)
 		if m.asked.Swap(false) || due {
 			m.collectInTurn(ctx)
@@ -116,6 +116,10 @@ func (m *Manager) Run(ctx context.Context) error {
 		}
 		return max(0, min(m.cfg.DetectPeriod, next.Sub(m.cfg.Clock.Now())))
 	})
+	if err == nil {
+		m.saveLast(ctx)
+	}
+	return err
 }
 
 // Trigger asks [Manager.Run] to collect soon. It never blocks.

@@ -115,6 +115,22 @@ func TestRunCollectsEachPeriodAndLooksInBetween(t *testing.T) {
 	})
 }
 
+func TestRunSavesTheAgesAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memory{}
+		f := &failing{script: &script{images: []*runtimeapi.Image{web()}}}
+		m := f.manager(t, f.with(func(c *imagegc.Config) { c.Store = store }))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, m.Run(ctx))
+		require.Equal(t, 2, store.saves)
+		for _, age := range store.ages.Images {
+			require.Equal(t, 10*time.Second, store.ages.SavedAt.Sub(age.FirstDetected), "not as old as at the first look")
+		}
+		require.Len(t, store.ages.Images, 1)
+	})
+}
+
 func TestRunWithNothingToCollectKeepsTheAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{script: &script{}, full: true}

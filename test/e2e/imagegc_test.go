@@ -61,8 +61,8 @@ func TestImagesGoFromTheHighMarkToTheLowOne(t *testing.T) {
 		_, err := os.Stat(seen)
 		return fmt.Sprint(err), err == nil
 	})
-	n.agent.stop(t)
 	<-time.After(2 * time.Second) // until all are old enough
+	n.agent.stop(t)
 
 	before := usedPercent(t, smallDir)
 	high, low := before-3, before-15
