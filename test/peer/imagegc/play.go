@@ -81,8 +81,15 @@ func play(t *testing.T, w *World, side func(*testing.T, *node) agent) (all []jud
 	return all
 }
 
-// restart makes the memories those of a new process.
+// restart makes the memories those of a new process. The one before has saved its own, if
+// it had a loop to end.
 func (b *bed) restart() {
+	if ran := !b.began.IsZero(); ran && b.node.w.Loop {
+		for kind := range b.memories {
+			b.memories[kind].changed = true
+			b.memories[kind].save(b.node)
+		}
+	}
 	b.began, b.muteSince = time.Now(), map[string]time.Time{}
 	for kind := range b.memories {
 		b.memories[kind].restart(b.node, kind)
