@@ -101,9 +101,9 @@ func clonePtr[T any](p *T) *T {
 
 // Run collects at once and then each Period, serves the requests in between, and
 // returns nil when ctx is done. What fails is logged, told as an event, and tried
-// again. What hangs delays neither the next pass nor requests. While not every source of pods has been read, a full pass is tried again
-// after five seconds instead of a Period. A second Run beside the first returns
-// [ErrRunning].
+// again. A removal that hangs delays neither the next pass nor requests. While not
+// every source of pods has been read, a full pass is tried again after five seconds
+// instead of a Period. A second Run beside the first returns [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time
 	var removing sync.WaitGroup

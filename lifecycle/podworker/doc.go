@@ -98,10 +98,10 @@
 //   - A pod whose spec has no grace period gets 30 s, the API's default.
 //   - Who called SyncKnownPods need not replay anything: resyncs and retries
 //     happen here.
-//   - A Sync does not begin a pod that is not known. In the kubelet one goroutine tells
-//     the workers everything; here who passes on what PLEG saw may be another one than
-//     who creates pods, and be sooner. A pod whose Create came after its end would be
-//     run a second time.
+//   - Workers ignore a Sync of a pod that they do not know; the kubelet begins the pod.
+//     In the kubelet, one goroutine sends all updates. Here PLEG's events and the Create
+//     of a pod may come from two goroutines, in any order. If a Sync began a pod and the
+//     pod ended before its Create came, the Create would run it a second time.
 //   - SyncKnownPods asks for the list of what is desired itself, and so needs no
 //     loop that it shares with the updates.
 //   - The status of a pod that ended in a shutdown is written before the machine goes

@@ -59,8 +59,8 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// Who passes on what PLEG saw may be sooner than who creates the pod. If that began
-// the pod, its Create could come after its end, and ask for another run of it.
+// An event of PLEG may reach the workers before the pod's Create. If it began the pod,
+// the Create could come after the pod's end, and ask for another run of it.
 func TestASyncDoesNotBeginAPod(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		pod := newPod("a")

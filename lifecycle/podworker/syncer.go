@@ -85,8 +85,8 @@ type UpdateType uint8
 
 // Types of updates.
 const (
-	// Sync asks for another look at a pod that has not changed. One that is not known
-	// is none of its business: it does not begin it.
+	// Sync asks for another look at a pod that has not changed. Workers ignore it for a
+	// pod that they do not know.
 	Sync UpdateType = iota
 	// Create brings a new pod, or the same one again after a restart of the
 	// agent.

@@ -175,9 +175,9 @@ func TestADayInTheLife(t *testing.T) {
 	}
 	d.remove("objects.yaml")
 	began = time.Now()
-	// In the runtime: to the agent they are gone with their manifests. containerd takes
-	// up to 10 s, and more at the next tries, to see the end of a container in which a
-	// probe or a hook was just being started.
+	// The runtime is asked, because the agent lists no pod whose manifest is gone.
+	// containerd may need more than 10 s to see the end of a container in which a probe
+	// or a hook was just being started.
 	waitFor(t, 2*time.Minute, "all pods to be gone", func() (string, bool) {
 		left, err := bed.sandboxes(map[string]string{labelAgent: d.name})
 		return fmt.Sprint(left, err), err == nil && len(left) == 0

@@ -324,7 +324,7 @@ func kill(path string) error {
 	errs := []error{err}
 	for text := range strings.FieldsSeq(string(procs)) {
 		pid, err := strconv.Atoi(text)
-		if err != nil || pid <= 0 { // 0 is one that our namespace of processes does not have
+		if err != nil || pid <= 0 { // the kernel writes 0 for a process of another PID namespace
 			continue
 		}
 		process, err := os.FindProcess(pid)
