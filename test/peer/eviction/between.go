@@ -249,10 +249,15 @@ func (p *betweenPlan) places(t threshold) int {
 	return n
 }
 
-// failedAt returns when ours last could not kill a pod, as far as this agent knows.
+// failedAt returns when ours last could not kill a pod, as far as this agent knows. In its
+// turn, ours knows nothing of the attempts that the kubelet makes in the same turn.
 func (st *step) failedAt(name string, at time.Duration) (last time.Duration, ok bool) {
+	until := st.at
+	if st.isBetween {
+		until = at
+	}
 	for _, f := range st.m.failures {
-		if f.pod == name && f.began < at && f.at <= at && f.began >= st.w.Notes[st.lastStart()].At {
+		if f.pod == name && f.began < until && f.at <= at && f.began >= st.w.Notes[st.lastStart()].At {
 			last, ok = f.at, true
 		}
 	}
