@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 	"github.com/kubeparts/kubeparts/internal/quantity"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 )
 
 // Check returns what is out of range or does not go together, by the names of the
@@ -117,8 +119,9 @@ func (s Settings) checkPods(c *checker) {
 	c.refuse(s.PodsPerCore > s.MaxPods, "podsPerCore", "%d: want at most maxPods, %d", s.PodsPerCore, s.MaxPods)
 	c.reserved("systemReserved", s.SystemReserved)
 	c.reserved("kubeReserved", s.KubeReserved)
-	for _, e := range s.EnforceNodeAllocatable {
+	for i, e := range s.EnforceNodeAllocatable {
 		c.oneOf("enforceNodeAllocatable", e, "pods", "none")
+		c.refuse(slices.Contains(s.EnforceNodeAllocatable[:i], e), "enforceNodeAllocatable", "%s is there twice", e)
 	}
 	c.refuse(slices.Contains(s.EnforceNodeAllocatable, "none") && len(s.EnforceNodeAllocatable) > 1,
 		"enforceNodeAllocatable", "none stands alone")
@@ -162,6 +165,10 @@ func (s Settings) checkImages(c *checker) {
 		"NeverVerify", "NeverVerifyPreloadedImages", allowlist, "AlwaysVerify")
 	c.refuse(len(s.PreloadedImagesVerificationAllowlist) > 0 && s.ImagePullCredentialsVerificationPolicy != allowlist,
 		"preloadedImagesVerificationAllowlist", "it takes the policy "+allowlist)
+	for _, pattern := range s.PreloadedImagesVerificationAllowlist {
+		c.refuse(!images.IsAllowlistPattern(pattern), "preloadedImagesVerificationAllowlist",
+			"%q: want a repository without tag and digest, or a prefix of some that ends in /*", pattern)
+	}
 	c.between("imageGCHighThresholdPercent", int64(s.ImageGCHighThresholdPercent), 0, 100)
 	c.between("imageGCLowThresholdPercent", int64(s.ImageGCLowThresholdPercent), 0, 100)
 	c.refuse(s.ImageGCLowThresholdPercent >= s.ImageGCHighThresholdPercent, "imageGCLowThresholdPercent",
@@ -183,7 +190,10 @@ func (s Settings) checkEviction(c *checker) {
 }
 
 func (s Settings) checkLogs(c *checker) {
-	c.refuse(s.PodLogsDir != "" && !filepath.IsAbs(s.PodLogsDir), "podLogsDir", "%q: want an absolute path", s.PodLogsDir)
+	if dir := s.PodLogsDir; dir != "" {
+		c.refuse(!filepath.IsAbs(dir) || filepath.Clean(dir) != dir, "podLogsDir", "%q: want an absolute path without . and ..", dir)
+		c.refuse(strings.ContainsFunc(dir, func(r rune) bool { return r > unicode.MaxASCII }), "podLogsDir", "%q: want ASCII characters only", dir)
+	}
 	_, err := logrotate.ParseMaxSize(s.ContainerLogMaxSize)
 	c.refuse(err != nil, "containerLogMaxSize", "%q: want a size such as 10Mi", s.ContainerLogMaxSize)
 	c.between("containerLogMaxFiles", int64(s.ContainerLogMaxFiles), 2, math.MaxInt64)
@@ -196,7 +206,7 @@ func (s Settings) checkShutdown(c *checker) {
 	c.refuse(all != 0 && all < time.Second, "shutdownGracePeriod", "%s: want 0 or at least 1s", all)
 	c.refuse(critical != 0 && critical < time.Second, "shutdownGracePeriodCriticalPods", "%s: want 0 or at least 1s", critical)
 	c.refuse(critical > all, "shutdownGracePeriodCriticalPods", "%s: want at most shutdownGracePeriod, %s", critical, all)
-	c.refuse(len(s.ShutdownGracePeriodByPodPriority) > 0 && all+critical != 0,
+	c.refuse(len(s.ShutdownGracePeriodByPodPriority) > 0 && (all != 0 || critical != 0),
 		"shutdownGracePeriodByPodPriority", "it stands alone: remove shutdownGracePeriod and shutdownGracePeriodCriticalPods")
 	seen := map[int32]bool{}
 	for _, p := range s.ShutdownGracePeriodByPodPriority {

@@ -96,13 +96,14 @@ func TestPathsStartAtTheFilesFolder(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "kubelet.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(header+
-		"staticPodPath: manifests\ntlsCertFile: pki/tls.crt\ntlsPrivateKeyFile: /pki/tls.key\nresolvConf: \"\"\n"), 0o600))
+		"staticPodPath: manifests\ntlsCertFile: pki/tls.crt\ntlsPrivateKeyFile: /pki/tls.key\nresolvConf: \"\"\npodLogsDir: ../logs\n"), 0o600))
 	f, err := config.Load(file)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "manifests"), f.Settings.StaticPodPath)
 	require.Equal(t, filepath.Join(dir, "pki", "tls.crt"), f.Settings.TLSCertFile)
 	require.Equal(t, "/pki/tls.key", f.Settings.TLSPrivateKeyFile)
 	require.Empty(t, f.Settings.ResolverConfig)
+	require.Equal(t, filepath.Join(filepath.Dir(dir), "logs"), f.Settings.PodLogsDir)
 }
 
 func TestLoadNamesTheFileInEachProblem(t *testing.T) {

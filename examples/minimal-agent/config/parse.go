@@ -59,7 +59,11 @@ func Load(file string) (File, error) {
 	if err != nil {
 		return File{}, fmt.Errorf("reading the configuration: %w", err)
 	}
-	f, err := Parse(data)
+	dir, err := filepath.Abs(filepath.Dir(file))
+	if err != nil {
+		return File{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	f, err := parse(data, dir)
 	if err != nil {
 		var errs []error
 		for _, e := range unjoin(err) {
@@ -67,17 +71,16 @@ func Load(file string) (File, error) {
 		}
 		return File{}, errors.Join(errs...)
 	}
-	dir, err := filepath.Abs(filepath.Dir(file))
-	if err != nil {
-		return File{}, fmt.Errorf("reading the configuration: %w", err)
-	}
-	s := &f.Settings
-	for _, path := range []*string{&s.StaticPodPath, &s.TLSCertFile, &s.TLSPrivateKeyFile, &s.ResolverConfig} {
+	return f, nil
+}
+
+// makeAbsolute makes relative paths absolute, from dir.
+func (s *Settings) makeAbsolute(dir string) {
+	for _, path := range []*string{&s.StaticPodPath, &s.TLSCertFile, &s.TLSPrivateKeyFile, &s.ResolverConfig, &s.PodLogsDir} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}
 	}
-	return f, nil
 }
 
 // readSome reads a file, but not one that can't be a configuration.
@@ -96,12 +99,18 @@ func readSome(file string) ([]byte, error) {
 
 // Parse reads a file's content. Paths stay as they are. Its error is every [Problem]
 // with the content, joined, by line.
-func Parse(data []byte) (File, error) {
+func Parse(data []byte) (File, error) { return parse(data, "") }
+
+// parse reads a file's content. Relative paths start at dir, if it is not empty.
+func parse(data []byte, dir string) (File, error) {
 	p := reader{settings: Default(), lines: map[string]int{}}
 	if root := p.document(data); root != nil {
 		p.object(root)
 		p.header()
 		p.derive()
+		if dir != "" {
+			p.settings.makeAbsolute(dir)
+		}
 		p.checked()
 	}
 	if len(p.problems) > 0 {

@@ -49,8 +49,7 @@ func (c Config) validateRecords() error {
 		errs = append(errs, fmt.Errorf("field VerifyAllowlist: it needs Verify to be %s", NeverVerifyAllowlistedImages))
 	}
 	for _, pattern := range c.VerifyAllowlist {
-		n, err := ParseName(strings.TrimSuffix(pattern, "/*"))
-		if err != nil || n.Tag != "" || n.Digest != "" || strings.Contains(pattern, "@") {
+		if !IsAllowlistPattern(pattern) {
 			errs = append(errs, fmt.Errorf("field VerifyAllowlist: %q is not a repository, with or without /*", pattern))
 		}
 	}
@@ -58,6 +57,13 @@ func (c Config) validateRecords() error {
 		errs = append(errs, fmt.Errorf("field RecordsDir: %q is not absolute", c.RecordsDir))
 	}
 	return errors.Join(errs...)
+}
+
+// IsAllowlistPattern reports whether pattern can be an item of
+// [Config.VerifyAllowlist]: a repository, or the beginning of some that ends in /*.
+func IsAllowlistPattern(pattern string) bool {
+	n, err := ParseName(strings.TrimSuffix(pattern, "/*"))
+	return err == nil && n.Tag == "" && n.Digest == ""
 }
 
 // mustVerify says whether the pod needs credentials for an image that is present.

@@ -1,12 +1,7 @@
 package config
 
 import (
-	"path"
 	"slices"
-	"strings"
-	"unicode"
-
-	imagepullmanager "k8s.io/kubernetes/pkg/kubelet/images/pullmanager"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -30,21 +25,6 @@ func looserRules() []judge.Rule[*world] {
 		Explains: func(s scene) bool {
 			c := s.World.accepted
 			return s.Fact == "refused imageMaximumGCAge" && s.Kubelet == "yes" && s.Ours == "" && c.ImageMaximumGCAge.Duration > 0 && c.ImageMaximumGCAge.Duration <= c.ImageMinimumGCAge.Duration
-		},
-	}, {
-		Name: "folder of logs", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet refuses a podLogsDir that is not clean or has characters that are not ASCII; ours accepts it.",
-		Explains: func(s scene) bool {
-			dir := s.World.accepted.PodLogsDir
-			strange := path.Clean(dir) != dir || strings.ContainsFunc(dir, func(r rune) bool { return r > unicode.MaxASCII })
-			return s.Fact == "refused podLogsDir" && s.Kubelet == "yes" && s.Ours == "" && strange
-		},
-	}, {
-		Name: "relative folder of logs", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet takes a relative podLogsDir from the folder of the file; ours refuses it.",
-		Explains: func(s scene) bool {
-			value, set := s.World.value("podLogsDir")
-			return s.Fact == "refused podLogsDir" && s.Kubelet == "" && s.Ours == "yes" && set && !strings.HasPrefix(value, `"/`)
 		},
 	}}
 }
@@ -79,29 +59,6 @@ func stricterRules() []judge.Rule[*world] {
 			c := s.World.accepted
 			return s.Fact == "refused enforceNodeAllocatable" && s.Kubelet == "" && s.Ours == "yes" &&
 				slices.ContainsFunc(c.EnforceNodeAllocatable, func(e string) bool { return e != "pods" && e != "none" })
-		},
-	}, {
-		Name: "repeated enforcement", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet refuses an enforceNodeAllocatable that has a value twice; ours accepts it.",
-		Explains: func(s scene) bool {
-			all := slices.Sorted(slices.Values(s.World.accepted.EnforceNodeAllocatable))
-			return s.Fact == "refused enforceNodeAllocatable" && s.Kubelet == "yes" && s.Ours == "" && len(slices.Compact(slices.Clone(all))) < len(all)
-		},
-	}, {
-		Name: "periods that cancel out", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet refuses shutdownGracePeriodByPodPriority beside another period above 0; ours adds the two periods, and says nothing where the sum is 0.",
-		Explains: func(s scene) bool {
-			c := s.World.accepted
-			all, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
-			return s.Fact == "refused shutdownGracePeriodByPodPriority" && s.Kubelet == "yes" && s.Ours == "" &&
-				len(c.ShutdownGracePeriodByPodPriority) > 0 && all != 0 && all+critical == 0
-		},
-	}, {
-		Name: "patterns of images", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet refuses a preloadedImagesVerificationAllowlist with a pattern that no image can match; ours accepts it.",
-		Explains: func(s scene) bool {
-			return s.Fact == "refused preloadedImagesVerificationAllowlist" && s.Kubelet == "yes" && s.Ours == "" &&
-				imagepullmanager.ValidateAllowlistImagesPatterns(s.World.accepted.PreloadedImagesVerificationAllowlist) != nil
 		},
 	}, {
 		Name: "server", Class: judge.Deliberate, Doc: docPath,
