@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"fmt"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -68,7 +67,7 @@ func fitsName(pod *corev1.Pod, node *corev1.Node) *Misfit {
 // FitsTaints says whether the pod may stay on the node in spite of its taints;
 // nil if so. Like the kubelet it looks at NoExecute alone, and never for a static
 // pod: whether a pod is put here is the scheduler's business. A toleration with
-// the operator Lt or Gt compares numbers (KEP-5471).
+// the operator Lt or Gt (KEP-5471) matches no taint.
 func FitsTaints(pod *corev1.Pod, node *corev1.Node) *Misfit {
 	if podspec.IsStatic(pod) {
 		return nil
@@ -101,23 +100,9 @@ func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 		return t.Value == taint.Value
 	case corev1.TolerationOpExists:
 		return true
-	case corev1.TolerationOpLt, corev1.TolerationOpGt:
-		bound, ok := decimal(t.Value)
-		value, valid := decimal(taint.Value)
-		if t.Operator == corev1.TolerationOpLt {
-			return ok && valid && value < bound
-		}
-		return ok && valid && value > bound
-	default:
+	default: // Lt and Gt need a feature gate that is off in the kubelet (KEP-5471)
 		return false
 	}
-}
-
-// decimal reads a number in the one form that the API accepts: no plus sign, no
-// leading zeros.
-func decimal(s string) (int64, bool) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n, err == nil && strconv.FormatInt(n, 10) == s
 }
 
 // FitsHostPorts says whether the host ports that the pod wants are free; nil if

@@ -76,10 +76,10 @@ func TestEnsureByPolicy(t *testing.T) {
 		{
 			name: "a name that is none", image: "Web:1",
 			events: []string{
-				`a: Warning InspectFailed: Failed to apply default image tag "Web:1": couldn't parse image reference "Web:1": repository name must be lowercase`,
+				`a: Warning InspectFailed: Failed to apply default image tag "Web:1": couldn't parse image name "Web:1": invalid reference format: repository name (library/Web) must be lowercase`,
 			},
 			reason:  images.InvalidImageName,
-			message: `Failed to apply default image tag "Web:1": couldn't parse image reference "Web:1": repository name must be lowercase`,
+			message: `Failed to apply default image tag "Web:1": couldn't parse image name "Web:1": invalid reference format: repository name (library/Web) must be lowercase`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

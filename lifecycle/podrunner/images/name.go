@@ -39,27 +39,27 @@ func (n Name) key() string {
 // colon, an upper-case letter or the word localhost, and what has no host is
 // docker.io's. No tag is made up; see [WithDefaultTag].
 func ParseName(image string) (Name, error) {
+	const invalid = "invalid reference format"
 	rest, digest, hasDigest := strings.Cut(image, "@")
-	if hasDigest && !isDigest(digest) {
-		return Name{}, errors.New("invalid digest")
-	}
 	domain, path := splitDomain(rest)
+	if name, _, _ := strings.Cut(path, ":"); strings.ToLower(name) != name {
+		return Name{}, fmt.Errorf(invalid+": repository name (%s) must be lowercase", name)
+	}
+	if hasDigest && !isDigest(digest) {
+		return Name{}, errors.New(invalid)
+	}
 	tag := ""
 	if i := strings.LastIndexByte(path, ':'); i >= 0 {
 		path, tag = path[:i], path[i+1:]
 		if !isTag(tag) {
-			return Name{}, errors.New("invalid tag")
+			return Name{}, errors.New(invalid)
 		}
 	}
 	switch {
-	case image == "":
-		return Name{}, errors.New("repository name must have at least one component")
-	case strings.ToLower(path) != path:
-		return Name{}, errors.New("repository name must be lowercase")
 	case isHex(image, 64):
-		return Name{}, errors.New("repository name cannot be 64 hexadecimal digits, which are an identifier")
+		return Name{}, fmt.Errorf("invalid repository name (%s), cannot specify 64-byte hexadecimal strings", image)
 	case !isDomain(domain) && !isPath(domain) || !isPath(path): // a host with an underscore is a path that has no host
-		return Name{}, errors.New("invalid reference format")
+		return Name{}, errors.New(invalid)
 	}
 	if len(path) > maxRepository {
 		return Name{}, fmt.Errorf("repository name must not be more than %d characters", maxRepository)
@@ -73,7 +73,7 @@ func ParseName(image string) (Name, error) {
 func WithDefaultTag(image string) (string, error) {
 	n, err := ParseName(image)
 	if err != nil {
-		return "", fmt.Errorf("couldn't parse image reference %q: %w", image, err)
+		return "", fmt.Errorf("couldn't parse image name %q: %w", image, err)
 	}
 	if n.Tag == "" && n.Digest == "" {
 		image += ":" + defaultTag

@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,9 +38,6 @@ func admissionRules() []judge.Rule[*world] {
 		cause("resources of the fetched node", judge.KubeletDefect, "",
 			"If labels did not match and the kubelet fetched the node, it does not count extended resources that only the fetched node has; ours does.",
 			variant{known: true}),
-		cause("numeric tolerations", judge.DefectOfOurs, "new",
-			"Tolerations with the operators Lt and Gt need a feature gate that is off in the kubelet; ours always honours them.",
-			variant{numeric: true}),
 		cause("pods admitted before", judge.Deliberate, "",
 			"A pod that has a start time, and that Allocated says this node has admitted before, is not sent away because labels or taints have changed; the kubelet sends it away after a restart.",
 			variant{settled: true}),
@@ -58,7 +54,6 @@ type variant struct {
 	pruned    bool // victims that are not needed stay
 	spared    []string
 	excluded  bool // spared pods are no candidates, so that others have to go instead
-	numeric   bool // tolerations compare numbers
 	known     bool // the node has all extended resources that the fetched one has
 	settled   bool // pods that were admitted before go anywhere
 	capped    bool // no amount wraps around
@@ -66,7 +61,7 @@ type variant struct {
 
 // all returns the variant with everything that ours does differently.
 func (v variant) all() variant {
-	return variant{defaulted: true, held: true, pruned: v.pruned, numeric: true, known: true, settled: true, capped: true}
+	return variant{defaulted: true, held: true, pruned: v.pruned, known: true, settled: true, capped: true}
 }
 
 // explains reports whether the kubelet does what ours did in the changed world. The
@@ -83,8 +78,6 @@ func (v variant) explains(s judge.Scene[*world]) bool {
 		without.held = false
 	case v.defaulted:
 		without.defaulted = false
-	case v.numeric:
-		without.numeric = false
 	case v.known:
 		without.known = false
 	case v.settled:
@@ -113,9 +106,6 @@ func (v variant) replay(s judge.Scene[*world]) judge.Facts {
 		pod = pod.DeepCopy()
 		if v.defaulted {
 			fillIn(pod)
-		}
-		if v.numeric {
-			spellOut(pod, w.Node, w.Fresh)
 		}
 		if v.settled && s.World.Settled[pod.Name] && pod.Status.StartTime != nil {
 			goAnywhere(pod)
@@ -218,30 +208,6 @@ func fillIn(pod *corev1.Pod) {
 			maps.Copy(requests, r.Limits)
 			maps.Copy(requests, r.Requests)
 			r.Requests = requests
-		}
-	}
-}
-
-// spellOut adds tolerations of single values for those that compare numbers, for the
-// taints of the node and of the fetched one.
-func spellOut(pod *corev1.Pod, nodes ...*corev1.Node) {
-	var taints []corev1.Taint
-	for _, n := range nodes {
-		if n != nil {
-			taints = append(taints, n.Spec.Taints...)
-		}
-	}
-	for _, toleration := range pod.Spec.Tolerations {
-		for _, taint := range taints {
-			bound, err1 := strconv.ParseInt(toleration.Value, 10, 64)
-			value, err2 := strconv.ParseInt(taint.Value, 10, 64)
-			plain := strconv.FormatInt(bound, 10) == toleration.Value && strconv.FormatInt(value, 10) == taint.Value
-			less := toleration.Operator == corev1.TolerationOpLt && value < bound
-			more := toleration.Operator == corev1.TolerationOpGt && value > bound
-			if err1 == nil && err2 == nil && plain && (less || more) {
-				toleration.Operator, toleration.Value = corev1.TolerationOpEqual, taint.Value
-				pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
-			}
 		}
 	}
 }
