@@ -69,7 +69,7 @@ func parseLogFile(name string) (attempt uint32, ok bool) {
 	return uint32(n), rest == "log" || strings.HasPrefix(rest, "log.")
 }
 
-// parseLink reads the name of a link: pod_namespace_container-id.log. Container
+// parseLink reads the name of a link, see [crilabels.LogLink]. Container
 // names may have dashes, ids have none. Any name that ends in .log is one of a link,
 // though it may tell nothing.
 func parseLink(name string) (l LogLink, ok bool) {

@@ -23,13 +23,14 @@ func (a *agent) newContainerGC() (err error) {
 			MaxPerPodContainer: &a.opts.deadPerContainer,
 			MaxContainers:      &a.opts.deadAll,
 		},
-		PodLogs:  a.logRoot(),
-		Owned:    a.owned,
-		Snapshot: a.runtimeSnapshot,
-		Recorder: a.events,
-		Node:     a.reference(),
-		Logger:   a.log,
-		Observer: a.node.metrics.ContainerGC(containergc.Observer{Collected: func(_ containergc.Result, err error) { a.passes.ended("containers", err) }}),
+		PodLogs:       a.logRoot(),
+		ContainerLogs: a.containerLogs(),
+		Owned:         a.owned,
+		Snapshot:      a.runtimeSnapshot,
+		Recorder:      a.events,
+		Node:          a.reference(),
+		Logger:        a.log,
+		Observer:      a.node.metrics.ContainerGC(containergc.Observer{Collected: func(_ containergc.Result, err error) { a.passes.ended("containers", err) }}),
 	})
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/eviction/nodestats"
 	"github.com/kubeparts/kubeparts/fakecri"
@@ -85,6 +86,15 @@ func (a *agent) logRoot() string {
 		return a.opts.PodLogsDir
 	}
 	return filepath.Join(a.node.rootDir, "logs", "pods")
+}
+
+// containerLogs is the folder with the links to containers' logs: the kubelet's if the
+// logs are not in the agent's own folder.
+func (a *agent) containerLogs() string {
+	if a.opts.PodLogsDir != "" {
+		return containergc.DefaultContainerLogs
+	}
+	return filepath.Join(a.node.rootDir, "logs", "containers")
 }
 
 // ordinary returns the pod as one of an API server's. To the kubelet what comes from

@@ -81,14 +81,15 @@ func (a *agent) newPLEG() error {
 
 func (a *agent) newRunner() (err error) {
 	cfg := podrunner.Config{
-		Sandboxes:  a.node.cri,
-		Containers: a.node.cri,
-		Refresh:    a.refresh,
-		LogRoot:    a.logRoot(),
-		Agent:      a.opts.agentName,
-		Probes:     a.probes.results,
-		Observer:   a.node.metrics.Runner(podrunner.Observer{Planned: a.planned}),
-		Logger:     a.log,
+		Sandboxes:     a.node.cri,
+		Containers:    a.node.cri,
+		Refresh:       a.refresh,
+		LogRoot:       a.logRoot(),
+		ContainerLogs: a.containerLogs(),
+		Agent:         a.opts.agentName,
+		Probes:        a.probes.results,
+		Observer:      a.node.metrics.Runner(podrunner.Observer{Planned: a.planned}),
+		Logger:        a.log,
 	}
 	if err := a.supply(&cfg); err != nil {
 		return err

@@ -122,6 +122,11 @@ type Config struct {
 	// it may be a symbolic link, but none below it is followed out of it.
 	// Required, absolute.
 	LogRoot string
+	// ContainerLogs is the folder with a link to the log of each container, as the
+	// kubelet makes them in /var/log/containers, where log shippers look. It is made if
+	// it is missing; containergc removes the links, see containergc.Config.ContainerLogs.
+	// Empty: there are no links; otherwise absolute.
+	ContainerLogs string
 	// RootDir is the folder of all else that is kept for pods, below pods/UID as
 	// in the kubelet's /var/lib/kubelet: hosts files, termination messages,
 	// sub-paths, and when a pod that ends must have ended. It is made if it is missing. Empty: there are none of these;
@@ -194,7 +199,7 @@ func (c Config) Validate() error {
 	require(c.Refresh != nil, "Refresh")
 	require(c.Agent != "", "Agent")
 	require(c.LogRoot != "", "LogRoot")
-	for field, dir := range map[string]string{"LogRoot": c.LogRoot, "RootDir": c.RootDir} {
+	for field, dir := range map[string]string{"LogRoot": c.LogRoot, "ContainerLogs": c.ContainerLogs, "RootDir": c.RootDir} {
 		if dir != "" && !filepath.IsAbs(dir) {
 			errs = append(errs, fmt.Errorf("field %s: %q is not absolute", field, dir))
 		}

@@ -1,6 +1,7 @@
 package podrunner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
 // LogDirectory returns the folder of the pod's container logs under root, in
@@ -51,6 +54,29 @@ func makeFolders(root string, mode fs.FileMode, names ...string) (err error) {
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	return dir.MkdirAll(filepath.Join(names...), mode)
+}
+
+// linkLog makes the link to a container's log by which log shippers find it. A runtime
+// that keeps no log file needs none. A container runs without its link, too.
+func (t *turn) linkLog(ctx context.Context, container string, attempt uint32, id string) {
+	if t.cfg.ContainerLogs == "" {
+		return
+	}
+	log := filepath.Join(LogDirectory(t.cfg.LogRoot, t.pod), containerLogPath(container, attempt))
+	if _, err := os.Stat(log); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	name := crilabels.LogLink(t.pod.Namespace, t.pod.Name, container, id)
+	err := os.MkdirAll(t.cfg.ContainerLogs, 0o755)
+	if err == nil {
+		err = checkFolders(name)
+	}
+	if err == nil {
+		err = os.Symlink(log, filepath.Join(t.cfg.ContainerLogs, name))
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		t.cfg.Logger.WarnContext(ctx, "linking the log of a container failed", "pod", podName(t.pod), "container", container, "containerID", id, "err", err)
+	}
 }
 
 // removeLogs removes a pod's log folder, with the same caution. It is found by its

@@ -251,6 +251,7 @@ func (t *turn) start(ctx context.Context, c *corev1.Container, s Start, b *box) 
 		return t.refused(c.Name, RunContainerError, err)
 	}
 	t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeNormal, "Started", "Container started")
+	t.linkLog(ctx, c.Name, s.Attempt, id)
 	return t.postStart(ctx, c, id, b)
 }
 
