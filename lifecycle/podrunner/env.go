@@ -9,13 +9,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// environment resolves the container's variables: those of envFrom, by name, then
-// those of env in order, where a value may name those before it and a name that
+// environment resolves the container's variables: those of services, those of envFrom,
+// by name, then those of env in order, where a value may name those before it and a name that
 // comes again replaces the value.
 func environment(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*variables, error) {
 	vars := &variables{at: map[string]int{}}
 	objects := references{namespace: pod.Namespace, objects: node.Objects}
 	from := sources{pod: pod, container: c, instance: in, node: node, objects: objects}
+	if err := vars.setServices(pod, node.Services); err != nil {
+		return nil, err
+	}
 	for i := range c.EnvFrom {
 		all, err := objects.all(&c.EnvFrom[i])
 		if err != nil {

@@ -26,6 +26,10 @@ type Node struct {
 	// Objects are the ConfigMaps and Secrets that environments refer to. Nil:
 	// there are none.
 	Objects Objects
+	// Services returns the services of a namespace, for the variables that containers
+	// get for them. An error keeps the container from being created, such as that the
+	// services are not known yet. Nil: the node is in no cluster, and there are none.
+	Services func(namespace string) ([]*corev1.Service, error)
 	// DNS is what resolv.conf files are made of.
 	DNS DNS
 	// HostsFile is the content of the node's own /etc/hosts, for pods in its
