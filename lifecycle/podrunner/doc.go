@@ -235,7 +235,10 @@
 //     that of a log, such as 8.logs, for the restart count; ours counts logs and
 //     rotated logs.
 //   - With each change of CPU or memory the kubelet sends limits of zero for the huge
-//     pages of a container that has some; ours sends nothing about huge pages.
+//     pages of a container that has some; ours sends the limits that it has.
+//   - The kubelet sends zero for a limit that is taken away, so that the runtime leaves the
+//     old limit in force and the status goes on to show it; ours sends -1, which takes the
+//     limit away.
 //   - A pod with a field that this package does not support, such as a variable from a
 //     file (KEP-3721), is refused as a whole by [Runner.Unsupported]; the kubelet
 //     starts it.

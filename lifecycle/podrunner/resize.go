@@ -29,12 +29,12 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 		// A limit that shrinks beside one that grows may not be possible yet.
 		_ = t.cfg.PodCgroups.Update(ctx, t.pod)
 	}
-	for _, u := range updates {
+	for i, u := range updates {
 		var err error
 		if u.Pod {
 			err = t.updateSandbox(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: u.ID, Resources: u.To})
 		} else {
-			err = t.cfg.Resizer.UpdateContainerResources(ctx, u.ID, &runtimeapi.ContainerResources{Linux: u.To})
+			err = t.cfg.Resizer.UpdateContainerResources(ctx, u.ID, &runtimeapi.ContainerResources{Linux: t.resized(u, updates[i+1:])})
 		}
 		if err != nil {
 			t.event(t.pod, corev1.EventTypeWarning, "ResizeError", "error resizing %s of %s: %v", u.Resource, u.Name, err)
@@ -46,6 +46,28 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 		return nil
 	}
 	return t.cfg.PodCgroups.Update(ctx, t.pod)
+}
+
+// resized returns all resources of a container, as the kubelet sends them with each
+// change: u's as they are to be, and those of later changes as they are now.
+func (t *turn) resized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
+	c := containerNamed(t.pod, u.Name)
+	if c == nil {
+		return u.To
+	}
+	// Huge pages that the node does not have were refused at the start.
+	all, _ := ContainerResources(t.pod, c, t.node)
+	for _, l := range later {
+		if l.ID == u.ID && l.Resource == corev1.ResourceCPU {
+			all.CpuShares, all.CpuQuota, all.CpuPeriod = l.From.GetCpuShares(), max(0, l.From.GetCpuQuota()), l.From.GetCpuPeriod()
+		}
+	}
+	if u.Resource == corev1.ResourceMemory {
+		all.MemoryLimitInBytes = u.To.GetMemoryLimitInBytes()
+	} else {
+		all.CpuShares, all.CpuQuota, all.CpuPeriod = u.To.GetCpuShares(), u.To.GetCpuQuota(), u.To.GetCpuPeriod()
+	}
+	return all
 }
 
 // resizeKey names a resource of a container or pod.

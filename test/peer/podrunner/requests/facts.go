@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,6 +72,16 @@ func (r *recorder) set(name, value string) {
 
 func (r *recorder) put(name, value string) {
 	r.facts[name] = strings.ReplaceAll(value, r.root, "$ROOT")
+}
+
+// link makes a fact of a link to a container's log. The restart count in the name is
+// left out: it is part of the container's ID.
+func (r *recorder) link(log, name string) {
+	if r.direct {
+		return
+	}
+	container, attempt := filepath.Base(filepath.Dir(log)), strings.TrimSuffix(filepath.Base(log), ".log")
+	r.set("create "+container+"/log link", strings.Replace(name, "-container-"+container+"-"+attempt+"-", "-container-"+container+"-N-", 1))
 }
 
 func (r *recorder) has(name string) bool {

@@ -339,8 +339,8 @@ type machineFiles struct {
 	facts *recorder
 }
 
-func (m machineFiles) Symlink(_, name string) error {
-	m.facts.set("log link "+strings.TrimPrefix(name, "/var/log/containers/"), "made")
+func (m machineFiles) Symlink(log, name string) error {
+	m.facts.link(log, strings.TrimPrefix(name, "/var/log/containers/"))
 	return nil
 }
 

@@ -2,6 +2,8 @@ package requests
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,7 +68,7 @@ func (o *ours) newRunner(t *testing.T) *podrunner.Runner {
 	runner, err := podrunner.New(podrunner.Config{
 		Sandboxes: o.runtimeService(), Containers: o.runtimeService(), Images: pulls,
 		Volumes: volumes{world: o.world, root: o.root}, PodCgroups: podCgroups{o.world.Node}, UserIDs: o.userIDs, Hooks: hooks,
-		Resizer: o.runtimeService(), LogRoot: o.logs(), RootDir: o.root, Agent: "peer", Node: func() podrunner.Node { return o.node(t) },
+		Resizer: o.runtimeService(), LogRoot: o.logs(), ContainerLogs: o.links(), RootDir: o.root, Agent: "peer", Node: func() podrunner.Node { return o.node(t) },
 		Refresh: func(context.Context, types.UID) (*podcache.Status, error) { return o.status(), nil },
 		Events:  podEvents{o.facts}, Clock: o.clock,
 	})
@@ -82,9 +84,28 @@ func (o *ours) turn(t *testing.T, pod *corev1.Pod) {
 		return
 	}
 	_, _ = o.runner.SyncPod(o.ctx(t), podworker.Turn{Pod: pod, Status: o.status()})
+	o.takeLinks(t)
 	for name, waiting := range o.runner.Waiting(pod.UID) {
 		o.facts.set("container "+name+"/reason", waiting.Reason)
 		o.facts.set("container "+name+"/message", waiting.Message)
+	}
+}
+
+func (o *ours) links() string { return filepath.Join(o.root, "links") }
+
+// takeLinks makes facts of the new links to logs, and removes them.
+func (o *ours) takeLinks(t *testing.T) {
+	t.Helper()
+	links, err := os.ReadDir(o.links())
+	if !errors.Is(err, fs.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	for _, l := range links {
+		name := filepath.Join(o.links(), l.Name())
+		log, err := os.Readlink(name)
+		require.NoError(t, err)
+		o.facts.link(log, l.Name())
+		require.NoError(t, os.Remove(name))
 	}
 }
 
@@ -118,6 +139,14 @@ func (w *world) ourNode(root string) podrunner.Node {
 	n := w.Node
 	ours := podrunner.Node{
 		Name: "node-1", IPs: n.IPs, MemoryCapacityBytes: n.Memory, Allocatable: n.Allocatable, Objects: objects{world: w},
+		Services: func(namespace string) (all []*corev1.Service, err error) {
+			for _, s := range w.Services {
+				if s.Namespace == namespace {
+					all = append(all, s)
+				}
+			}
+			return all, nil
+		},
 		DNS:         podrunner.DNS{ClusterServers: n.ClusterDNS, ClusterDomain: n.ClusterDomain, NoLookups: n.ResolvConf == nil},
 		SeccompRoot: filepath.Join(root, "seccomp"), SeccompDefault: n.SeccompDefault, AppArmor: true, SELinux: n.SELinux,
 		RuntimeHandler: func(class string) (string, error) {

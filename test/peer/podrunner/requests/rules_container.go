@@ -2,14 +2,10 @@ package requests
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/kubelet/envvars"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -17,20 +13,6 @@ import (
 // containerRules are about what a program finds: variables, words, files.
 func containerRules() []rule {
 	return []rule{
-		{
-			Name: "variables of services", Class: judge.DefectOfOurs, Item: "23",
-			Sentence: "The kubelet sets variables for the services of the pod's namespace and for that of the API server; ours sets none.",
-			Explains: func(s scene) bool {
-				if name, ok := variable(s); ok && s.Ours == "" {
-					return s.Kubelet != "" && s.Kubelet == serviceVariables(s)[name]
-				}
-				if s.Fact == "event Failed" {
-					return s.Kubelet == failedEvents(s) && slices.ContainsFunc(messages(s), func(name string) bool { return otherValues(s, name) })
-				}
-				ours := withServices(s, s.Ours)
-				return isText(s) && ours != s.Ours && joined(s, ours) == s.Kubelet
-			},
-		},
 		{
 			Name: "sub-path of an image with other mounts", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "In a pod that mounts an image the kubelet sends a volume's subPath as the image's, too; ours only with images.",
@@ -95,62 +77,6 @@ func nextLog(names []string) (next int) {
 		}
 	}
 	return next
-}
-
-// variable is the name of the variable that the fact is about.
-func variable(s scene) (string, bool) {
-	request, _, field := about(s)
-	name, ok := strings.CutPrefix(field, "env/")
-	return name, ok && request == "create"
-}
-
-// isText reports whether the fact may hold the value of a variable.
-func isText(s scene) bool {
-	request, _, field := about(s)
-	_, isVariable := variable(s)
-	return isVariable || request == "create" && (field == "args" || field == "command" || strings.HasPrefix(field, "mount")) ||
-		request == "container" && field == "message" && kubeletFact(s, beside(s, "reason")) == "CreateContainerConfigError"
-}
-
-// joined returns a text as the fact has it: the last part of a path is joined to it.
-func joined(s scene, text string) string {
-	if strings.HasSuffix(s.Fact, "/host_path") {
-		return filepath.Clean(text)
-	}
-	return text
-}
-
-// otherValues reports whether the two messages about a container differ in the values
-// of variables only.
-func otherValues(s scene, name string) bool {
-	s.Fact = "container " + name + "/message"
-	theirs, ours := kubeletFact(s, s.Fact), ourFact(s, s.Fact)
-	return theirs != ours && isText(s) && theirs == withServices(s, ours)
-}
-
-// serviceVariables are those that the kubelet sets for services.
-func serviceVariables(s scene) map[string]string {
-	var seen []*corev1.Service
-	links := pod(s).Spec.EnableServiceLinks
-	for _, service := range s.World.Services {
-		if service.Namespace == "default" || *links {
-			seen = append(seen, service)
-		}
-	}
-	all := map[string]string{}
-	for _, v := range envvars.FromServices(seen) {
-		all[v.Name] = v.Value
-	}
-	return all
-}
-
-// withServices replaces references to services' variables that ours left as they
-// are.
-func withServices(s scene, value string) string {
-	for name, to := range serviceVariables(s) {
-		value = strings.ReplaceAll(value, "$("+name+")", to)
-	}
-	return value
 }
 
 // inOrder are the pod's addresses as its status has them.

@@ -85,36 +85,9 @@ func inRuntimesWords(events string) string {
 // failedEvents returns our events about failures as the kubelet would have them.
 func failedEvents(s scene) string {
 	all := strings.Split(inRuntimesWords(s.Ours), " | ")
-	for _, name := range messages(s) {
-		if !otherValues(s, name) {
-			continue
-		}
-		fact := "container " + name + "/message"
-		all = append(all, "Warning: Error: "+kubeletFact(s, fact))
-		all = slices.DeleteFunc(all, func(e string) bool {
-			return e == "Warning: Error: "+ourFact(s, fact) && !kubeletSays(s, ourFact(s, fact))
-		})
-	}
 	all = slices.DeleteFunc(append(all, imageFailures(s)...), func(e string) bool { return e == "" })
 	slices.Sort(all)
 	return strings.Join(slices.Compact(all), " | ")
-}
-
-// messages returns the containers that the kubelet gives a message for.
-func messages(s scene) (names []string) {
-	for fact := range s.KubeletFacts[s.Step] {
-		name, ok := strings.CutPrefix(fact, "container ")
-		if name, isMessage := strings.CutSuffix(name, "/message"); ok && isMessage {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// kubeletSays reports whether the kubelet gives a message for some container.
-func kubeletSays(s scene, message string) bool {
-	return slices.ContainsFunc(messages(s), func(name string) bool { return kubeletFact(s, "container "+name+"/message") == message })
 }
 
 // failedAlone explains what a container leads to that only our side refuses, for the

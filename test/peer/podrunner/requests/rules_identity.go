@@ -2,7 +2,6 @@ package requests
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -74,13 +73,6 @@ func identityRules() []rule {
 				return strings.HasSuffix(s.Fact, "/host_path") && m != nil && s.Ours == m[1]+attempt
 			},
 		},
-		{
-			Name: "link to the log", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet makes a link to the log of each container in /var/log/containers, where log shippers look; ours makes none.",
-			Explains: func(s scene) bool {
-				return strings.HasPrefix(s.Fact, "log link ") && s.Kubelet == "made" && s.Ours == "" && s.Fact == "log link "+logLink(s)
-			},
-		},
 	}
 }
 
@@ -88,23 +80,4 @@ func identityRules() []rule {
 func nameOf(s scene) string {
 	_, name, _ := about(s)
 	return name
-}
-
-// logLink is the name of one of the links that the kubelet makes in a step: that of
-// a container that it started.
-func logLink(s scene) string {
-	var names []string
-	for call := range strings.SplitSeq(kubeletFact(s, "calls"), ", ") {
-		name, ok := strings.CutPrefix(call, "StartContainer ")
-		if !ok {
-			continue
-		}
-		id := "container-" + name + "-" + kubeletFact(s, "create "+name+"/annotations/io.kubernetes.container.restartCount") + "-" + kubeletFact(s, "create "+name+"/sandbox id")
-		link := pod(s).Name + "_" + pod(s).Namespace + "_" + name + "-" + id
-		names = append(names, link[:min(len(link), 251)]+".log")
-	}
-	if i := slices.Index(names, strings.TrimPrefix(s.Fact, "log link ")); i >= 0 {
-		return names[i]
-	}
-	return ""
 }

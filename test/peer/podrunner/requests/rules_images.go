@@ -2,7 +2,6 @@ package requests
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,18 +68,6 @@ func imageRules() []rule {
 					}
 				}
 				return false
-			},
-		},
-		{
-			Name: "cause of an invalid name", Class: judge.DefectOfOurs, Item: "23f",
-			Sentence: "The cause in the kubelet's message about an image's name is that it could not parse an image name; ours says an image reference, and explains it.",
-			Explains: func(s scene) bool {
-				if s.Fact != "event InspectFailed" && !strings.HasSuffix(s.Fact, "/message") {
-					return false
-				}
-				ours := regexp.MustCompile(`couldn't parse image reference "([^"]*)": .*`).ReplaceAllString(s.Ours, `couldn't parse image name "$1"`)
-				theirs := regexp.MustCompile(`(couldn't parse image name "[^"]*"): .*`).ReplaceAllString(s.Kubelet, "$1")
-				return ours != s.Ours && ours == theirs
 			},
 		},
 		{

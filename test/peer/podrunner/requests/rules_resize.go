@@ -2,11 +2,9 @@ package requests
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/kubelet/qos"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
@@ -26,8 +24,8 @@ func resizeRules() []rule {
 			},
 		},
 		{
-			Name: "limits that are taken away", Class: judge.DefectOfOurs, Item: "23",
-			Sentence: "The kubelet leaves a limit that is taken away as it is, because it sends zero; ours sets it to -1.",
+			Name: "limits that are taken away", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "The kubelet sends zero for a limit that is taken away, so that the runtime leaves the old limit in force and the status goes on to show it; ours sends -1, which takes the limit away.",
 			Explains: func(s scene) bool {
 				request, name, field := about(s)
 				return request == "update" && (field == "linux/cpu_quota" || field == "linux/memory_limit_in_bytes") && s.Ours == "-1" &&
@@ -35,30 +33,27 @@ func resizeRules() []rule {
 			},
 		},
 		{
-			Name: "huge pages in a resize", Class: judge.KubeletDefect, Doc: ourDoc,
-			Sentence: "With each change of CPU or memory the kubelet sends limits of zero for the huge pages of a container that has some; ours sends nothing about huge pages.",
+			Name: "resize that changes nothing", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "The kubelet calls the runtime for a resize that changes nothing in the container's cgroup, such as of its memory request; ours does not.",
 			Explains: func(s scene) bool {
 				request, name, field := about(s)
-				c := named(pod(s), name)
-				return request == "update" && field == "linux/hugepage_limits" && c != nil && s.Ours == "" &&
-					s.Kubelet == pageLimits(s) && s.Kubelet != pageLimits(s, c.Resources.Limits)
-			},
-		},
-		{
-			Name: "all resources with each change", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet sends all resources of a container with each change; ours only those that change.",
-			Explains: func(s scene) bool {
-				request, name, field := about(s)
-				if request != "update" || named(pod(s), name) == nil || s.Ours != "" || s.Kubelet == "" {
+				if request != "update" || named(pod(s), name) == nil || updated(s, name) {
 					return false
-				}
-				if field == "linux/oom_score_adj" { // in which ours has defects of its own
-					return s.Kubelet == strconv.Itoa(qos.GetContainerOOMScoreAdjust(pod(s), named(pod(s), name), s.World.Node.Memory))
 				}
 				resources, err := podrunner.ContainerResources(pod(s), named(pod(s), name), s.World.ourNode(""))
 				full := map[string]string{}
 				new(recorder).flatten(full, "linux", generic(resources))
 				return err == nil && s.Kubelet == full[field]
+			},
+		},
+		{
+			Name: "huge pages in a resize", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "With each change of CPU or memory the kubelet sends limits of zero for the huge pages of a container that has some; ours sends the limits that it has.",
+			Explains: func(s scene) bool {
+				request, name, field := about(s)
+				c := named(pod(s), name)
+				return request == "update" && field == "linux/hugepage_limits" && c != nil &&
+					s.Kubelet == pageLimits(s) && (s.Ours == pageLimits(s, c.Resources.Limits) || s.Ours == "" && !updated(s, name))
 			},
 		},
 	}
