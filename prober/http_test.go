@@ -277,6 +277,21 @@ func TestALargeBody(t *testing.T) {
 	}
 }
 
+// A head may have net/http's 10 MiB, as in the kubelet.
+func TestALargeHead(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]prober.Outcome{2 << 20: prober.Succeeded, 11 << 20: prober.Failed} {
+		s := probeSite(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			line := strings.Repeat("x", 1<<10)
+			for range size >> 10 {
+				w.Header().Add("X", line)
+			}
+		}))
+		outcome, output := s.probe()
+		require.Equal(t, want, outcome, output)
+	}
+}
+
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	for name, protocols := range map[string][]string{"both": {"h2", "http/1.1"}, "only 1.1": {"http/1.1"}, "only 2": {"h2"}} {

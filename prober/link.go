@@ -146,8 +146,9 @@ func readAnswer(r io.Reader, b *buffer, policy RedirectPolicy) (answer, error) {
 	}, nil
 }
 
-// maxAnswer bounds what is read of a response that is not plain.
-const maxAnswer = 1 << 20
+// maxAnswer bounds what is read of a response that is not plain: net/http's default for
+// a head, which is the kubelet's.
+const maxAnswer = 10 << 20
 
 // readOther has net/http read a response of which b has the beginning.
 func readOther(r io.Reader, b *buffer, policy RedirectPolicy) (answer, error) {
