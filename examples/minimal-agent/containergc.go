@@ -1,14 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
 // newContainerGC wires what removes containers that have ended, and logs that nobody
@@ -25,6 +32,7 @@ func (a *agent) newContainerGC() (err error) {
 		},
 		PodLogs:       a.logRoot(),
 		ContainerLogs: a.containerLogs(),
+		PreStop:       a.preStop,
 		Owned:         a.owned,
 		Snapshot:      a.runtimeSnapshot,
 		Recorder:      a.events,
@@ -33,6 +41,28 @@ func (a *agent) newContainerGC() (err error) {
 		Observer:      a.node.metrics.ContainerGC(containergc.Observer{Collected: func(_ containergc.Result, err error) { a.passes.ended("containers", err) }}),
 	})
 	return err
+}
+
+// preStop runs the preStop hook of a container in an unknown state. The hook runner
+// records its failure.
+func (a *agent) preStop(ctx context.Context, c containergc.Container) error {
+	hook := &corev1.LifecycleHandler{}
+	if err := json.Unmarshal([]byte(c.PreStop), hook); err != nil {
+		return fmt.Errorf("read the preStop hook of container %s: %w", c.Name, err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: c.PodUID, Namespace: c.Namespace, Name: c.Pod}}
+	ip := ""
+	if len(a.host.ips) > 0 {
+		ip = a.host.ips[0] // of a pod in the node's network
+	}
+	if s, _ := a.cache.Get(c.PodUID); len(s.Sandboxes) > 0 {
+		ip = cmp.Or(s.Sandboxes[0].GetNetwork().GetIp(), ip)
+	}
+	a.hooks.Run(ctx, lifecycle.Hook{
+		Kind: lifecycle.PreStop, Pod: pod, Container: &corev1.Container{Name: c.Name, Lifecycle: &corev1.Lifecycle{PreStop: hook}},
+		ContainerID: c.ID, PodIP: ip, Deadline: lifecycle.NewDeadline(nil, time.Now().Add(c.StopGrace)),
+	})
+	return nil
 }
 
 // owned says whether something in the runtime is this agent's. All logs below its
