@@ -342,8 +342,13 @@ func TestPodAsAWholeIsResizedAround(t *testing.T) {
 	require.Equal(t, []string{"UpdatePodSandboxResources ns/pod", "UpdateContainerResources ns/pod/app"}, b.did())
 
 	now, wanted, pod.Spec.Containers[0].Resources.Limits = 128<<20, 64<<20, limits("64Mi", "1")
-	require.NoError(t, b.node.Fail("UpdatePodSandboxResources", fakecri.Fault{Err: grpcstatus.Error(codes.Unimplemented, "what?")}))
+	require.NoError(t, b.node.Fail("UpdatePodSandboxResources", fakecri.Fault{Err: grpcstatus.Error(codes.Unimplemented, "what?"), Times: 1}))
 	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/app", "UpdatePodSandboxResources ns/pod"}, b.did())
+
+	now, wanted, pod.Spec.Containers[0].Resources.Limits = 64<<20, 32<<20, limits("32Mi", "1")
+	require.NoError(t, b.node.Fail("UpdatePodSandboxResources", fakecri.Fault{Err: grpcstatus.Error(codes.Unknown, "not implemented yet"), Times: 1}))
+	require.NoError(t, b.sync(pod), "as containerd 2.2 answers")
 	require.Equal(t, []string{"UpdateContainerResources ns/pod/app", "UpdatePodSandboxResources ns/pod"}, b.did())
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -100,7 +101,9 @@ func (r *Runner) setResized(uid types.UID, u Resize) {
 // interested, as most are not, need not know.
 func (t *turn) updateSandbox(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) error {
 	_, err := t.cfg.Resizer.UpdatePodSandboxResources(ctx, request)
-	if grpcstatus.Code(err) == codes.Unimplemented {
+	code := grpcstatus.Code(err)
+	// containerd 2.2 answers Unknown, "not implemented yet".
+	if code == codes.Unimplemented || code == codes.Unknown && strings.Contains(grpcstatus.Convert(err).Message(), "not implemented") {
 		return nil
 	}
 	return err
