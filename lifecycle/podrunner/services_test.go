@@ -52,7 +52,8 @@ func TestVariablesOfServices(t *testing.T) {
 		}},
 		"without an address": {[]*corev1.Service{serviceOf("ns", "a", ""), serviceOf("ns", "b", "None")}, new(true), nil, map[string]string{}},
 		"the pod's own come after": {
-			[]*corev1.Service{serviceOf("ns", "web", "10.96.0.3")}, new(true),
+			[]*corev1.Service{serviceOf("ns", "web", "10.96.0.3")},
+			new(true),
 			[]corev1.EnvVar{{Name: "AT", Value: "$(WEB_SERVICE_HOST)"}, {Name: "WEB_SERVICE_HOST", Value: "own"}},
 			map[string]string{"AT": "10.96.0.3", "WEB_SERVICE_HOST": "own"},
 		},
@@ -62,7 +63,7 @@ func TestVariablesOfServices(t *testing.T) {
 		require.NoError(t, err, name)
 		got := map[string]string{}
 		for _, e := range config.GetEnvs() {
-			got[e.GetKey()] = string(e.GetValue())
+			got[e.GetKey()] = e.GetValue()
 		}
 		require.Equal(t, tt.want, got, name)
 	}
