@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
@@ -99,7 +98,7 @@ func hookRequest(ctx context.Context, get *corev1.HTTPGetAction, h Hook, userAge
 	if host == "" {
 		return nil, errors.New("failed to find networking container: the pod has no IP")
 	}
-	port, err := hookPort(get.Port, h.Container)
+	port, err := podspec.PortNumber(get.Port, h.Container)
 	if err != nil {
 		return nil, err
 	}
@@ -144,21 +143,4 @@ func hookHeader(headers []corev1.HTTPHeader, userAgent string) http.Header {
 		h.Del("Accept")
 	}
 	return h
-}
-
-// hookPort returns the number of a port that is given by number or by the name
-// that the container has for it.
-func hookPort(port intstr.IntOrString, c *corev1.Container) (int, error) {
-	number := port.IntValue() // of a string too, 0 if it is none
-	if port.Type == intstr.String {
-		for _, p := range c.Ports {
-			if p.Name == port.StrVal && port.StrVal != "" {
-				number = int(p.ContainerPort)
-			}
-		}
-	}
-	if number < 1 || number > 65535 {
-		return 0, fmt.Errorf("invalid port: %s", port.String())
-	}
-	return number, nil
 }

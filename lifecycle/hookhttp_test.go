@@ -118,10 +118,10 @@ func TestHTTPHooksThatCannotBeAsked(t *testing.T) {
 		ip   string
 		want string
 	}{
-		{"no port", corev1.HTTPGetAction{Port: intstr.FromString("")}, "10.0.0.1", "invalid port: "},
-		{"an unknown name", corev1.HTTPGetAction{Port: intstr.FromString("nope")}, "10.0.0.1", "invalid port: nope"},
-		{"too high", corev1.HTTPGetAction{Port: intstr.FromInt32(65536)}, "10.0.0.1", "invalid port: 65536"},
-		{"too low", corev1.HTTPGetAction{Port: intstr.FromString("-1")}, "10.0.0.1", "invalid port: -1"},
+		{"no port", corev1.HTTPGetAction{Port: intstr.FromString("")}, "10.0.0.1", `strconv.Atoi: parsing "": invalid syntax`},
+		{"an unknown name", corev1.HTTPGetAction{Port: intstr.FromString("nope")}, "10.0.0.1", `strconv.Atoi: parsing "nope": invalid syntax`},
+		{"too high", corev1.HTTPGetAction{Port: intstr.FromInt32(65536)}, "10.0.0.1", "invalid port number: 65536"},
+		{"too low", corev1.HTTPGetAction{Port: intstr.FromString("-1")}, "10.0.0.1", "invalid port number: -1"},
 		{"no address", corev1.HTTPGetAction{Port: intstr.FromInt32(80)}, "", "failed to find networking container: the pod has no IP"},
 		{"no URL", corev1.HTTPGetAction{Host: "a b", Port: intstr.FromInt32(80)}, "", `parse "http://a%20b:80": invalid URL escape "%20"`},
 	} {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // attempt runs the probe once, by whatever handler its spec has but exec.
@@ -26,28 +24,6 @@ func (m *Manager) attempt(ctx context.Context, j *job) finding {
 	}
 }
 
-// portNumber returns the number that a port in a spec stands for: its own, or that
-// of the container's port of this name, or the one that its name spells.
-// The errors have the kubelet's texts.
-func portNumber(port intstr.IntOrString, c *corev1.Container) (int, error) {
-	n := int(port.IntVal)
-	if port.Type == intstr.String {
-		named := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.StrVal })
-		if named >= 0 {
-			n = int(c.Ports[named].ContainerPort)
-		} else {
-			var err error
-			if n, err = strconv.Atoi(port.StrVal); err != nil {
-				return 0, err
-			}
-		}
-	}
-	if n < 1 || n > 65535 {
-		return 0, fmt.Errorf("invalid port number: %d", n)
-	}
-	return n, nil
-}
-
 // address returns where to connect to.
 func address(host string, port int, t *Target) string {
 	if host == "" {
@@ -58,7 +34,7 @@ func address(host string, port int, t *Target) string {
 
 // tcpProbe connects, which is all.
 func (m *Manager) tcpProbe(ctx context.Context, j *job) finding {
-	port, err := portNumber(j.spec.TCPSocket.Port, j.container)
+	port, err := podspec.PortNumber(j.spec.TCPSocket.Port, j.container)
 	if err != nil {
 		return finding{outcome: Errored, err: err}
 	}

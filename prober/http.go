@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 
 // httpProbe asks for a page.
 func (m *Manager) httpProbe(ctx context.Context, j *job) finding {
-	port, err := portNumber(j.spec.HTTPGet.Port, j.container)
+	port, err := podspec.PortNumber(j.spec.HTTPGet.Port, j.container)
 	if err != nil {
 		return finding{outcome: Errored, err: err}
 	}

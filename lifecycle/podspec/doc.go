@@ -10,7 +10,8 @@
 // quality of service does it get ([QOSClass])? What does it ask for and what may
 // it use, sidecars, overhead and resources of the pod as a whole included
 // ([Requests], [Limits], [Held])? Does the node depend on it, and who may take its
-// place ([IsCritical], [CanPreempt])? Has it ended for good ([IsTerminal])?
+// place ([IsCritical], [CanPreempt])? Has it ended for good ([IsTerminal])? Which port
+// does a probe or a hook mean ([PortNumber])?
 //
 // # What you supply
 //

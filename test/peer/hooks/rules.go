@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -19,22 +17,6 @@ type scene = judge.Scene[*world]
 
 func rules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{
-		{
-			Name: "bad port", Class: judge.DefectOfOurs, Item: "new",
-			Sentence: "The kubelet names a port that is none by its number, or by what is wrong with its text; ours writes \"invalid port\" before what the spec has.",
-			Explains: func(s scene) bool {
-				if s.Fact != "message" || s.World.Handler.HTTPGet == nil {
-					return false
-				}
-				before, cause, found := strings.Cut(s.Kubelet, " - error: ")
-				port := s.World.Handler.HTTPGet.Port
-				bad := strings.HasPrefix(cause, "invalid port number: ")
-				if _, err := strconv.Atoi(port.StrVal); port.Type == intstr.String && err != nil {
-					bad = bad || cause == err.Error()
-				}
-				return found && bad && s.Ours == before+" - error: invalid port: "+port.String()
-			},
-		},
 		{
 			Name: "pod without address", Class: judge.Deliberate, Doc: doc,
 			Sentence: "When a pod has no address for a hook, the kubelet logs the status in which it found none; ours says so.",

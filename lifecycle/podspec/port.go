@@ -1,0 +1,32 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// PortNumber returns the number of a port that a probe or a hook of container c
+// names: its own, or that of the port of this name in c, or the number that the name
+// spells. The errors have the kubelet's texts.
+func PortNumber(port intstr.IntOrString, c *corev1.Container) (int, error) {
+	n := int(port.IntVal)
+	if port.Type == intstr.String {
+		named := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.StrVal })
+		if named >= 0 {
+			n = int(c.Ports[named].ContainerPort)
+		} else {
+			var err error
+			if n, err = strconv.Atoi(port.StrVal); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if n < 1 || n > 65535 {
+		return 0, fmt.Errorf("invalid port number: %d", n)
+	}
+	return n, nil
+}
