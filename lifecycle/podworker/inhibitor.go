@@ -17,7 +17,8 @@ var ErrShutdownCancelled = errors.New("the shutdown of the machine was called of
 // goroutines at most.
 type Inhibitor interface {
 	// Inhibit has the next shutdown held up for as long as need until release is
-	// called. Allowed is how long the machine is ready to wait, which may be less.
+	// called. Allowed is how long the machine is ready to wait, which may be less; 0
+	// is not at all.
 	Inhibit(ctx context.Context, need time.Duration) (allowed time.Duration, release func(), err error)
 	// AwaitShutdown returns nil when the machine is about to shut down.
 	AwaitShutdown(ctx context.Context) error
@@ -28,12 +29,18 @@ type Inhibitor interface {
 // HoldShutdown holds up each shutdown of the machine until shutDown has returned.
 // That gets what the machine allows, for [PlanShutdown], and a ctx that ends when the
 // shutdown is called off ([ErrShutdownCancelled]): the kubelet notices that only
-// after it has killed all pods. HoldShutdown returns nil when ctx is done, and the
-// Inhibitor's error if that fails: try again later then.
-func HoldShutdown(ctx context.Context, in Inhibitor, need time.Duration, shutDown func(ctx context.Context, allowed time.Duration)) error {
+// after it has killed all pods. Of o it uses Events and Node, for the event of a
+// shutdown that was called off. HoldShutdown returns nil when ctx is done, and an error
+// if the Inhibitor fails or the machine does not wait: try again later then.
+func HoldShutdown(
+	ctx context.Context, in Inhibitor, need time.Duration, o ShutdownOptions, shutDown func(ctx context.Context, allowed time.Duration),
+) error {
 	for ctx.Err() == nil {
 		if err := holdOne(ctx, in, need, shutDown); err != nil && ctx.Err() == nil {
 			return err
+		}
+		if ctx.Err() == nil {
+			o.event(MessageShutdownCancelled)
 		}
 	}
 	return nil
@@ -50,6 +57,9 @@ func holdOne(ctx context.Context, in Inhibitor, need time.Duration, shutDown fun
 	}
 	release = sync.OnceFunc(release)
 	defer release()
+	if allowed <= 0 && need > 0 {
+		return fmt.Errorf("inhibit the shutdown of the machine: it does not wait; %v are needed", need)
+	}
 	if err := in.AwaitShutdown(ctx); err != nil {
 		return fmt.Errorf("wait for a shutdown of the machine: %w", err)
 	}

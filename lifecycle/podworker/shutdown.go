@@ -22,10 +22,12 @@ const (
 	// ReasonNodeShutdown and MessageNodeShutdown refuse a pod that comes too late.
 	ReasonNodeShutdown  = "NodeShutdown"
 	MessageNodeShutdown = "Pod was rejected as the node is shutting down."
-	// EventShutdown is the reason of the node's event at the beginning, and
-	// MessageShutdown its message.
-	EventShutdown   = "Shutdown"
-	MessageShutdown = "Shutdown manager detected shutdown event"
+	// EventShutdown is the reason of the node's events, MessageShutdown the message of
+	// the event when a shutdown begins, and MessageShutdownCancelled of the event when
+	// the machine has called it off.
+	EventShutdown            = "Shutdown"
+	MessageShutdown          = "Shutdown manager detected shutdown event"
+	MessageShutdownCancelled = "Shutdown manager detected shutdown cancellation"
 )
 
 // Killer ends pods and returns when nothing of them runs. [Workers] are one.
@@ -52,8 +54,8 @@ type ShutdownOptions struct {
 	// FlushTimeout is how long one Flush may take, on top of the stage's period.
 	// Default 2 s.
 	FlushTimeout time.Duration
-	// Events is told that the shutdown begins, about Node, a Node or a reference to
-	// one. Both are optional.
+	// Events records that the shutdown begins, about Node, a Node or a reference to
+	// one; [HoldShutdown] also that it was called off. Both are optional.
 	Events EventRecorder
 	Node   runtime.Object
 	// StageEnd is called after each stage with how long it took, without Flush, and
@@ -94,9 +96,7 @@ func Shutdown(ctx context.Context, k Killer, stages []Stage, o ShutdownOptions) 
 		return errors.New("podworker: shutdown needs a Killer")
 	}
 	o = o.withDefaults()
-	if o.Events != nil && o.Node != nil {
-		o.Events.Eventf(o.Node, corev1.EventTypeNormal, EventShutdown, MessageShutdown)
-	}
+	o.event(MessageShutdown)
 	var errs []error
 	for _, s := range stages {
 		if ctx.Err() != nil {
@@ -108,6 +108,12 @@ func Shutdown(ctx context.Context, k Killer, stages []Stage, o ShutdownOptions) 
 		errs = append(errs, err, o.flush(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+func (o ShutdownOptions) event(message string) {
+	if o.Events != nil && o.Node != nil {
+		o.Events.Eventf(o.Node, corev1.EventTypeNormal, EventShutdown, message)
+	}
 }
 
 // end ends the pods of a stage and waits for that, but not longer than it may take.

@@ -207,6 +207,7 @@ func TestTextsAreTheKubelets(t *testing.T) {
 	require.Equal(t, "Pod was rejected as the node is shutting down.", podworker.MessageNodeShutdown)
 	require.Equal(t, "Shutdown", podworker.EventShutdown)
 	require.Equal(t, "Shutdown manager detected shutdown event", podworker.MessageShutdown)
+	require.Equal(t, "Shutdown manager detected shutdown cancellation", podworker.MessageShutdownCancelled)
 }
 
 // logind is an Inhibitor in the hands of the test.
@@ -216,7 +217,9 @@ type logind struct {
 	released         int
 	err              error
 	lockless         bool
+	impatient        bool          // does not wait
 	allowed          time.Duration // what the shutdown was told
+	events           events
 }
 
 func (l *logind) Inhibit(context.Context, time.Duration) (time.Duration, func(), error) {
@@ -225,7 +228,10 @@ func (l *logind) Inhibit(context.Context, time.Duration) (time.Duration, func(),
 	}
 	l.taken++
 	if l.lockless {
-		return 0, nil, nil
+		return 5 * time.Second, nil, nil
+	}
+	if l.impatient {
+		return 0, func() { l.released++ }, nil
 	}
 	return 5 * time.Second, func() { l.released++ }, nil
 }
@@ -252,7 +258,7 @@ func TestHoldShutdown(t *testing.T) {
 			defer stop()
 			done := make(chan error, 1)
 			go func() {
-				done <- podworker.HoldShutdown(ctx, in, 30*time.Second, func(ctx context.Context, allowed time.Duration) {
+				done <- podworker.HoldShutdown(ctx, in, 30*time.Second, podworker.ShutdownOptions{Events: &in.events, Node: &corev1.Node{}}, func(ctx context.Context, allowed time.Duration) {
 					in.allowed = allowed
 					shutDown(ctx)
 				})
@@ -291,6 +297,17 @@ func TestHoldShutdown(t *testing.T) {
 			}
 		}))
 		require.Equal(t, 3, in.released)
+		cancelled := "*v1.Node Normal Shutdown Shutdown manager detected shutdown cancellation"
+		require.Equal(t, events{cancelled, cancelled}, in.events)
+	})
+	t.Run("a machine that does not wait", func(t *testing.T) {
+		in := &logind{impatient: true, shutdown: make(chan error, 1)}
+		err := podworker.HoldShutdown(t.Context(), in, 30*time.Second, podworker.ShutdownOptions{}, nil)
+		require.EqualError(t, err, "inhibit the shutdown of the machine: it does not wait; 30s are needed")
+		require.Equal(t, 1, in.released)
+		in.shutdown <- broken
+		err = podworker.HoldShutdown(t.Context(), in, 0, podworker.ShutdownOptions{}, nil)
+		require.ErrorIs(t, err, broken, "it need not wait")
 	})
 	t.Run("no lock", func(t *testing.T) {
 		require.ErrorIs(t, hold(t, &logind{err: broken}, func(func()) {}, nothing), broken)

@@ -25,10 +25,13 @@ type ourSide struct {
 }
 
 func (s *ourSide) Inhibit(_ context.Context, need time.Duration) (allowed time.Duration, release func(), err error) {
-	s.take()
 	if allowed = s.world.Allowed; need > allowed {
 		allowed = s.world.Overridden
 	}
+	if allowed == 0 { // not even a lock helps
+		return 0, nil, nil
+	}
+	s.take()
 	return allowed, s.release, nil
 }
 
@@ -65,12 +68,13 @@ func playOurs(t *testing.T, w *world) (all []judge.Facts) {
 			all = s.play(func(bool) {})
 			return
 		}
+		o := podworker.ShutdownOptions{AwaitVolumes: s.unmount, Events: s, Node: &corev1.Node{}}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() {
-			err := podworker.HoldShutdown(ctx, s, w.Config.Total(), func(ctx context.Context, allowed time.Duration) {
+			err := podworker.HoldShutdown(ctx, s, w.Config.Total(), o, func(ctx context.Context, allowed time.Duration) {
 				stages := podworker.PlanShutdown(s.now.pods(), periods, allowed)
-				_ = podworker.Shutdown(ctx, s, stages, podworker.ShutdownOptions{AwaitVolumes: s.unmount, Events: s, Node: &corev1.Node{}})
+				_ = podworker.Shutdown(ctx, s, stages, o)
 			})
 			if err != nil {
 				s.fact("error", err.Error())
@@ -81,7 +85,12 @@ func playOurs(t *testing.T, w *world) (all []judge.Facts) {
 			if down {
 				c = s.down
 			}
-			go func() { c <- struct{}{} }()
+			go func() {
+				select {
+				case c <- struct{}{}:
+				case <-ctx.Done(): // ours does not listen
+				}
+			}()
 		})
 		stop()
 		run.Wait()

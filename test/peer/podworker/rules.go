@@ -53,13 +53,6 @@ func deviations() []deviation {
 		},
 		{
 			Rule: judge.Rule[*world]{
-				Name: "no time at all", Class: judge.DefectOfOurs, Item: "new",
-				Sentence: "The kubelet does without the graceful shutdown of a machine that does not wait; ours takes the 0 for no limit, and plans the whole time.",
-			},
-			world: noTime,
-		},
-		{
-			Rule: judge.Rule[*world]{
 				Name: "parts of seconds", Class: judge.Deliberate, Doc: doc,
 				Sentence: "The kubelet cuts ShutdownGracePeriod and ShutdownGracePeriodCriticalPods to whole seconds; here a stage has all of its time.",
 			},
@@ -71,15 +64,6 @@ func deviations() []deviation {
 				Sentence: "The kubelet asks for the volumes of all pods of a stage, also when its time is over; ours for those of the pods that have ended in time, because the others still use theirs.",
 			},
 			facts: unendedVolumes,
-		},
-		{
-			Rule: judge.Rule[*world]{
-				Name: "event of the cancellation", Class: judge.DefectOfOurs, Item: "new",
-				Sentence: "The kubelet has an event when a shutdown is called off; ours has none.",
-			},
-			facts: func(_ *world, f judge.Facts) {
-				f["event"] = strings.TrimSuffix(f["event"], "\nNormal Shutdown: Shutdown manager detected shutdown cancellation")
-			},
 		},
 		{
 			Rule: judge.Rule[*world]{
@@ -179,18 +163,13 @@ func lessTime(w *world) bool {
 	return true
 }
 
-func noTime(w *world) bool {
-	if w.allows() != 0 || w.Config.Total() == 0 {
-		return false
-	}
-	w.Allowed = w.Config.Total()
-	return true
-}
-
 // tenths makes everything take ten times as long, if the stages have tenths of
 // seconds.
 func tenths(w *world) bool {
 	periods := w.Config.GracePeriods()
+	if w.allows() == 0 { // nothing happens
+		return false
+	}
 	if !slices.ContainsFunc(periods, func(p podworker.ShutdownGracePeriodByPodPriority) bool { return p.GracePeriod%time.Second != 0 }) {
 		return false
 	}
