@@ -1,6 +1,7 @@
 package crilabels_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,4 +64,11 @@ func TestRestarts(t *testing.T) {
 		})
 	}
 	require.Equal(t, 2, crilabels.Restarts(nil, 2))
+}
+
+func TestLogLink(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "web_shop_main-c1.log", crilabels.LogLink("shop", "web", "main", "c1"))
+	long := strings.Repeat("p", 253)
+	require.Equal(t, long[:251]+".log", crilabels.LogLink("shop", long, "main", "c1"), "a name may have 255 characters")
 }
