@@ -43,6 +43,8 @@ type object struct {
 	state state
 	// box is a container's sandbox.
 	box string
+	// podName and podNamespace are what the list tells of the pod. They may be empty.
+	podName, podNamespace string
 	// sandbox tells the two kinds apart.
 	sandbox bool
 	// unlabelled marks what is tied to its pod by other means than the label: a

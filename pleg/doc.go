@@ -123,6 +123,9 @@
 //     both belong to the pod of the sandbox.
 //   - For the kubelet, sandboxes and containers that name no pod at all are those of one
 //     pod without a UID; here they are left alone.
+//   - Where the newest sandbox vanishes while its pod is inspected, the kubelet shows no
+//     address and no active container until the next relist; here those of the sandbox
+//     that is now the newest show.
 //   - A pod whose newest sandbox has no name has none in the kubelet's status; here it has
 //     the name that another sandbox or a container tells.
 //

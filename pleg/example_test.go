@@ -69,5 +69,5 @@ func Example() {
 	// 1234 ContainerStarted web
 	// running: true
 	// 1234 ContainerDied web
-	// stale: true status of web: shim does not answer
+	// stale: true shim does not answer
 }

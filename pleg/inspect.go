@@ -3,19 +3,38 @@ package pleg
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/netip"
 
+	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
+	netutils "k8s.io/utils/net"
 
-	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// errNoStatus says that an answer was empty.
-var errNoStatus = errors.New("the runtime returned no status")
+// Errors of empty answers, with the kubelet's texts.
+var (
+	errNoSandboxStatus   = errors.New("pod sandbox status is nil")
+	errNoContainerStatus = errors.New("container status is nil")
+)
+
+// statusError is the failure of an inspection: that of the status of one object.
+type statusError struct {
+	id  string
+	err error
+}
+
+func (e *statusError) Error() string { return "status of " + e.id + ": " + e.err.Error() }
+func (e *statusError) Unwrap() error { return e.err }
+
+// cause returns the runtime's own error, which is what the cache has, as in the kubelet.
+func cause(err error) error {
+	if s, ok := errors.AsType[*statusError](err); ok {
+		return s.err
+	}
+	return err
+}
 
 // snapshot is the result of an inspection: the status, and the sandbox that its
 // IPs are of.
@@ -54,7 +73,7 @@ func (in inspector) inspect(ctx context.Context, uid types.UID, objects []object
 	status.SandboxOf = sandboxOf(objects)
 	podcache.SortSandboxes(status.Sandboxes)
 	podcache.SortContainers(status.Containers)
-	status.Name, status.Namespace = podName(status)
+	status.Name, status.Namespace = podName(objects)
 	next := snapshot{status: status}
 	status.IPs, next.ipSource = podIPs(status, in.before)
 	return next, nil
@@ -73,7 +92,7 @@ func sandboxOf(objects []object) map[string]string {
 
 // source is what differs between the two kinds of objects.
 type source[S any] interface {
-	// ask asks the runtime; its answer may be nil.
+	// ask asks the runtime; without an error its answer is not nil.
 	ask(ctx context.Context, id string) (S, error)
 	// current says whether a known status still tells all about a listed object.
 	current(o *object, known S) bool
@@ -101,14 +120,11 @@ func gather[S interface {
 			continue
 		}
 		s, err := from.ask(ctx, o.id)
-		if err == nil && s == none {
-			err = errNoStatus
-		}
 		switch {
 		case err == nil:
 			found = append(found, s)
 		case !crierrors.IsNotFound(err):
-			return nil, fmt.Errorf("status of %s: %w", o.id, err)
+			return nil, &statusError{o.id, err}
 		}
 	}
 	return found, nil
@@ -118,6 +134,9 @@ type sandboxes struct{ runtime Runtime }
 
 func (s sandboxes) ask(ctx context.Context, id string) (*runtimeapi.PodSandboxStatus, error) {
 	answer, err := s.runtime.PodSandboxStatus(ctx, id, false)
+	if err == nil && answer.GetStatus() == nil {
+		err = errNoSandboxStatus
+	}
 	return answer.GetStatus(), err
 }
 
@@ -131,9 +150,18 @@ func (sandboxes) current(o *object, known *runtimeapi.PodSandboxStatus) bool {
 
 type containers struct{ runtime Runtime }
 
+// ask returns a state that this build does not know as unknown.
 func (c containers) ask(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
 	answer, err := c.runtime.ContainerStatus(ctx, id, false)
-	return answer.GetStatus(), err
+	status := answer.GetStatus()
+	if err == nil && status == nil {
+		err = errNoContainerStatus
+	}
+	if _, known := runtimeapi.ContainerState_name[int32(status.GetState())]; !known {
+		status = proto.CloneOf(status)
+		status.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN
+	}
+	return status, err
 }
 
 // current never asks again about an exited container: nothing of it changes.
@@ -141,53 +169,50 @@ func (containers) current(o *object, known *runtimeapi.ContainerStatus) bool {
 	return o.state != unknown && containerState(known.GetState()) == o.state
 }
 
-// podName takes the names from a sandbox, or else from a container's labels.
-func podName(s *podcache.Status) (name, namespace string) {
-	for _, b := range s.Sandboxes {
-		if m := b.GetMetadata(); m.GetName() != "" {
-			return m.GetName(), m.GetNamespace()
-		}
-	}
-	for _, c := range s.Containers {
-		if l := c.GetLabels(); l[crilabels.PodName] != "" {
-			return l[crilabels.PodName], l[crilabels.PodNamespace]
+// podName returns the names that a listed sandbox has, or else a listed container.
+func podName(objects []object) (name, namespace string) {
+	for i := range objects { // sandboxes come first
+		if o := &objects[i]; o.podName != "" {
+			return o.podName, o.podNamespace
 		}
 	}
 	return "", ""
 }
 
-// podIPs returns the addresses of the newest sandbox if it is ready and has any.
-// Otherwise the old ones stay, because a pod that ends is still known by them,
-// unless another sandbox is ready: they are not its. The network of a sandbox may
-// also go before the sandbox does (kubernetes#82276).
+// podIPs returns the addresses of the newest sandbox if it is ready. Otherwise those
+// from before stay unless another sandbox is ready, because a pod that ends is still
+// known by them. The network of a sandbox may also go before the sandbox does
+// (kubernetes#82276).
 func podIPs(s *podcache.Status, before snapshot) (ips []string, source string) {
-	if b := s.ReadySandbox(); b != nil {
-		if ips := sandboxIPs(b); len(ips) > 0 {
-			return ips, b.GetId()
-		}
+	newest := s.ReadySandbox()
+	if ips := sandboxIPs(newest); len(ips) > 0 {
+		return ips, newest.GetId()
 	}
-	if before.status == nil || len(before.status.IPs) == 0 {
+	if before.status == nil {
 		return nil, ""
 	}
 	for _, b := range s.Sandboxes {
-		if b.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY && b.GetId() != before.ipSource {
+		isOther := b != newest || b.GetId() != before.ipSource
+		if b.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY && isOther {
 			return nil, ""
 		}
 	}
 	return before.status.IPs, before.ipSource
 }
 
-// sandboxIPs returns the primary address and the others; none if the primary one
-// is not an address, and without those that are not.
+// sandboxIPs returns the primary address, if there is one, and the others; nil if any
+// of them is not an address. Leading zeros are allowed.
 func sandboxIPs(b *runtimeapi.PodSandboxStatus) []string {
 	var ips []string
-	if _, err := netip.ParseAddr(b.GetNetwork().GetIp()); err != nil {
-		return nil
+	if ip := b.GetNetwork().GetIp(); ip != "" {
+		ips = append(ips, ip)
 	}
-	ips = append(ips, b.GetNetwork().GetIp())
 	for _, more := range b.GetNetwork().GetAdditionalIps() {
-		if _, err := netip.ParseAddr(more.GetIp()); err == nil {
-			ips = append(ips, more.GetIp())
+		ips = append(ips, more.GetIp())
+	}
+	for _, ip := range ips {
+		if netutils.ParseIPSloppy(ip) == nil {
+			return nil
 		}
 	}
 	return ips

@@ -71,10 +71,10 @@ func TestAPodThatNeverWorkedIsStillAnnouncedAndForgotten(t *testing.T) {
 	r.node.container("a", "a1", runs)
 	r.node.empty["a1"] = true
 	_, err := r.Relist(t.Context())
-	require.ErrorContains(t, err, "inspect pod a: status of a1: the runtime returned no status")
+	require.ErrorContains(t, err, "inspect pod a: status of a1: container status is nil")
 	require.Equal(t, []string{"a ContainerStarted a1"}, r.take())
 	status, err := r.cache.Get("a")
-	require.Error(t, err)
+	require.EqualError(t, err, "container status is nil", "the cache has the runtime's own error")
 	require.Equal(t, &podcache.Status{UID: "a", Stale: true}, status)
 
 	r.node.remove("a1")
@@ -234,8 +234,22 @@ func TestIPs(t *testing.T) {
 		r.node.ips["s2"] = []string{"10.0.0.9", "not an address"}
 		r.node.container("a", "a2", runs)
 		r.relist()
-		require.Equal(t, []string{"10.0.0.9"}, get())
+		require.Empty(t, get(), "one that is no address makes the others worthless")
+		r.node.ips["s2"] = []string{"", "10.0.0.9"}
+		r.RequestReinspect("a")
+		r.relist()
+		require.Equal(t, []string{"10.0.0.9"}, get(), "the primary address may be missing")
+		r.node.ips["s2"] = []string{"010.0.0.9"}
+		r.RequestReinspect("a")
+		r.relist()
+		require.Equal(t, []string{"010.0.0.9"}, get(), "leading zeros are allowed")
 
+		r.node.sandbox("a", "s3", notReady)
+		r.relist()
+		require.Empty(t, get(), "the newest is not ready, and an older one is")
+
+		r.node.remove("s3")
+		r.relist()
 		r.node.remove("s1", "s2", "a1", "a2")
 		r.relist()
 		require.Empty(t, get(), "forgotten with the pod")

@@ -39,6 +39,7 @@ func (l *listing) read(sandboxes []*runtimeapi.PodSandbox, containers []*runtime
 		o := object{id: b.GetId(), sandbox: true, state: sandboxState(b.GetState())}
 		if !l.recall(&o, before) {
 			o.pod, o.unlabelled = sandboxPod(b), crilabels.UID(b.GetLabels()) == ""
+			o.podName, o.podNamespace = b.GetMetadata().GetName(), b.GetMetadata().GetNamespace()
 			if !o.known() || !matches(b.GetLabels(), labels) {
 				continue
 			}
@@ -50,6 +51,7 @@ func (l *listing) read(sandboxes []*runtimeapi.PodSandbox, containers []*runtime
 		o := object{id: c.GetId(), state: containerState(c.GetState())}
 		if !l.recall(&o, before) {
 			o.pod, o.box = crilabels.UID(c.GetLabels()), c.GetPodSandboxId()
+			o.podName, o.podNamespace = c.GetLabels()[crilabels.PodName], c.GetLabels()[crilabels.PodNamespace]
 			if o.unlabelled = o.pod == ""; o.unlabelled {
 				o.pod = pods.of(o.box)
 			}
@@ -76,7 +78,9 @@ func (l *listing) recall(o *object, before *listing) bool {
 	if was.id != o.id || was.sandbox != o.sandbox {
 		return false
 	}
-	o.id, o.pod, o.box, o.unlabelled = was.id, was.pod, was.box, was.unlabelled
+	now := o.state
+	*o = *was
+	o.state = now
 	return true
 }
 

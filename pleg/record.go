@@ -30,7 +30,7 @@ type record struct {
 	good snapshot
 	// busy says that an inspection is under way, reinspect that one was asked for.
 	busy, reinspect bool
-	// failures counts those in a row, err is the last one, and before retryAt
+	// failures counts those in a row, err is the cause of the last, and before retryAt
 	// there is no other attempt.
 	failures int
 	err      error
@@ -91,7 +91,7 @@ func (r *record) changesTo(objects []object) []change {
 
 // fail notes a failed inspection and sets the pod aside.
 func (r *record) fail(err error, now time.Time) {
-	r.err = err
+	r.err = cause(err)
 	r.retryAt = now.Add(min(firstBackOff<<min(r.failures, 16), maxBackOff))
 	r.failures++
 }

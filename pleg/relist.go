@@ -339,7 +339,7 @@ func (g *Generator) finish(j *job) {
 		p.errs = append(p.errs, fmt.Errorf("inspect pod %s: %w", r.uid, j.err))
 		g.cfg.Logger.WarnContext(p.ctx, "pod inspection failed", "podUID", r.uid, "failures", r.failures, "err", j.err)
 	}
-	g.cfg.Cache.Set(r.uid, status, j.err, j.at)
+	g.cfg.Cache.Set(r.uid, status, r.err, j.at)
 	if !g.deliver(p.ctx, r, j.objects, j.podSync && j.err == nil) {
 		r.reinspect = true // see settle
 		return

@@ -65,6 +65,8 @@
 //   - The kubelet sorts the containers of a pod by creation time; here the restart count
 //     comes first, because clocks step back (kubernetes#134153). Both sort sandboxes by
 //     attempt first (kubernetes#130551).
+//   - The kubelet leaves sandboxes or containers made at the same time in the order of
+//     the runtime's list, which may be another each time; here their IDs decide.
 //
 // # Testing your code with it
 //

@@ -54,12 +54,16 @@ func (s *Status) ReadySandbox() *runtimeapi.PodSandboxStatus {
 	return nil
 }
 
-// Active returns the newest container of the given name if it is in the newest
-// sandbox, ready or not, else nil.
+// Active returns the newest container of the given name in the newest sandbox, ready
+// or not, or nil.
 func (s *Status) Active(name string) *runtimeapi.ContainerStatus {
-	c := s.Container(name)
-	if box, known := s.SandboxOf[c.GetId()]; known && len(s.Sandboxes) > 0 && box == s.Sandboxes[0].GetId() {
-		return c
+	if len(s.Sandboxes) == 0 {
+		return nil
+	}
+	for _, c := range s.Containers {
+		if box, known := s.SandboxOf[c.GetId()]; known && box == s.Sandboxes[0].GetId() && ContainerName(c) == name {
+			return c
+		}
 	}
 	return nil
 }
@@ -75,19 +79,16 @@ func (s *Status) Running() bool {
 	})
 }
 
-// ContainerName returns the name that c has in its pod's spec: its label, or
-// where that is missing its CRI name.
+// ContainerName returns the name that c has in its pod's spec: its label, empty where
+// that is missing.
 func ContainerName(c *runtimeapi.ContainerStatus) string {
-	if name := c.GetLabels()[crilabels.ContainerName]; name != "" {
-		return name
-	}
-	return c.GetMetadata().GetName()
+	return c.GetLabels()[crilabels.ContainerName]
 }
 
-// RestartCount returns how often c's predecessors in its pod were restarted:
-// its annotation, or where that is missing its CRI attempt.
+// RestartCount returns how often c's predecessors in its pod were restarted: its
+// annotation, 0 where that is missing or not a number.
 func RestartCount(c *runtimeapi.ContainerStatus) int {
-	return crilabels.Restarts(c.GetAnnotations(), c.GetMetadata().GetAttempt())
+	return crilabels.Restarts(c.GetAnnotations())
 }
 
 // BrokenOff says whether c ended before it began because whoever had it started went

@@ -23,17 +23,18 @@ func TestNewestIsByAttemptBeforeTime(t *testing.T) {
 	}
 	require.Equal(t, []string{"third", "a", "c", "b", "first", ""}, ids)
 
-	made := func(id, restarts string, attempt uint32, created int64) *runtimeapi.ContainerStatus {
+	made := func(id, restarts string, created int64) *runtimeapi.ContainerStatus {
 		return &runtimeapi.ContainerStatus{
-			Id: id, CreatedAt: created, Metadata: &runtimeapi.ContainerMetadata{Name: "cri-" + id, Attempt: attempt},
+			Id: id, CreatedAt: created, Metadata: &runtimeapi.ContainerMetadata{Name: "cri-" + id, Attempt: 9},
 			Annotations: map[string]string{crilabels.RestartCount: restarts},
 		}
 	}
-	all := []*runtimeapi.ContainerStatus{made("old", "0", 0, 900), made("new", "7", 0, 100), made("attempt", "nonsense", 3, 1)}
+	all := []*runtimeapi.ContainerStatus{made("nonsense", "x", 1), made("old", "0", 900), made("new", "7", 100)}
 	podcache.SortContainers(all)
-	require.Equal(t, []string{"new", "attempt", "old"}, []string{all[0].Id, all[1].Id, all[2].Id})
+	require.Equal(t, []string{"new", "old", "nonsense"}, []string{all[0].Id, all[1].Id, all[2].Id})
 	require.Equal(t, 7, podcache.RestartCount(all[0]))
-	require.Equal(t, "cri-new", podcache.ContainerName(all[0]))
+	require.Zero(t, podcache.RestartCount(all[2]), "the attempt is not the number of restarts")
+	require.Empty(t, podcache.ContainerName(all[0]), "the CRI name is not the container's")
 }
 
 func TestQuestionsToAStatus(t *testing.T) {
@@ -103,11 +104,11 @@ func TestActiveIsOfTheNewestSandboxOnly(t *testing.T) {
 	s := &podcache.Status{
 		Sandboxes: []*runtimeapi.PodSandboxStatus{{Id: "new"}, {Id: "old"}},
 		Containers: []*runtimeapi.ContainerStatus{
-			{Id: "a1", Metadata: &runtimeapi.ContainerMetadata{Name: "a"}},
-			{Id: "a0", Metadata: &runtimeapi.ContainerMetadata{Name: "a"}},
-			{Id: "b0", Metadata: &runtimeapi.ContainerMetadata{Name: "b"}},
+			{Id: "a2", Labels: map[string]string{crilabels.ContainerName: "a"}},
+			{Id: "a1", Labels: map[string]string{crilabels.ContainerName: "a"}},
+			{Id: "b0", Labels: map[string]string{crilabels.ContainerName: "b"}},
 		},
-		SandboxOf: map[string]string{"a1": "new", "a0": "old", "b0": "old"},
+		SandboxOf: map[string]string{"a2": "old", "a1": "new", "b0": "old"},
 	}
 	require.Equal(t, "a1", s.Active("a").GetId())
 	require.Nil(t, s.Active("b"))

@@ -67,7 +67,7 @@ func TestEveryFieldOfAContainer(t *testing.T) {
 func TestSparseMessages(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always", "a")
-	bare := &runtimeapi.ContainerStatus{Id: "x", State: running, Metadata: &runtimeapi.ContainerMetadata{Name: "a"}, ImageId: "sha256:1", User: &runtimeapi.ContainerUser{}}
+	bare := &runtimeapi.ContainerStatus{Id: "x", State: running, Labels: map[string]string{crilabels.ContainerName: "a"}, ImageId: "sha256:1", User: &runtimeapi.ContainerUser{}}
 	_, got, _ := status.ContainerStatuses(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{nil, bare}}})
 	require.Equal(t, "x", got[0].ContainerID, "no runtime name, no scheme")
 	require.Empty(t, got[0].Image, "what the runtime has resolved")

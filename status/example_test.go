@@ -18,7 +18,7 @@ func ExampleGenerate() {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "nginx", Image: "nginx:1"}}},
 	}
 	seen := &podcache.Status{UID: "1", IPs: []string{"10.0.0.7"}, Containers: []*runtimeapi.ContainerStatus{{
-		Id: "abc", Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
+		Id: "abc", Labels: map[string]string{"io.kubernetes.container.name": "nginx"},
 		State: runtimeapi.ContainerState_CONTAINER_RUNNING,
 	}}}
 

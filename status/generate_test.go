@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/status"
@@ -309,8 +310,8 @@ func inputs() map[string]status.Input {
 		Containers: []*runtimeapi.ContainerStatus{
 			nil,
 			{},
-			{Metadata: &runtimeapi.ContainerMetadata{Name: "a", Attempt: 1 << 31}, State: 99},
-			{Metadata: &runtimeapi.ContainerMetadata{Name: "b"}, User: &runtimeapi.ContainerUser{}, State: runtimeapi.ContainerState_CONTAINER_EXITED},
+			{Labels: map[string]string{crilabels.ContainerName: "a"}, State: 99},
+			{Labels: map[string]string{crilabels.ContainerName: "b"}, User: &runtimeapi.ContainerUser{}, State: runtimeapi.ContainerState_CONTAINER_EXITED},
 		},
 	}
 	return map[string]status.Input{

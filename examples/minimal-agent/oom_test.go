@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/oomwatch"
 	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/podmanager"
@@ -19,7 +20,7 @@ import (
 // has returned.
 func TestAKillWaitsForItsContainerToBeSeen(t *testing.T) {
 	hit := &podcache.Status{UID: "web", Containers: []*runtimeapi.ContainerStatus{
-		{Id: "id-app", Metadata: &runtimeapi.ContainerMetadata{Name: "app"}},
+		{Id: "id-app", Labels: map[string]string{crilabels.ContainerName: "app"}},
 	}}
 	for name, c := range map[string]struct {
 		kill  oomwatch.Kill

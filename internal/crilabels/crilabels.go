@@ -52,13 +52,12 @@ const (
 // UID returns the pod's UID in labels, empty if there is none.
 func UID(labels map[string]string) types.UID { return types.UID(labels[PodUID]) }
 
-// Restarts returns the restart count in annotations. A container that carries
-// none, or nonsense, was made by somebody who does not count: its CRI attempt
-// stands in.
-func Restarts(annotations map[string]string, attempt uint32) int {
+// Restarts returns the restart count in annotations, 0 where it is missing or not a
+// number, as in the kubelet.
+func Restarts(annotations map[string]string) int {
 	n, err := strconv.Atoi(annotations[RestartCount])
-	if err != nil || n < 0 {
-		return int(attempt)
+	if err != nil {
+		return 0
 	}
 	return n
 }

@@ -24,7 +24,7 @@ func ExamplePlan() {
 	status := &podcache.Status{
 		Sandboxes: []*runtimeapi.PodSandboxStatus{{Id: "box"}},
 		Containers: []*runtimeapi.ContainerStatus{{
-			Id: "c1", Metadata: &runtimeapi.ContainerMetadata{Name: "server", Attempt: 2},
+			Id: "c1", Labels: map[string]string{"io.kubernetes.container.name": "server"},
 			State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 1,
 		}},
 		SandboxOf: map[string]string{"c1": "box"},

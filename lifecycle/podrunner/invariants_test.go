@@ -128,7 +128,7 @@ func (p *plan) usable() bool {
 // is what the spec asks for.
 func (p *plan) serves(s *runtimeapi.ContainerStatus) bool {
 	c := p.specOf(s)
-	if c == nil || !p.usable() || p.status.Active(c.Name) != s || !running(s) {
+	if c == nil || !p.usable() || p.here(c.Name) != s || !running(s) {
 		return false
 	}
 	if p.kindOf(c.Name) == podrunner.Ephemeral {
@@ -189,6 +189,14 @@ func mayRun(s *runtimeapi.ContainerStatus) bool {
 	return s.GetState() != runtimeapi.ContainerState_CONTAINER_CREATED && s.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED
 }
 
+// here returns the newest container of that name if it is in the newest sandbox.
+func (p *plan) here(name string) *runtimeapi.ContainerStatus {
+	if c := p.status.Container(name); p.status.Active(name) == c {
+		return c
+	}
+	return nil
+}
+
 func (p *plan) byID(id string) *runtimeapi.ContainerStatus {
 	i := slices.IndexFunc(p.status.Containers, func(c *runtimeapi.ContainerStatus) bool { return c.GetId() == id })
 	require.GreaterOrEqual(p, i, 0, p.about)
@@ -234,7 +242,7 @@ func (p *plan) restartsAll() bool {
 }
 
 func (p *plan) asksForAll(c corev1.Container) bool {
-	s := p.status.Active(c.Name)
+	s := p.here(c.Name)
 	return p.usable() && s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && s.GetExitCode() == 2 &&
 		slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.ExitCodes.Values[0] == 2 })
 }
@@ -243,7 +251,7 @@ func (p *plan) asksForAll(c corev1.Container) bool {
 // over or not have come, or of an ephemeral one, which nobody cares for.
 func (p *plan) isPassive(s *runtimeapi.ContainerStatus) bool {
 	c := p.specOf(s)
-	return c != nil && p.status.Active(c.Name) == s && (p.kindOf(c.Name) == podrunner.Init || p.kindOf(c.Name) == podrunner.Ephemeral)
+	return c != nil && p.here(c.Name) == s && (p.kindOf(c.Name) == podrunner.Init || p.kindOf(c.Name) == podrunner.Ephemeral)
 }
 
 func (p *plan) somethingIsThere() bool {
@@ -307,11 +315,11 @@ func (p *plan) checkTurn(s podrunner.Start) {
 		if all[i].Name == s.Name {
 			at = i
 		}
-		if p.usable() && p.status.Active(all[i].Name) != nil {
+		if p.usable() && p.here(all[i].Name) != nil {
 			turn = i
 		}
 	}
-	switch made := p.usable() && slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool { return p.status.Active(c.Name) != nil }); {
+	switch made := p.usable() && slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool { return p.here(c.Name) != nil }); {
 	case s.Kind == podrunner.Ephemeral, made && s.Kind != podrunner.Init:
 	case made:
 		require.Fail(p, "the pod is initialized", p.about)
@@ -329,7 +337,7 @@ func (p *plan) ready(c *corev1.Container) bool {
 	if !p.usable() {
 		return false
 	}
-	s := p.status.Active(c.Name)
+	s := p.here(c.Name)
 	if podspec.IsSidecar(c) {
 		return s != nil && p.serves(s) && (c.StartupProbe == nil || p.probes[s.GetId()].Started)
 	}
@@ -361,7 +369,7 @@ func (p *plan) checkPolicy(s podrunner.Start) {
 		}
 		again := podspec.ShouldRestart(p.pod, c, last.GetExitCode())
 		if init && !podspec.IsSidecar(c) && last.GetExitCode() == 0 { // in another sandbox only
-			again = !p.usable() || p.status.Active(s.Name) == nil
+			again = !p.usable() || p.here(s.Name) == nil
 		}
 		require.True(p, again, "%s\n%s", s.Name, p.about)
 	}

@@ -95,7 +95,10 @@ func (p *planner) here(name string) *runtimeapi.ContainerStatus {
 	if p.CreateSandbox != "" {
 		return nil
 	}
-	return p.Status.Active(name)
+	if s := p.Status.Active(name); s == p.Status.Container(name) {
+		return s
+	}
+	return nil
 }
 
 // live returns the containers that run or may run.

@@ -19,6 +19,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
+	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
 )
@@ -122,7 +123,7 @@ func observed(pod *corev1.Pod) *podcache.Status {
 }
 
 func container(name string, state runtimeapi.ContainerState) *runtimeapi.ContainerStatus {
-	return &runtimeapi.ContainerStatus{Id: "id-" + name, State: state, Metadata: &runtimeapi.ContainerMetadata{Name: name}}
+	return &runtimeapi.ContainerStatus{Id: "id-" + name, State: state, Labels: map[string]string{crilabels.ContainerName: name}}
 }
 
 // canceled returns a context that is done.

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/utils/net"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -68,6 +69,7 @@ type podModel struct {
 	good                 map[string]Object
 	ips                  []string
 	ipSource             string
+	name                 string
 	failures             int
 	retryAt              time.Duration
 	reinspect, requested bool
@@ -353,13 +355,14 @@ func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object) {
 			p.err, p.late, e.took = "context deadline exceeded", true, 10
 		case now.Fails == "error":
 			p.err = now.failure().Error()
+		case now.Fails == "empty" && o.isSandbox():
+			p.err = "pod sandbox status is nil"
 		case now.Fails == "empty":
-			p.err = "the runtime returned no status"
+			p.err = "container status is nil"
 		default:
 			found[o.ID] = now
 			continue
 		}
-		p.err = "status of " + o.ID + ": " + p.err
 		break
 	}
 	if p.err != "" {
@@ -370,6 +373,9 @@ func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object) {
 		return
 	}
 	p.ips, p.ipSource = p.addresses(found)
+	if p.name = ""; slices.ContainsFunc(objects, Object.named) {
+		p.name = "ns/name-" + objects[0].Pod
+	}
 	p.good = found
 	podSync := all || p.failures > 0
 	p.failures = 0
@@ -394,37 +400,48 @@ func (p *podModel) deliver(e *expectation, objects []Object, podSync bool) {
 // as no other sandbox is ready.
 func (p *podModel) addresses(found map[string]Object) (ips []string, source string) {
 	boxes := sorted(found, true)
+	newest := ""
 	if len(boxes) > 0 && boxes[0].State == ready {
+		newest = boxes[0].ID
 		if ips := boxes[0].addresses(); len(ips) > 0 {
-			return ips, boxes[0].ID
+			return ips, newest
 		}
 	}
 	for _, b := range boxes {
-		if b.State == ready && b.ID != p.ipSource {
+		if b.State == ready && (b.ID != newest || b.ID != p.ipSource) {
 			return nil, ""
 		}
 	}
 	return p.ips, p.ipSource
 }
 
-// addresses returns a sandbox's as ours reads them.
-func (o *Object) addresses() (ips []string) {
-	if _, err := netip.ParseAddr(o.IP); err != nil {
-		return nil
-	}
-	for _, ip := range append([]string{o.IP}, strings.Fields(o.More)...) {
-		if _, err := netip.ParseAddr(ip); err == nil {
-			ips = append(ips, ip)
+// addresses returns a sandbox's: none if one of them is no address.
+func (o *Object) addresses() []string {
+	ips := strings.Fields(o.IP + " " + o.More)
+	for _, ip := range ips {
+		if net.ParseIPSloppy(ip) == nil {
+			return nil
 		}
 	}
 	return ips
 }
 
-// restarts returns ours: the annotation, or the attempt.
+// named reports whether the list tells the pod's name with the object.
+func (o Object) named() bool { return o.isSandbox() && !o.NoName || !o.isSandbox() && !o.Unlabelled }
+
+// label returns the name of a container as its label has it.
+func (o *Object) label() string {
+	if o.NoName {
+		return ""
+	}
+	return o.Name
+}
+
+// restarts returns the annotation, or 0.
 func (o *Object) restarts() int {
 	n, err := strconv.Atoi(o.Restarts)
-	if err != nil || n < 0 {
-		return int(o.Attempt)
+	if err != nil {
+		return 0
 	}
 	return n
 }
@@ -470,9 +487,7 @@ func (p *podModel) finish(e *expectation, uid string) {
 func (p *podModel) view(uid string) (v view) {
 	v.uid = uid
 	boxes, containers := sorted(p.good, true), sorted(p.good, false)
-	if slices.ContainsFunc(boxes, func(o Object) bool { return !o.NoName }) || slices.ContainsFunc(containers, func(o Object) bool { return !o.Unlabelled }) {
-		v.name = "ns/name-" + uid
-	}
+	v.name = p.name
 	v.ips = p.ips
 	if v.stale = p.failures > 0; v.stale {
 		v.err = fmt.Errorf("%s", p.err)
@@ -482,12 +497,14 @@ func (p *podModel) view(uid string) (v view) {
 		v.runs = v.runs || b.State == ready
 	}
 	for _, c := range containers {
-		name := c.Name
-		newest := slices.IndexFunc(containers, func(o Object) bool { return o.Name == name })
-		v.runs = v.runs || c.State == running || c.State == lost
+		name := c.label()
+		newest := slices.IndexFunc(containers, func(o Object) bool {
+			return o.label() == name && len(boxes) > 0 && o.Sandbox == boxes[0].ID
+		})
+		v.runs = v.runs || c.State == running || c.class() == lost && c.State != created
 		v.containers = append(v.containers, containerView{
 			id: c.ID, name: name, restarts: c.restarts(), text: c.text(),
-			active: len(boxes) > 0 && boxes[0].State == ready && containers[newest].ID == c.ID && c.Sandbox == boxes[0].ID,
+			active: newest >= 0 && boxes[0].State == ready && containers[newest].ID == c.ID,
 		})
 	}
 	return v

@@ -217,7 +217,8 @@ func freshnessRules() []rule {
 			}),
 		},
 		{
-			Name: "a status as old as the wait for a newer one", Class: judge.DefectOfOurs, Item: "20",
+			Name: "a status as old as the wait for a newer one", Class: judge.Deliberate, Doc: "podcache/doc.go",
+			Sentence: "\"At or after\" is the rule for all; in the kubelet an equal time releases a waiter but does not satisfy a new call.",
 			Explains: about(func(f finding) bool {
 				w, before, ok := f.waiter()
 				return ok && f.Ours == "received the status at once" && (f.Kubelet == "waits" || f.Kubelet == "received the status") && before.fresh == fmt.Sprint("step at ", w.For)

@@ -1,28 +1,23 @@
 package pleg
 
 import (
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
-
-	"k8s.io/utils/net"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
 const keptSentence = "The kubelet inspects all sandboxes and containers of a pod that changed; here only those are inspected whose listed state changed, until a reinspection is requested."
 
+const vanishedSentence = "Where the newest sandbox vanishes while its pod is inspected, the kubelet shows no address and no active container until the next relist; here those of the sandbox that is now the newest show."
+
+const sameTimeSentence = "The kubelet leaves sandboxes or containers made at the same time in the order of the runtime's list, which may be another each time; here their IDs decide."
+
 const deadlineSentence = "The kubelet waits for an inspection as long as it takes, and all pods wait with it; here an inspection fails after InspectTimeout and is tried again."
 
 func failureRules() []rule {
 	return []rule{
-		{
-			Name: "text of an inspection's error", Class: judge.DefectOfOurs, Item: "new",
-			Explains: about(func(f finding) bool {
-				return f.fact == "error" && f.isStatus() && f.failed && f.kubeletFailed && oursError(f)
-			}),
-		},
 		{
 			Name: "addresses after a failed inspection", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "The kubelet forgets the addresses of a pod when an inspection fails; here they stay.",
@@ -92,17 +87,6 @@ func (f finding) forgotten() bool {
 
 func isSeparator(r rune) bool { return r == ' ' || r == '/' }
 
-// oursError reports whether ours' error is made from the kubelet's: with the id of
-// the object, and in other words where an answer was empty.
-func oursError(f finding) bool {
-	id, _, _ := strings.Cut(strings.TrimPrefix(f.Ours, "status of "), ":")
-	if f.Ours == "status of "+id+": "+f.Kubelet {
-		return true
-	}
-	empty := slices.Contains([]string{"pod sandbox status is nil", "container status is nil"}, f.Kubelet)
-	return empty && f.Ours == "status of "+id+": the runtime returned no status"
-}
-
 func addressRules() []rule {
 	addresses := func(explains func(f finding, newest Object) bool) func(scene) bool {
 		return about(func(f finding) bool {
@@ -115,32 +99,8 @@ func addressRules() []rule {
 	}
 	return []rule{
 		{
-			Name: "addresses with leading zeros", Class: judge.DefectOfOurs, Item: "26",
-			Explains: addresses(func(f finding, newest Object) bool {
-				ips := strings.Fields(f.Kubelet)
-				return newest.State == ready && f.Kubelet == newest.kubeletAddresses() && slices.ContainsFunc(ips, leadingZeros)
-			}),
-		},
-		{
-			Name: "one bad address of several", Class: judge.DefectOfOurs, Item: "26",
-			Explains: addresses(func(f finding, newest Object) bool {
-				return newest.State == ready && newest.kubeletAddresses() == "" && f.Ours == strings.Join(newest.addresses(), " ")
-			}),
-		},
-		{
-			Name: "no primary address but others", Class: judge.DefectOfOurs, Item: "new",
-			Explains: addresses(func(f finding, newest Object) bool {
-				return newest.State == ready && newest.IP == "" && newest.More != "" && f.Kubelet == newest.kubeletAddresses()
-			}),
-		},
-		{
-			Name: "addresses of an older sandbox", Class: judge.DefectOfOurs, Item: "26",
-			Explains: addresses(func(f finding, newest Object) bool {
-				return newest.State != ready && f.Kubelet == "" && f.known[f.ipSource].State == ready && f.Ours == f.before[f.Fact]
-			}),
-		},
-		{
-			Name: "addresses after the newest sandbox vanished", Class: judge.DefectOfOurs, Item: "new",
+			Name: "addresses after the newest sandbox vanished", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
+			Sentence: vanishedSentence,
 			Explains: addresses(func(f finding, newest Object) bool {
 				return f.newestVanished() && f.Kubelet == "" && f.Ours == strings.Join(newest.addresses(), " ")
 			}),
@@ -149,7 +109,7 @@ func addressRules() []rule {
 			Name: "addresses of a sandbox without a network", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "When the network of a ready sandbox goes before the sandbox does, the kubelet drops the pod's addresses; here they stay.",
 			Explains: addresses(func(f finding, newest Object) bool {
-				return newest.State == ready && newest.ID == f.ipSource && f.Kubelet == "" && newest.kubeletAddresses() == "" && f.Ours == f.before[f.Fact]
+				return newest.State == ready && newest.ID == f.ipSource && f.Kubelet == "" && len(newest.addresses()) == 0 && f.Ours == f.before[f.Fact]
 			}),
 		},
 	}
@@ -179,60 +139,14 @@ func (f finding) newestListed() (all []Object) {
 	return all
 }
 
-// kubeletAddresses returns a sandbox's as the kubelet reads them.
-func (o *Object) kubeletAddresses() string {
-	ips := strings.Fields(o.IP + " " + o.More)
-	for _, ip := range ips {
-		if net.ParseIPSloppy(ip) == nil {
-			return ""
-		}
-	}
-	return strings.Join(ips, " ")
-}
-
-// leadingZeros reports whether only a lenient parser reads an address.
-func leadingZeros(ip string) bool {
-	_, err := netip.ParseAddr(ip)
-	return err != nil && net.ParseIPSloppy(ip) != nil
-}
-
 func statusRules() []rule {
 	return []rule{
-		{
-			Name: "container without a name label", Class: judge.DefectOfOurs, Item: "new",
-			Explains: about(func(f finding) bool {
-				return f.isStatus() && f.anyKnown(func(o Object) bool { return o.NoName && !o.isSandbox() })
-			}),
-		},
 		{
 			Name: "name of a pod whose sandbox has none", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
 			Sentence: "A pod whose newest sandbox has no name has none in the kubelet's status; here it has the name that another sandbox or a container tells.",
 			Explains: about(func(f finding) bool {
 				isNameless := slices.ContainsFunc(f.newestListed(), func(o Object) bool { return o.NoName })
 				return f.fact == "name" && f.isStatus() && f.Kubelet == "ns" && isNameless
-			}),
-		},
-		{
-			Name: "container in a state that neither side knows", Class: judge.DefectOfOurs, Item: "new",
-			Explains: about(func(f finding) bool {
-				return f.fact == "runs" && f.isStatus() && f.Kubelet == "yes" && f.anyKnown(func(o Object) bool { return !o.isSandbox() && o.State == strange })
-			}),
-		},
-		{
-			Name: "name of a pod that vanishes during its inspection", Class: judge.DefectOfOurs, Item: "new",
-			Explains: about(func(f finding) bool {
-				newest := f.newestListed()
-				isNewestNamed := slices.ContainsFunc(newest, func(o Object) bool { return !o.NoName })
-				named := f.anyKnown(func(o Object) bool { return !o.isSandbox() && !o.Unlabelled || o.isSandbox() && !o.NoName })
-				return f.fact == "name" && f.isStatus() && !named && (len(newest) == 0 && len(f.listed) > 0 || isNewestNamed) && f.Ours == "" && f.Kubelet == "ns/name-"+f.pod
-			}),
-		},
-		{
-			Name: "restart count that is missing or wrong", Class: judge.DefectOfOurs, Item: "new",
-			Explains: about(func(f finding) bool {
-				id, of := strings.CutSuffix(strings.TrimPrefix(f.fact, "container "), "/restarts")
-				o := f.known[id]
-				return of && f.isStatus() && slices.Contains([]string{"", "many", "-2"}, o.Restarts)
 			}),
 		},
 		{
@@ -243,27 +157,20 @@ func statusRules() []rule {
 			}),
 		},
 		{
-			Name: "containers made at the same time", Class: judge.DefectOfOurs, Item: "new",
+			Name: "containers made at the same time", Class: judge.KubeletDefect, Doc: "podcache/doc.go", Sentence: sameTimeSentence,
 			Explains: about(func(f finding) bool {
 				return f.sortsContainers() && f.anyPair(false, func(a, b Object) bool { return a.restarts() == b.restarts() && a.Created == b.Created })
 			}),
 		},
 		{
-			Name: "active container after the newest sandbox vanished", Class: judge.DefectOfOurs, Item: "new",
+			Name: "active container after the newest sandbox vanished", Class: judge.KubeletDefect, Doc: "pleg/doc.go",
+			Sentence: vanishedSentence,
 			Explains: about(func(f finding) bool {
 				return strings.HasPrefix(f.fact, "active ") && f.isStatus() && f.newestVanished() && f.Kubelet == ""
 			}),
 		},
 		{
-			Name: "active container that is not the newest of its name", Class: judge.DefectOfOurs, Item: "new",
-			Explains: about(func(f finding) bool {
-				boxes := sorted(f.known, true)
-				return strings.HasPrefix(f.fact, "active ") && f.isStatus() && f.Ours == "" && len(boxes) > 0 &&
-					f.known[f.Kubelet].Sandbox == boxes[0].ID
-			}),
-		},
-		{
-			Name: "sandboxes made at the same time", Class: judge.DefectOfOurs, Item: "new",
+			Name: "sandboxes made at the same time", Class: judge.KubeletDefect, Doc: "podcache/doc.go", Sentence: sameTimeSentence,
 			Explains: about(func(f finding) bool {
 				return f.isStatus() && f.anyPair(true, func(a, b Object) bool { return a.Attempt == b.Attempt && a.Created == b.Created })
 			}),

@@ -54,7 +54,8 @@ func rules() []judge.Rule[*World] {
 			Sentence: "In the kubelet, a deletion leaves readers waiting until the next global time; here it wakes them.",
 		},
 		{
-			Name: "status that is just as new", Class: judge.DefectOfOurs, Item: "20", Explains: by(equalTime),
+			Name: "status that is just as new", Class: judge.Deliberate, Doc: doc, Explains: by(equalTime),
+			Sentence: "\"At or after\" is the rule for all; in the kubelet an equal time releases a waiter but does not satisfy a new call.",
 		},
 	}
 }
