@@ -37,10 +37,10 @@ type Config struct {
 	// nodes that listen at the same time different ones.
 	PodNetwork netip.Prefix
 	// Listen, if set, makes programs listen on their ports, so that probes can
-	// be made; net.Listen is meant, or a function of a test that opens no
-	// sockets. On Linux every address of 127.0.0.0/8 can be listened on;
-	// elsewhere it must be added to an interface first. Call [Node.Shutdown]
-	// when done. Listen is called with the node locked.
+	// be made: [Network.Listen], which opens no sockets, or net.Listen. On Linux
+	// net.Listen can listen on every address of 127.0.0.0/8; elsewhere it must be
+	// added to an interface first. Call [Node.Shutdown] when done. Listen is called
+	// with the node locked.
 	Listen func(network, address string) (net.Listener, error)
 	// Streamer makes what answers Exec, Attach and PortForward; New calls it
 	// last, with the node. Without it they are Unimplemented. See [Streamer].

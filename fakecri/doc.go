@@ -72,7 +72,8 @@
 //     told, and metrics are a few.
 //   - A full disk refuses pulls and nothing else; what containers would write
 //     beyond its end is not there.
-//   - Pods have IPv4 addresses at which nothing listens without Config.Listen.
+//   - Pods have IPv4 addresses at which nothing listens without Config.Listen. With
+//     that of a [Network] they are reached in memory, and by its Dial alone.
 //
 // Node has every method of the RuntimeService of cri-api v0.36. Version v0.37
 // adds CheckpointPod and RestorePod to that interface, with types that v0.36

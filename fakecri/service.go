@@ -37,6 +37,9 @@ func (n *Node) Shutdown() {
 	n.services.wg.Wait()
 }
 
+// hostAddress is the address of programs in pods on the host's network.
+const hostAddress = "127.0.0.1"
+
 // serveProgram opens the ports of a program that starts, or none of them.
 func (n *Node) serveProgram(ctx context.Context, c *container) error {
 	if n.cfg.Listen == nil || n.services.ended || len(c.program.Ports) == 0 {
@@ -119,7 +122,7 @@ func (n *Node) tuneTCP(c *container) error {
 func (n *Node) open(c *container, p Port) error {
 	host := c.pod.ip
 	if host == "" {
-		host = "127.0.0.1"
+		host = hostAddress
 	}
 	lis, err := n.cfg.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(p.Number))))
 	if err != nil {

@@ -22,12 +22,13 @@ import (
 // answer open until it has drained holds the hook as long.
 const maxHookBody = 10 << 10
 
-// hookClient returns the client for HTTP hooks. A hook runs once, so that a kept
+// hookClient returns the client for HTTP hooks, which dial connects. A hook runs once, so that a kept
 // connection would only cost; containers rarely have certificates that anybody
 // could verify, so the kubelet does not, and neither is done here.
-func hookClient() *http.Client {
+func hookClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
+			DialContext:       dial,
 			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 			DisableKeepAlives: true,
 		},

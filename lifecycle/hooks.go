@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -111,6 +112,8 @@ type HookConfig struct {
 	// HTTP sends requests. Default: a client without keep-alive, proxy or
 	// verification of certificates, which follows redirects within one host.
 	HTTP HTTPDoer
+	// Dial makes the connections of the default HTTP. Default: a [net.Dialer].
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// UserAgent is sent by HTTP hooks that name none. Default
 	// "kube-lifecycle/kubeparts".
 	UserAgent string
@@ -149,8 +152,11 @@ func (c HookConfig) Validate() error {
 }
 
 func (c HookConfig) withDefaults() HookConfig {
+	if c.Dial == nil {
+		c.Dial = new(net.Dialer).DialContext
+	}
 	if c.HTTP == nil {
-		c.HTTP = hookClient()
+		c.HTTP = hookClient(c.Dial)
 	}
 	if c.UserAgent == "" {
 		c.UserAgent = "kube-lifecycle/kubeparts"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -24,11 +25,17 @@ func demoNode() fakecri.Config {
 
 // serveEmbedded starts a CRI node in memory and returns its address.
 func (n *node) serveEmbedded(ctx context.Context) (string, error) {
-	fake, err := fakecri.New(demoNode())
+	// Pods have addresses that exist in memory only. To ask these on the host's network
+	// would reach somebody else's.
+	network := new(fakecri.Network)
+	cfg := demoNode()
+	cfg.Listen, cfg.PodNetwork = network.Listen, netip.MustParsePrefix("10.88.0.0/16")
+	fake, err := fakecri.New(cfg)
 	if err != nil {
 		return "", err
 	}
-	n.fake = fake
+	n.fake, n.dial = fake, network.Dial
+	n.closers = append(n.closers, func() error { fake.Shutdown(); return nil })
 	listener, remove, err := listenTemporary()
 	if err != nil {
 		return "", fmt.Errorf("embedded runtime: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,8 +26,12 @@ type node struct {
 	runtimeName, runtimeVersion string
 	closers                     []func() error // in the order of opening
 	fake                        *fakecri.Node  // nil with a real runtime
+	dial                        dialer         // of probes and hooks: reaches the programs of fake; nil with a real runtime
 	metrics                     *metrics.Metrics
 }
+
+// A dialer makes connections as [net.Dialer.DialContext] does.
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // close gives everything back, last opened first.
 func (n *node) close() error {

@@ -38,13 +38,14 @@ type probes struct {
 
 func (a *agent) newProbes() (err error) {
 	p := &probes{began: time.Now(), owners: map[string]prober.Key{}, ids: map[types.UID][]string{}}
-	if p.grpc, err = grpcprobe.New(grpcprobe.Config{}); err != nil {
+	if p.grpc, err = grpcprobe.New(grpcprobe.Config{Dial: a.node.dial}); err != nil {
 		return err
 	}
 	p.Manager, err = prober.New(prober.Config{
 		Lookup: a.target,
 		Runner: commands{a.node.cri.runtime},
 		GRPC:   p.grpc,
+		Dial:   a.node.dial,
 		Events: a.events,
 		Logger: a.log,
 

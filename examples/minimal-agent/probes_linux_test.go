@@ -59,15 +59,6 @@ spec:
   - {name: plain, image: "demo/slow:1"}
 `
 
-func condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
-	for _, c := range p.Status.Conditions {
-		if c.Type == kind {
-			return c.Status
-		}
-	}
-	return ""
-}
-
 // container returns the status of a container of pod a.
 func (r *running) container(t *testing.T, name string) corev1.ContainerStatus {
 	t.Helper()

@@ -316,3 +316,51 @@ func TestTakeOverRemovesAKubeletsPodsAndNoStrangers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, runtimeapi.PodSandboxState_SANDBOX_READY, left.GetStatus().GetState())
 }
+
+func condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
+	for _, c := range p.Status.Conditions {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// Pods of the embedded runtime have addresses of their own, which nobody on the host's
+// network is asked for: their programs answer probes and hooks.
+func TestTheEmbeddedRuntimeAnswersProbesAndHooks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	manifest(t, dir, "a.yaml", `apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  containers:
+  - name: web
+    image: demo/web:1
+    readinessProbe: {httpGet: {port: 8080}, periodSeconds: 1}
+    lifecycle: {postStart: {httpGet: {port: 8080}}, preStop: {httpGet: {port: 8080}}}
+  - {name: rpc, image: "demo/rpc:1", readinessProbe: {grpc: {port: 9090}, periodSeconds: 1}}
+  - {name: db, image: "demo/db:1", readinessProbe: {tcpSocket: {port: 5432}, periodSeconds: 1}}
+`)
+	manifest(t, dir, "b.yaml", `apiVersion: v1
+kind: Pod
+metadata: {name: b}
+spec:
+  hostNetwork: true
+  containers:
+  - {name: web, image: "demo/web:1", readinessProbe: {httpGet: {port: 8080}, periodSeconds: 1}}
+`)
+	a := start(t, "--cri-endpoint", "embedded", "--manifests", dir, "--root-dir", t.TempDir())
+	for _, name := range []string{"a-node1", "b-node1"} {
+		await(t, name+" is ready", func() bool {
+			p := a.pods(t)[name]
+			return condition(&p, corev1.PodReady) == corev1.ConditionTrue
+		})
+	}
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	await(t, "a is gone", func() bool { return a.removed("a") == 1 })
+	require.NoError(t, a.stop())
+	stdout, stderr := a.printed()
+	require.NotContains(t, strings.Join(append(stdout, stderr), "\n"), "Failed", "no hook and no probe failed")
+}

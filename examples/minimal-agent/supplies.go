@@ -113,7 +113,7 @@ func (a *agent) newUserIDs() (err error) {
 
 func (a *agent) newHooks() (err error) {
 	a.hooks, err = lifecycle.NewHookRunner(lifecycle.HookConfig{
-		Exec: a.node.cri, Events: a.events, Logger: a.log, Observer: a.node.metrics.Hooks(lifecycle.HookObserver{}),
+		Exec: a.node.cri, Dial: a.node.dial, Events: a.events, Logger: a.log, Observer: a.node.metrics.Hooks(lifecycle.HookObserver{}),
 	})
 	return err
 }
