@@ -26,7 +26,8 @@ type Status struct {
 	// Sandboxes are the pod's sandboxes, newest first (see [SortSandboxes]).
 	Sandboxes []*runtimeapi.PodSandboxStatus
 	// Containers are the containers of all sandboxes, newest first (see
-	// [SortContainers]).
+	// [SortContainers]). They have the kubelet's label io.kubernetes.container.name, their
+	// name in the pod's spec, and its annotation io.kubernetes.container.restartCount.
 	Containers []*runtimeapi.ContainerStatus
 	// SandboxOf maps a container's id to its sandbox's id. A CRI container status
 	// does not say it, the list of containers does.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/status"
 )
 
@@ -19,8 +20,8 @@ func (s syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error 
 	ids := map[string]string{}
 	for _, c := range t.Status.Containers {
 		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
-			running = append(running, lifecycle.ContainerState{Name: c.Metadata.Name, Running: true})
-			ids[c.Metadata.Name] = c.Id
+			running = append(running, lifecycle.ContainerState{Name: podcache.ContainerName(c), Running: true})
+			ids[podcache.ContainerName(c)] = c.Id
 		}
 	}
 	err := lifecycle.Terminate(ctx, lifecycle.Termination{

@@ -13,6 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/prober"
 )
 
@@ -56,7 +57,7 @@ func (s syncer) syncContainer(ctx context.Context, t podworker.Turn, c *corev1.C
 		return &podworker.RetryError{At: until}
 	}
 	s.backoff.Next(key, ended)
-	return s.machine.Start(ctx, t.Pod, c, last.Metadata.Attempt+1)
+	return s.machine.Start(ctx, t.Pod, c, podcache.RestartCount(last)+1)
 }
 
 // failed returns the probe for which a container has to go, if there is one.
@@ -76,7 +77,7 @@ func (s syncer) collect(ctx context.Context, uid types.UID) error {
 	seen, _ := s.view.Get(uid)
 	for _, c := range seen.Containers {
 		of := containergc.ContainerFromStatus(c, "")
-		of.PodUID, of.Name = uid, c.Metadata.Name
+		of.PodUID, of.Name = uid, podcache.ContainerName(c)
 		in.Snapshot.Containers = append(in.Snapshot.Containers, of)
 	}
 	var errs []error

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // called for many pods at once.
 type Machine interface {
 	// Start starts a container and returns when it runs.
-	Start(ctx context.Context, pod *corev1.Pod, c *corev1.Container, attempt uint32) error
+	Start(ctx context.Context, pod *corev1.Pod, c *corev1.Container, restarts int) error
 	// Stop asks a container to end, makes it after grace, and returns when it has.
 	Stop(ctx context.Context, id string, grace time.Duration) error
 	// Remove forgets a container that has ended.
@@ -27,11 +28,11 @@ type Machine interface {
 	Containers(uid types.UID) []Container
 }
 
-// Container is what a Machine knows of a container. Attempt counts those of the same
-// name in a pod, from 0.
+// Container is what a Machine knows of a container. Restarts is how often those of
+// the same name in its pod were restarted before it.
 type Container struct {
 	ID, Name              string
-	Attempt               uint32
+	Restarts              int
 	Running               bool
 	StartedAt, FinishedAt time.Time
 	ExitCode              int32
@@ -47,11 +48,12 @@ func (v view) Get(uid types.UID) (*podcache.Status, error) {
 	s := &podcache.Status{UID: uid}
 	for _, c := range v.machine.Containers(uid) {
 		shown := &runtimeapi.ContainerStatus{
-			Id:        c.ID,
-			Metadata:  &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: c.Attempt},
-			State:     runtimeapi.ContainerState_CONTAINER_RUNNING,
-			CreatedAt: c.StartedAt.UnixNano(),
-			StartedAt: c.StartedAt.UnixNano(),
+			Id:          c.ID,
+			Labels:      map[string]string{"io.kubernetes.container.name": c.Name},
+			Annotations: map[string]string{"io.kubernetes.container.restartCount": fmt.Sprint(c.Restarts)},
+			State:       runtimeapi.ContainerState_CONTAINER_RUNNING,
+			CreatedAt:   c.StartedAt.UnixNano(),
+			StartedAt:   c.StartedAt.UnixNano(),
 		}
 		if !c.Running {
 			shown.State, shown.ExitCode = runtimeapi.ContainerState_CONTAINER_EXITED, c.ExitCode

@@ -43,7 +43,7 @@ type process struct {
 }
 
 // Start runs the image's Main.
-func (m *Toy) Start(ctx context.Context, pod *corev1.Pod, c *corev1.Container, attempt uint32) error {
+func (m *Toy) Start(ctx context.Context, pod *corev1.Pod, c *corev1.Container, restarts int) error {
 	program, ok := m.Programs[c.Image]
 	if !ok {
 		return fmt.Errorf("no program for image %q", c.Image)
@@ -54,7 +54,7 @@ func (m *Toy) Start(ctx context.Context, pod *corev1.Pod, c *corev1.Container, a
 	m.count++
 	p := &process{
 		Container: Container{
-			ID: fmt.Sprint(c.Name, "-", m.count), Name: c.Name, Attempt: attempt, Running: true, StartedAt: time.Now(),
+			ID: fmt.Sprint(c.Name, "-", m.count), Name: c.Name, Restarts: restarts, Running: true, StartedAt: time.Now(),
 		},
 		uid: pod.UID, main: program, stop: stop, done: make(chan struct{}),
 	}
