@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -131,6 +132,10 @@ func TestManifestsThatAreRight(t *testing.T) {
 		"anchors":                podWith("", "env: [{name: A, value: &v x}, {name: B, value: *v}]"),
 		"host ports":             podWith("", "ports: [{containerPort: 1, hostPort: 80}, {containerPort: 1, hostPort: 80, protocol: UDP}]"),
 		"short-lived host port":  podWith("initContainers: [{name: i, image: i, ports: [{containerPort: 80, hostPort: 80}]}]", "ports: [{containerPort: 80, hostPort: 80}]"),
+		"policies of inits":      podWith("initContainers: [{name: i, image: i, restartPolicy: Never}, {name: j, image: j, restartPolicy: OnFailure}]", ""),
+		"port of a sidecar":      podWith("initContainers: [{name: s, image: i, restartPolicy: Always, ports: [{containerPort: 1, hostPort: 80}]}]", "ports: [{containerPort: 2, hostPort: 80}]"),
+		"port of an init":        podWith("hostNetwork: true\ninitContainers: [{name: i, image: i, ports: [{containerPort: 1, hostPort: 80}]}]", ""),
+		"glusterfs of nothing":   podWith("volumes: [{name: v, glusterfs: {}}]", ""),
 		"probed sidecar":         podWith("initContainers: [{name: i, image: i, restartPolicy: Always, startupProbe: {httpGet: {port: http}}}]", ""),
 		"readiness threshold":    podWith("", "readinessProbe: {grpc: {port: 5}, successThreshold: 3}"),
 		"rules":                  podWith("", "restartPolicy: Never\nrestartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]"),
@@ -143,7 +148,7 @@ func TestManifestsThatAreRight(t *testing.T) {
 			require.Empty(t, problems)
 			require.Len(t, manifests, 1)
 			require.Equal(t, "a-n", manifests[0].pod.Name)
-			require.Empty(t, manifests[0].pod.Status.Conditions)
+			require.Equal(t, corev1.PodPending, manifests[0].pod.Status.Phase)
 		})
 	}
 }

@@ -2,9 +2,9 @@ package podsource
 
 import (
 	"maps"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // or puts def where value is zero.
@@ -18,28 +18,36 @@ func or[T comparable](value *T, def T) {
 // setDefaults fills in what the API server would for a pod that is created there,
 // as far as it matters on a node.
 func setDefaults(pod *corev1.Pod) {
+	if ips := pod.Status.PodIPs; len(ips) > 0 {
+		pod.Status.PodIP = ips[0].IP
+	}
 	or(&pod.Namespace, corev1.NamespaceDefault)
 	spec := &pod.Spec
 	or(&spec.RestartPolicy, corev1.RestartPolicyAlways)
 	or(&spec.DNSPolicy, corev1.DNSClusterFirst)
 	or(&spec.SchedulerName, corev1.DefaultSchedulerName)
-	if spec.TerminationGracePeriodSeconds == nil {
+	switch grace := spec.TerminationGracePeriodSeconds; {
+	case grace == nil:
 		spec.TerminationGracePeriodSeconds = new(int64(corev1.DefaultTerminationGracePeriodSeconds))
+	case *grace < 0:
+		spec.TerminationGracePeriodSeconds = new(int64(1))
 	}
+	or(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	if spec.EnableServiceLinks == nil {
 		spec.EnableServiceLinks = new(corev1.DefaultEnableServiceLinks)
 	}
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = new(corev1.PodSecurityContext)
 	}
-	if spec.Resources != nil {
-		defaultRequests(spec.Resources)
-	}
 	for i := range spec.InitContainers {
 		defaultContainer(&spec.InitContainers[i], spec.HostNetwork)
 	}
 	for i := range spec.Containers {
 		defaultContainer(&spec.Containers[i], spec.HostNetwork)
+	}
+	if spec.Resources != nil {
+		defaultPodResources(pod)
 	}
 	for i := range spec.Volumes {
 		defaultVolume(&spec.Volumes[i].VolumeSource)
@@ -88,6 +96,37 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 	r.Requests = requests
 }
 
+// defaultPodResources gives a pod with resources of its own those that it leaves out: its
+// containers' huge pages as limits, their requests, and its limits as requests (KEP-2837).
+func defaultPodResources(pod *corev1.Pod) {
+	r := pod.Spec.Resources
+	if len(r.Limits)+len(r.Requests) == 0 {
+		return
+	}
+	limits, requests := make(corev1.ResourceList), make(corev1.ResourceList)
+	for name, limit := range resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{}) {
+		if _, requested := r.Requests[name]; ofPages(name) && !requested {
+			limits[name] = limit
+		}
+	}
+	maps.Copy(limits, r.Limits)
+	if len(limits) == 0 {
+		return
+	}
+	for name, limit := range limits {
+		if resourcehelper.IsSupportedPodLevelResource(name) {
+			requests[name] = limit
+		}
+	}
+	for name, request := range resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		if resourcehelper.IsSupportedPodLevelResource(name) && overcommits(name) {
+			requests[name] = request
+		}
+	}
+	maps.Copy(requests, r.Requests)
+	r.Limits, r.Requests = limits, requests
+}
+
 func defaultProbe(p *corev1.Probe) {
 	or(&p.TimeoutSeconds, 1)
 	or(&p.PeriodSeconds, 10)
@@ -104,17 +143,6 @@ func defaultHTTPGet(get *corev1.HTTPGetAction) {
 		or(&get.Path, "/")
 		or(&get.Scheme, corev1.URISchemeHTTP)
 	}
-}
-
-// pullPolicy says when to pull an image for which the pod does not: always if its
-// tag is latest or it has neither tag nor digest, for then it may have changed.
-func pullPolicy(image string) corev1.PullPolicy {
-	name, _, pinned := strings.Cut(image, "@")
-	_, tag, tagged := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
-	if tag == "latest" || !tagged && !pinned {
-		return corev1.PullAlways
-	}
-	return corev1.PullIfNotPresent
 }
 
 func defaultVolume(v *corev1.VolumeSource) {

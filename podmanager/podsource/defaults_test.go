@@ -1,6 +1,7 @@
 package podsource
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,16 +54,17 @@ func TestWhatAManifestSaysIsKept(t *testing.T) {
 
 func TestPullPolicyFollowsTheTag(t *testing.T) {
 	t.Parallel()
+	digest := "sha256:" + strings.Repeat("0a", 32)
 	for image, want := range map[string]corev1.PullPolicy{
-		"nginx":                        "Always",
-		"nginx:latest":                 "Always",
-		"nginx:1.29":                   "IfNotPresent",
-		"registry:5000/nginx":          "Always",
-		"registry:5000/nginx:latest":   "Always",
-		"registry:5000/nginx:1":        "IfNotPresent",
-		"nginx@sha256:0123":            "IfNotPresent",
-		"nginx:latest@sha256:0123":     "Always",
-		"registry:5000/a/b@sha256:012": "IfNotPresent",
+		"nginx":                      "Always",
+		"nginx:latest":               "Always",
+		"nginx:1.29":                 "IfNotPresent",
+		"registry:5000/nginx":        "Always",
+		"registry:5000/nginx:latest": "Always",
+		"registry:5000/nginx:1":      "IfNotPresent",
+		"nginx@" + digest:            "IfNotPresent",
+		"nginx:latest@" + digest:     "Always",
+		"nginx:latest@sha256:0123":   "IfNotPresent", // no reference
 	} {
 		require.Equal(t, want, pullPolicy(image), image)
 	}
@@ -87,7 +89,39 @@ func TestRequestsFollowLimits(t *testing.T) {
 	requests := pod.Spec.Containers[0].Resources.Requests
 	require.Zero(t, requests.Cpu().Cmp(resource.MustParse("1")))
 	require.Zero(t, requests.Memory().Cmp(resource.MustParse("1Gi")))
-	require.Zero(t, pod.Spec.Resources.Requests.Cpu().Cmp(resource.MustParse("4")))
+	require.Zero(t, pod.Spec.Resources.Requests.Cpu().Cmp(resource.MustParse("1")), "its containers'")
+	require.Zero(t, pod.Spec.Resources.Requests.Memory().Cmp(resource.MustParse("1Gi")))
+
+	pod = decodeOne(t, podWith("resources: {limits: {cpu: 4}}", ""))
+	require.Zero(t, pod.Spec.Resources.Requests.Cpu().Cmp(resource.MustParse("4")), "its limit")
+	pod = decodeOne(t, podWith("resources: {requests: {cpu: 4}}", "resources: {limits: {cpu: 1, hugepages-2Mi: 4Mi}}"))
+	require.Equal(t, "4Mi", pod.Spec.Resources.Limits.Name("hugepages-2Mi", resource.BinarySI).String())
+	pod = decodeOne(t, podWith("resources: {requests: {cpu: 4}}", ""))
+	require.Empty(t, pod.Spec.Resources.Limits)
+}
+
+// What the API server and the kubelet convert.
+func TestConvertedFields(t *testing.T) {
+	t.Parallel()
+	pod := decodeOne(t, podWith("terminationGracePeriodSeconds: -5\nserviceAccount: a", "")+"status: {podIPs: [{ip: 10.0.0.1}], message: m, phase: Failed}\n")
+	require.EqualValues(t, 1, *pod.Spec.TerminationGracePeriodSeconds)
+	require.Equal(t, "a", pod.Spec.ServiceAccountName)
+	require.Equal(t, corev1.PodStatus{
+		Phase: corev1.PodPending, Message: "m", PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}},
+	}, pod.Status)
+	pod = decodeOne(t, podWith("serviceAccountName: a\nserviceAccount: b", ""))
+	require.Equal(t, "a", pod.Spec.DeprecatedServiceAccount)
+}
+
+func TestTolerationsOfTaintsThatEvict(t *testing.T) {
+	t.Parallel()
+	always := corev1.Toleration{Operator: "Exists", Effect: "NoExecute"}
+	pod := decodeOne(t, podWith("tolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 5}, {key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 5}]", ""))
+	require.Equal(t, always, pod.Spec.Tolerations[0])
+	require.Len(t, pod.Spec.Tolerations, 2)
+	manifests, problems := decodeFile("a", []byte(podWith("", "")), origin{source: SourceHTTP, node: "n"})
+	require.Empty(t, problems)
+	require.Empty(t, manifests[0].pod.Spec.Tolerations, "not those of a URL")
 }
 
 func TestHostNetworkTakesThePortsOfTheHost(t *testing.T) {
@@ -98,7 +132,8 @@ func TestHostNetworkTakesThePortsOfTheHost(t *testing.T) {
 
 func TestDefaultsOfVolumesAndReferences(t *testing.T) {
 	t.Parallel()
-	pod := decodeOne(t, podWith(`volumes:
+	pod := decodeOne(t, podWith(`serviceAccountName: a
+volumes:
 - name: empty
 - {name: host, hostPath: {path: /a}}
 - {name: secret, secret: {secretName: a}}

@@ -97,7 +97,7 @@ func TestIdentityOfAStaticPod(t *testing.T) {
 	require.Equal(t, map[string]string{
 		podsource.SourceAnnotation: podsource.SourceFile,
 		podsource.HashAnnotation:   string(pod.UID),
-		podsource.SeenAnnotation:   "2026-01-02T03:04:05Z",
+		podsource.SeenAnnotation:   "2026-01-02T03:04:05.000000000Z",
 	}, pod.Annotations)
 	require.Equal(t, corev1.PodStatus{Phase: corev1.PodPending}, pod.Status)
 	require.Equal(t, []corev1.Toleration{{Operator: "Exists", Effect: "NoExecute"}}, pod.Spec.Tolerations)
@@ -111,7 +111,7 @@ func TestIdentityOfAStaticPod(t *testing.T) {
 	b.write("b.yaml", yamlOf("a", "i:2"))
 	edited := b.load().Pods[0]
 	require.NotEqual(t, pod.UID, edited.UID)
-	require.Equal(t, "2026-01-02T04:04:05Z", edited.Annotations[podsource.SeenAnnotation])
+	require.Equal(t, "2026-01-02T04:04:05.000000000Z", edited.Annotations[podsource.SeenAnnotation])
 }
 
 func TestAManifestWithAUIDStaysThePodWhenEdited(t *testing.T) {
@@ -127,8 +127,8 @@ func TestAManifestWithAUIDStaysThePodWhenEdited(t *testing.T) {
 	second := b.load().Pods[0]
 	require.Equal(t, first.UID, second.UID)
 	require.NotEqual(t, first.Annotations[podsource.HashAnnotation], second.Annotations[podsource.HashAnnotation])
-	require.Equal(t, "2026-01-02T03:04:05Z", first.Annotations[podsource.SeenAnnotation])
-	require.Equal(t, "2026-01-02T03:04:05Z", second.Annotations[podsource.SeenAnnotation])
+	require.Equal(t, "2026-01-02T03:04:05.000000000Z", first.Annotations[podsource.SeenAnnotation])
+	require.Equal(t, "2026-01-02T03:04:05.000000000Z", second.Annotations[podsource.SeenAnnotation])
 	require.Equal(t, "i:1", first.Spec.Containers[0].Image, "what was handed out does not change")
 }
 

@@ -65,7 +65,7 @@
 // edited is another pod, one with a UID is the same pod in another version. The
 // annotation kubernetes.io/config.hash changes with the content in both cases.
 // kubernetes.io/config.seen is when the UID was first seen and stays while it is there.
-// The pod tolerates every NoExecute taint, and its phase is Pending.
+// Its phase is Pending, and it tolerates every NoExecute taint, unless it is from a URL.
 //
 // # Watching
 //
@@ -95,6 +95,9 @@
 //   - The kubelet validates affinity, topology spread constraints, node selectors,
 //     scheduling gates, priority and readiness gates; ours leaves to the scheduler what
 //     only it reads.
+//   - The kubelet validates, and gives defaults to, volumes of kinds that ours does not
+//     mount, resource claims, block devices, variables from files and settings for
+//     Windows; ours refuses such a pod at admission, whatever these hold.
 //   - The kubelet validates owners, finalizers, managed fields, the generated name's
 //     prefix and the generation; ours leaves them alone, because no API server stores
 //     the manifest.

@@ -98,12 +98,12 @@ func TestSettleKeepsWhatHasNotChanged(t *testing.T) {
 
 	require.Same(t, before[0], after[2])
 	require.NotSame(t, before[1], after[1])
-	require.Equal(t, "2026-01-01T00:01:00Z", after[0].Annotations[SeenAnnotation])
-	require.Equal(t, "2026-01-01T00:00:00Z", after[1].Annotations[SeenAnnotation])
+	require.Equal(t, "2026-01-01T00:01:00.000000000Z", after[0].Annotations[SeenAnnotation])
+	require.Equal(t, "2026-01-01T00:00:00.000000000Z", after[1].Annotations[SeenAnnotation])
 	require.Equal(t, "1", before[1].Annotations[HashAnnotation])
 
 	again, _ := settle([]manifest{pod("gone", "1")}, map[types.UID]*corev1.Pod{}, start.Add(time.Hour))
-	require.Equal(t, "2026-01-01T01:00:00Z", again[0].Annotations[SeenAnnotation], "it was away")
+	require.Equal(t, "2026-01-01T01:00:00.000000000Z", again[0].Annotations[SeenAnnotation], "it was away")
 }
 
 func TestProblemsThatComeAndGo(t *testing.T) {

@@ -31,6 +31,9 @@ const (
 	SourceStatic = "static"
 )
 
+// seenLayout is RFC 3339 with nine digits for the fraction of a second, the kubelet's.
+const seenLayout = "2006-01-02T15:04:05.000000000Z07:00"
+
 // origin is what pods get from the source that they come from.
 type origin struct {
 	source, node, owner string
@@ -47,7 +50,8 @@ func contentHash(pod *corev1.Pod, of origin) string {
 		Owner        string `json:",omitempty"`
 		Metadata     metav1.ObjectMeta
 		Spec         corev1.PodSpec
-	}{of.source, strings.ToLower(of.node), of.owner, pod.ObjectMeta, pod.Spec})
+		Status       corev1.PodStatus `json:",omitzero"`
+	}{of.source, strings.ToLower(of.node), of.owner, pod.ObjectMeta, pod.Spec, pod.Status})
 	if err != nil {
 		// What was decoded from JSON marshals; otherwise the pod never looks changed.
 		data = []byte(pod.Namespace + "/" + pod.Name)
@@ -68,13 +72,22 @@ func setIdentity(pod *corev1.Pod, of origin, hash string) {
 	}
 	pod.Annotations[SourceAnnotation] = of.source
 	pod.Annotations[HashAnnotation] = hash
-	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-
-	// Nobody could evict the pod for a taint of its node: it has no other node.
-	always := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
-	if !slices.Contains(pod.Spec.Tolerations, always) {
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, always)
+	pod.Status.Phase = corev1.PodPending
+	if of.source != SourceHTTP {
+		tolerateNoExecute(&pod.Spec)
 	}
+}
+
+// tolerateNoExecute lets the pod stay whatever taint its node gets: it has no other node.
+// A toleration of all these taints for some seconds becomes one without an end.
+func tolerateNoExecute(spec *corev1.PodSpec) {
+	always := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	i := slices.IndexFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.MatchToleration(&always) })
+	if i < 0 {
+		spec.Tolerations = append(spec.Tolerations, always)
+		return
+	}
+	spec.Tolerations[i] = always
 }
 
 // staticName is the pod's name in the cluster, where the same manifest may be on
@@ -87,7 +100,7 @@ func staticName(name, nodeName string) string { return name + "-" + strings.ToLo
 func settle(manifests []manifest, before map[types.UID]*corev1.Pod, now time.Time) (pods []*corev1.Pod, byUID map[types.UID]*corev1.Pod) {
 	byUID = make(map[types.UID]*corev1.Pod, len(manifests))
 	for _, m := range manifests {
-		seen := now.Format(time.RFC3339Nano)
+		seen := now.Format(seenLayout)
 		old, known := before[m.pod.UID]
 		if known {
 			seen = old.Annotations[SeenAnnotation]

@@ -21,39 +21,37 @@ func TestImagesThatCanBePulled(t *testing.T) {
 
 func TestImagesThatNobodyCanPull(t *testing.T) {
 	t.Parallel()
-	for ref, want := range map[string]string{
-		"Nginx":                            "each part",
-		"a b":                              "each part",
-		"library/Nginx":                    "each part",
-		"a//b":                             "each part",
-		"/a":                               "each part",
-		"a/":                               "each part",
-		"-a":                               "each part",
-		"a.":                               "each part",
-		"a..b":                             "each part",
-		"a___b":                            "each part",
-		"a.-b":                             "each part",
-		"ä":                                "each part",
-		"http://example.com/a":             "each part",
-		"example.com":                      "",
-		"ex ample.com/a":                   "the registry",
-		"a:":                               "the tag",
-		"a:.1":                             "the tag",
-		"a:b c":                            "the tag",
-		"a:1:2":                            "the tag",
-		"a:" + strings.Repeat("x", 129):    "the tag",
-		"a@":                               "a digest",
-		"a@sha256:abc":                     "a digest",
-		"a@" + strings.Repeat("a", 64):     "a digest",
-		"a@x:" + strings.Repeat("g", 64):   "a digest",
-		"a@b@x:" + strings.Repeat("a", 64): "a digest",
-		"":                                 "each part",
+	for ref, why := range map[string]string{
+		"":                                    "invalid reference format",
+		"Nginx":                               "must be lowercase",
+		"library/Nginx":                       "must be lowercase",
+		"a b":                                 "invalid reference format",
+		"a//b":                                "invalid reference format",
+		"/a":                                  "invalid reference format",
+		"a/":                                  "invalid reference format",
+		"../a":                                "invalid reference format",
+		"-a":                                  "invalid reference format",
+		"a.":                                  "invalid reference format",
+		"a..b":                                "invalid reference format",
+		"a___b":                               "invalid reference format",
+		"a.-b":                                "invalid reference format",
+		"ä":                                   "invalid reference format",
+		"http://example.com/a":                "invalid reference format",
+		"ex ample.com/a":                      "invalid reference format",
+		"a:":                                  "invalid reference format",
+		"a:.1":                                "invalid reference format",
+		"a:b c":                               "invalid reference format",
+		"a:1:2":                               "invalid reference format",
+		"a:" + strings.Repeat("x", 129):       "invalid reference format",
+		"a/" + strings.Repeat("x", 255):       "must not be more than 255 characters",
+		"a@":                                  "invalid reference format",
+		"a@sha256:abc":                        "invalid reference format",
+		"a@" + strings.Repeat("a", 64):        "invalid reference format",
+		"a@x:" + strings.Repeat("g", 64):      "invalid reference format",
+		"a@b@x:" + strings.Repeat("a", 64):    "invalid reference format",
+		"a@sha256:" + strings.Repeat("A", 64): "invalid checksum digest format",
+		strings.Repeat("0a", 32):              "64-byte hexadecimal strings",
 	} {
-		got := strings.Join(checkImage(ref), "")
-		if want == "" {
-			require.Empty(t, got, ref)
-			continue
-		}
-		require.Contains(t, got, want, ref)
+		require.Contains(t, strings.Join(checkImage(ref), ""), why, ref)
 	}
 }

@@ -35,7 +35,7 @@ func TestPodsOfAProgramAreLikeManifests(t *testing.T) {
 	require.Equal(t, map[string]string{
 		podsource.SourceAnnotation: podsource.SourceStatic,
 		podsource.HashAnnotation:   string(pod.UID),
-		podsource.SeenAnnotation:   "2026-01-02T03:04:05Z",
+		podsource.SeenAnnotation:   "2026-01-02T03:04:05.000000000Z",
 	}, pod.Annotations)
 	require.NoError(t, s.Set(t.Context(), []*corev1.Pod{given}))
 	require.Same(t, pod, s.Pods()[0])

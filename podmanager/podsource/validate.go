@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"math"
-	"path"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -19,9 +17,9 @@ import (
 type validator struct {
 	errs      field.ErrorList
 	spec      *corev1.PodSpec
-	volumes   map[string]bool // declared
-	names     map[string]bool // of containers so far
-	hostPorts map[hostPort]bool
+	volumes   map[string]bool   // declared
+	names     map[string]bool   // of containers so far
+	hostPorts map[hostPort]bool // of containers that run together
 }
 
 // validatePod returns everything that is wrong with a pod that has its defaults and
@@ -29,10 +27,9 @@ type validator struct {
 // exists, nor what an admission plugin would say.
 func validatePod(pod *corev1.Pod, nodeName string) field.ErrorList {
 	v := &validator{
-		spec:      &pod.Spec,
-		volumes:   make(map[string]bool),
-		names:     make(map[string]bool),
-		hostPorts: make(map[hostPort]bool),
+		spec:    &pod.Spec,
+		volumes: make(map[string]bool),
+		names:   make(map[string]bool),
 	}
 	v.metadata(pod, nodeName)
 	v.podSpec(field.NewPath("spec"))
@@ -64,6 +61,13 @@ func (v *validator) named(path *field.Path, name string, check func(string) []st
 func oneOf[T ~string](v *validator, path *field.Path, value T, allowed ...T) {
 	if value != "" && !slices.Contains(allowed, value) {
 		v.add(field.NotSupported(path, value, allowed))
+	}
+}
+
+// given checks a value of which there are few and that, if it is there, is not empty.
+func given[T ~string](v *validator, path *field.Path, value *T, allowed ...T) {
+	if value != nil && !slices.Contains(allowed, *value) {
+		v.add(field.NotSupported(path, *value, allowed))
 	}
 }
 
@@ -119,26 +123,14 @@ func (v *validator) podSpec(at *field.Path) {
 	s := v.spec
 	oneOf(v, at.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
 	oneOf(v, at.Child("dnsPolicy"), s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
-	if s.DNSPolicy == corev1.DNSNone && (s.DNSConfig == nil || len(s.DNSConfig.Nameservers) == 0) {
-		v.add(field.Required(at.Child("dnsConfig", "nameservers"), "dnsPolicy is None"))
-	}
+	v.dns(at.Child("dnsConfig"))
 	between(v, at.Child("terminationGracePeriodSeconds"), s.TerminationGracePeriodSeconds, 0, math.MaxInt64)
 	between(v, at.Child("activeDeadlineSeconds"), s.ActiveDeadlineSeconds, 1, math.MaxInt32)
-	if s.Hostname != "" {
-		v.invalid(at.Child("hostname"), s.Hostname, validation.IsDNS1123Label(s.Hostname)...)
-	}
-	if sc := s.SecurityContext; sc != nil {
-		at := at.Child("securityContext")
-		v.id(at.Child("runAsUser"), sc.RunAsUser)
-		v.id(at.Child("runAsGroup"), sc.RunAsGroup)
-		v.id(at.Child("fsGroup"), sc.FSGroup)
-		for i := range sc.SupplementalGroups {
-			v.id(at.Child("supplementalGroups").Index(i), &sc.SupplementalGroups[i])
-		}
-	}
-	if s.Resources != nil {
-		v.resources(at.Child("resources"), s.Resources)
-	}
+	v.host(at)
+	v.tolerations(at.Child("tolerations"))
+	v.podSecurity(at)
+	v.podResources(at.Child("resources"))
+	v.resources(at.Child("overhead"), &corev1.ResourceRequirements{Limits: s.Overhead}, isOfContainers)
 	for i := range s.Volumes {
 		v.volume(at.Child("volumes").Index(i), &s.Volumes[i])
 	}
@@ -148,98 +140,15 @@ func (v *validator) podSpec(at *field.Path) {
 	if len(s.Containers) == 0 {
 		v.add(field.Required(at.Child("containers"), "a pod has at least one"))
 	}
+	v.hostPorts = make(map[hostPort]bool)
 	for i := range s.Containers {
-		v.container(at.Child("containers").Index(i), &s.Containers[i], true)
+		at := at.Child("containers").Index(i)
+		v.container(at, &s.Containers[i])
+		if s.HostNetwork {
+			v.hostNetworkPorts(at.Child("ports"), s.Containers[i].Ports)
+		}
 	}
 	if len(s.EphemeralContainers) > 0 {
 		v.add(field.Forbidden(at.Child("ephemeralContainers"), "they are added to a pod that runs"))
-	}
-}
-
-func (v *validator) volume(at *field.Path, vol *corev1.Volume) {
-	v.named(at.Child("name"), vol.Name, validation.IsDNS1123Label)
-	if v.volumes[vol.Name] {
-		v.add(field.Duplicate(at.Child("name"), vol.Name))
-	}
-	v.volumes[vol.Name] = true
-	sources := 0
-	for _, source := range reflect.ValueOf(vol.VolumeSource).Fields() {
-		if !source.IsNil() {
-			sources++
-		}
-	}
-	if sources > 1 {
-		v.add(field.Forbidden(at, "a volume has one source"))
-	}
-	if h := vol.HostPath; h != nil {
-		if h.Path == "" {
-			v.add(field.Required(at.Child("hostPath", "path"), ""))
-		}
-		v.noBackStep(at.Child("hostPath", "path"), h.Path)
-	}
-	if e := vol.EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() < 0 {
-		v.invalid(at.Child("emptyDir", "sizeLimit"), e.SizeLimit.String(), "must not be negative")
-	}
-	if s := vol.Secret; s != nil {
-		v.items(at.Child("secret", "items"), s.Items)
-	}
-	if c := vol.ConfigMap; c != nil {
-		v.items(at.Child("configMap", "items"), c.Items)
-	}
-	if d := vol.DownwardAPI; d != nil {
-		v.files(at.Child("downwardAPI", "items"), d.Items)
-	}
-	if p := vol.Projected; p != nil {
-		for i := range p.Sources {
-			v.projection(at.Child("projected", "sources").Index(i), &p.Sources[i])
-		}
-	}
-}
-
-func (v *validator) projection(at *field.Path, p *corev1.VolumeProjection) {
-	if s := p.Secret; s != nil {
-		v.items(at.Child("secret", "items"), s.Items)
-	}
-	if c := p.ConfigMap; c != nil {
-		v.items(at.Child("configMap", "items"), c.Items)
-	}
-	if d := p.DownwardAPI; d != nil {
-		v.files(at.Child("downwardAPI", "items"), d.Items)
-	}
-	if t := p.ServiceAccountToken; t != nil {
-		v.inside(at.Child("serviceAccountToken", "path"), t.Path)
-	}
-}
-
-func (v *validator) items(at *field.Path, items []corev1.KeyToPath) {
-	for i := range items {
-		v.inside(at.Index(i).Child("path"), items[i].Path)
-	}
-}
-
-func (v *validator) files(at *field.Path, items []corev1.DownwardAPIVolumeFile) {
-	for i := range items {
-		v.inside(at.Index(i).Child("path"), items[i].Path)
-	}
-}
-
-// inside checks the path of a file that is to be in a volume.
-func (v *validator) inside(at *field.Path, name string) {
-	if name == "" {
-		v.add(field.Required(at, ""))
-	}
-	v.relative(at, name)
-}
-
-func (v *validator) relative(at *field.Path, name string) {
-	if path.IsAbs(name) {
-		v.invalid(at, name, "must be a relative path")
-	}
-	v.noBackStep(at, name)
-}
-
-func (v *validator) noBackStep(at *field.Path, name string) {
-	if slices.Contains(strings.Split(name, "/"), "..") {
-		v.invalid(at, name, `must not contain ".."`)
 	}
 }

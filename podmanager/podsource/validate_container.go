@@ -2,7 +2,8 @@ package podsource
 
 import (
 	"math"
-	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// hostPort is what only one container of a pod can listen on.
+// hostPort is what only one of the containers that run together can listen on.
 type hostPort struct {
 	protocol corev1.Protocol
 	ip       string
@@ -22,11 +23,8 @@ type hostPort struct {
 // probe, and no moment for a hook.
 func (v *validator) initContainer(at *field.Path, c *corev1.Container) {
 	sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-	if c.RestartPolicy != nil && !sidecar {
-		v.add(field.NotSupported(at.Child("restartPolicy"), *c.RestartPolicy,
-			[]corev1.ContainerRestartPolicy{corev1.ContainerRestartPolicyAlways}))
-	}
-	v.container(at, c, sidecar)
+	v.hostPorts = make(map[hostPort]bool) // those of another may be the same
+	v.container(at, c)
 	if sidecar {
 		return
 	}
@@ -45,8 +43,8 @@ func (v *validator) initContainer(at *field.Path, c *corev1.Container) {
 	}
 }
 
-// container checks a container, which stays for as long as the pod or not.
-func (v *validator) container(at *field.Path, c *corev1.Container, stays bool) {
+// container checks a container of any kind.
+func (v *validator) container(at *field.Path, c *corev1.Container) {
 	v.named(at.Child("name"), c.Name, validation.IsDNS1123Label)
 	if v.names[c.Name] && c.Name != "" {
 		v.add(field.Duplicate(at.Child("name"), c.Name))
@@ -64,13 +62,11 @@ func (v *validator) container(at *field.Path, c *corev1.Container, stays bool) {
 	oneOf(v, at.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)
 	v.restartPolicy(at, c)
-	v.ports(at.Child("ports"), c.Ports, stays)
+	v.ports(at.Child("ports"), c.Ports)
 	v.env(at, c)
-	if sc := c.SecurityContext; sc != nil {
-		v.id(at.Child("securityContext", "runAsUser"), sc.RunAsUser)
-		v.id(at.Child("securityContext", "runAsGroup"), sc.RunAsGroup)
-	}
-	v.resources(at.Child("resources"), &c.Resources)
+	v.security(at.Child("securityContext"), c.SecurityContext)
+	v.resources(at.Child("resources"), &c.Resources, isOfContainers)
+	v.resizePolicy(at.Child("resizePolicy"), c.ResizePolicy)
 	v.mounts(at, c)
 	v.probe(at.Child("livenessProbe"), c.LivenessProbe, true)
 	v.probe(at.Child("readinessProbe"), c.ReadinessProbe, false)
@@ -81,6 +77,7 @@ func (v *validator) container(at *field.Path, c *corev1.Container, stays bool) {
 	if l := c.Lifecycle; l != nil {
 		v.hook(at.Child("lifecycle", "postStart"), l.PostStart)
 		v.hook(at.Child("lifecycle", "preStop"), l.PreStop)
+		v.stopSignal(at.Child("lifecycle", "stopSignal"), l.StopSignal)
 	}
 }
 
@@ -115,7 +112,7 @@ func (v *validator) restartPolicy(at *field.Path, c *corev1.Container) {
 	}
 }
 
-func (v *validator) ports(at *field.Path, ports []corev1.ContainerPort, stays bool) {
+func (v *validator) ports(at *field.Path, ports []corev1.ContainerPort) {
 	names := make(map[string]bool)
 	for i, p := range ports {
 		at := at.Index(i)
@@ -132,110 +129,20 @@ func (v *validator) ports(at *field.Path, ports []corev1.ContainerPort, stays bo
 			continue
 		}
 		v.invalid(at.Child("hostPort"), p.HostPort, validation.IsValidPortNum(int(p.HostPort))...)
-		if v.spec.HostNetwork && p.HostPort != p.ContainerPort {
-			v.invalid(at.Child("hostPort"), p.HostPort, "must be containerPort, because the pod uses the host's network")
-		}
 		key := hostPort{p.Protocol, p.HostIP, p.HostPort}
-		if stays && v.hostPorts[key] {
+		if v.hostPorts[key] {
 			v.add(field.Duplicate(at.Child("hostPort"), p.HostPort))
 		}
-		v.hostPorts[key] = v.hostPorts[key] || stays
+		v.hostPorts[key] = true
 	}
 }
 
-func (v *validator) env(at *field.Path, c *corev1.Container) {
-	for i, e := range c.Env {
-		at := at.Child("env").Index(i)
-		v.named(at.Child("name"), e.Name, validation.IsRelaxedEnvVarName)
-		if e.ValueFrom != nil && e.Value != "" {
-			v.add(field.Forbidden(at.Child("valueFrom"), "may not be given together with value"))
+// hostNetworkPorts checks the host ports of a container on the host's network.
+func (v *validator) hostNetworkPorts(at *field.Path, ports []corev1.ContainerPort) {
+	for i, p := range ports {
+		if p.HostPort != 0 && p.HostPort != p.ContainerPort {
+			v.invalid(at.Index(i).Child("hostPort"), p.HostPort, "must be containerPort, because the pod uses the host's network")
 		}
-		if e.ValueFrom != nil {
-			v.valueFrom(at.Child("valueFrom"), e.ValueFrom)
-		}
-	}
-	for i, from := range c.EnvFrom {
-		if (from.ConfigMapRef == nil) == (from.SecretRef == nil) {
-			v.add(field.Forbidden(at.Child("envFrom").Index(i), "needs one of configMapRef and secretRef"))
-		}
-	}
-}
-
-func (v *validator) valueFrom(at *field.Path, from *corev1.EnvVarSource) {
-	sources := 0
-	for _, source := range reflect.ValueOf(*from).Fields() {
-		if !source.IsNil() {
-			sources++
-		}
-	}
-	if sources != 1 {
-		v.add(field.Forbidden(at, "needs exactly one source"))
-	}
-	if r := from.ConfigMapKeyRef; r != nil {
-		v.keyRef(at.Child("configMapKeyRef"), r.Name, r.Key)
-	}
-	if r := from.SecretKeyRef; r != nil {
-		v.keyRef(at.Child("secretKeyRef"), r.Name, r.Key)
-	}
-	if r := from.FieldRef; r != nil && r.FieldPath == "" {
-		v.add(field.Required(at.Child("fieldRef", "fieldPath"), ""))
-	}
-	if r := from.ResourceFieldRef; r != nil && r.Resource == "" {
-		v.add(field.Required(at.Child("resourceFieldRef", "resource"), ""))
-	}
-}
-
-func (v *validator) keyRef(at *field.Path, name, key string) {
-	v.named(at.Child("name"), name, validation.IsDNS1123Subdomain)
-	v.named(at.Child("key"), key, validation.IsConfigMapKey)
-}
-
-func (v *validator) resources(at *field.Path, r *corev1.ResourceRequirements) {
-	for _, name := range sortedKeys(r.Limits) {
-		if limit := r.Limits[name]; limit.Sign() < 0 {
-			v.invalid(at.Child("limits").Key(string(name)), limit.String(), "must not be negative")
-		}
-	}
-	for _, name := range sortedKeys(r.Requests) {
-		request, at := r.Requests[name], at.Child("requests").Key(string(name))
-		if request.Sign() < 0 {
-			v.invalid(at, request.String(), "must not be negative")
-		}
-		if limit, ok := r.Limits[name]; ok && request.Cmp(limit) > 0 {
-			v.invalid(at, request.String(), "must not be more than the limit of "+limit.String())
-		}
-	}
-}
-
-func (v *validator) mounts(at *field.Path, c *corev1.Container) {
-	paths := make(map[string]bool)
-	for i, m := range c.VolumeMounts {
-		at := at.Child("volumeMounts").Index(i)
-		v.declared(at.Child("name"), m.Name)
-		switch {
-		case m.MountPath == "":
-			v.add(field.Required(at.Child("mountPath"), ""))
-		case paths[m.MountPath]:
-			v.add(field.Duplicate(at.Child("mountPath"), m.MountPath))
-		}
-		paths[m.MountPath] = true
-		v.relative(at.Child("subPath"), m.SubPath)
-		v.relative(at.Child("subPathExpr"), m.SubPathExpr)
-		if m.SubPath != "" && m.SubPathExpr != "" {
-			v.add(field.Forbidden(at.Child("subPathExpr"), "may not be given together with subPath"))
-		}
-	}
-	for i, d := range c.VolumeDevices {
-		v.declared(at.Child("volumeDevices").Index(i).Child("name"), d.Name)
-	}
-}
-
-func (v *validator) declared(at *field.Path, volume string) {
-	switch {
-	case volume == "":
-		v.add(field.Required(at, ""))
-	case !v.volumes[volume]:
-		v.add(field.NotFound(at, volume))
 	}
 }
 
@@ -264,6 +171,34 @@ func (v *validator) hook(at *field.Path, h *corev1.LifecycleHandler) {
 	v.handler(at, h, nil)
 	if h.Sleep != nil {
 		between(v, at.Child("sleep", "seconds"), &h.Sleep.Seconds, 0, *v.spec.TerminationGracePeriodSeconds)
+	}
+}
+
+// The signals that may stop a container on Linux: those with names, and the form of the
+// real-time ones.
+const (
+	linuxSignals = "SIGABRT SIGALRM SIGBUS SIGCHLD SIGCLD SIGCONT SIGFPE SIGHUP SIGILL SIGINT SIGIO SIGIOT SIGKILL SIGPIPE SIGPOLL " +
+		"SIGPROF SIGPWR SIGQUIT SIGSEGV SIGSTKFLT SIGSTOP SIGSYS SIGTERM SIGTRAP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGUSR1 SIGUSR2 " +
+		"SIGVTALRM SIGWINCH SIGXCPU SIGXFSZ"
+	realTimeSignals = `^SIGRT(MIN(\+([1-9]|1[0-5]))?|MAX(-([1-9]|1[0-4]))?)$`
+)
+
+func isLinuxSignal(name string) bool {
+	isRealTime, err := regexp.MatchString(realTimeSignals, name)
+	return slices.Contains(strings.Fields(linuxSignals), name) || err == nil && isRealTime
+}
+
+// stopSignal checks the signal that stops a container, which depends on the pod's
+// operating system.
+func (v *validator) stopSignal(at *field.Path, signal *corev1.Signal) {
+	switch os := v.spec.OS; {
+	case signal == nil:
+	case os == nil:
+		v.add(field.Forbidden(at, "spec.os.name is not set"))
+	case os.Name == corev1.Linux && !isLinuxSignal(string(*signal)):
+		v.add(field.NotSupported(at, string(*signal), strings.Fields(linuxSignals)))
+	case os.Name == corev1.Windows && *signal != corev1.SIGTERM && *signal != corev1.SIGKILL:
+		v.add(field.NotSupported(at, *signal, []corev1.Signal{corev1.SIGKILL, corev1.SIGTERM}))
 	}
 }
 

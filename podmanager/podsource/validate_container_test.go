@@ -45,10 +45,6 @@ func TestEveryBadValueOfAContainerIsNamed(t *testing.T) {
 			podWith("", `restartPolicy: ""`),
 			"spec.containers[0].restartPolicy: Required value",
 		},
-		"init container policy": {
-			podWith("initContainers: [{name: i, image: i, restartPolicy: Never}]", ""),
-			`spec.initContainers[0].restartPolicy: Unsupported value: "Never": supported values: "Always"`,
-		},
 		"init container probe": {
 			podWith("initContainers: [{name: i, image: i, livenessProbe: {exec: {command: [a]}}}]", ""),
 			"spec.initContainers[0].livenessProbe: Forbidden",
@@ -94,8 +90,12 @@ func TestEveryBadValueOfAContainerIsNamed(t *testing.T) {
 			"spec.containers[0].ports[0].hostPort: Invalid value: 2: must be containerPort",
 		},
 		"host port twice": {
-			podWith("initContainers: [{name: s, image: i, restartPolicy: Always, ports: [{containerPort: 1, hostPort: 80}]}]", "ports: [{containerPort: 2, hostPort: 80}]"),
-			"spec.containers[0].ports[0].hostPort: Duplicate value: 80",
+			podWith("", "ports: [{containerPort: 1, hostPort: 80}, {containerPort: 2, hostPort: 80}]"),
+			"spec.containers[0].ports[1].hostPort: Duplicate value: 80",
+		},
+		"host port twice in an init container": {
+			podWith("initContainers: [{name: s, image: i, ports: [{containerPort: 1, hostPort: 80}, {containerPort: 2, hostPort: 80}]}]", ""),
+			"spec.initContainers[0].ports[1].hostPort: Duplicate value: 80",
 		},
 		"env without a name": {
 			podWith("", "env: [{value: a}]"),
@@ -135,7 +135,7 @@ func TestEveryBadValueOfAContainerIsNamed(t *testing.T) {
 		},
 		"image that nobody can pull": {
 			podWith("initContainers: [{name: i, image: \"A:\"}]", ""),
-			`spec.initContainers[0].image: Invalid value: "A:": the tag must be`,
+			`spec.initContainers[0].image: Invalid value: "A:": invalid reference format`,
 		},
 		"env from nowhere": {
 			podWith("", "envFrom: [{prefix: a}]"),

@@ -149,10 +149,6 @@ func TestEveryBadValueIsNamed(t *testing.T) {
 			podWith("dnsPolicy: None", ""),
 			"spec.dnsConfig.nameservers: Required value: dnsPolicy is None",
 		},
-		"grace": {
-			podWith("terminationGracePeriodSeconds: -1", ""),
-			"spec.terminationGracePeriodSeconds: Invalid value: -1",
-		},
 		"users and groups": {
 			podWith("securityContext: {runAsUser: -1, runAsGroup: 2147483648, fsGroup: 4294967296, supplementalGroups: [2147483647, -2]}", ""),
 			"spec.securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive; " +

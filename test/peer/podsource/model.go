@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -102,7 +101,7 @@ func contentOf(doc any) string {
 	if err := json.Unmarshal([]byte(strings.ReplaceAll(text.String(), "1e2", "100")), &pod); err != nil {
 		return text.String()
 	}
-	return marshal(pod.ObjectMeta) + marshal(pod.Spec)
+	return marshal(pod.ObjectMeta) + marshal(pod.Spec) + marshal(pod.Status)
 }
 
 // isModel reports whether our value of a fact about a pod is the one of the model: that
@@ -133,12 +132,12 @@ func isModel(s scene) bool {
 		}
 		return s.Ours == fmt.Sprint(contentOf(old.document()) != contentOf(h.document()))
 	case seenPath:
-		return s.Ours == marshal(s.World.timeOf(h.seen).Format(time.RFC3339Nano))
+		return s.Ours == marshal(s.World.timeOf(h.seen).Format("2006-01-02T15:04:05.000000000Z"))
 	}
 	would := s.World.would[h.step][documentPrefix(h.file.Name, h.doc)]
 	s.KubeletFacts = append(slices.Clone(s.KubeletFacts[:s.Step]), would)
 	s.Kubelet = would[s.Fact]
-	return s.Kubelet == s.Ours || isPodRequest(s) || slices.ContainsFunc(slices.Concat(valueRules(), defaultRules()), func(r judge.Rule[*world]) bool { return r.Explains(s) })
+	return s.Kubelet == s.Ours || slices.ContainsFunc(slices.Concat(valueRules(), defaultRules()), func(r judge.Rule[*world]) bool { return r.Explains(s) })
 }
 
 const seenPath = ".metadata.annotations." + seenAnnotation

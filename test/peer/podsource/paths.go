@@ -43,9 +43,11 @@ func fieldOf(err *field.Error) string {
 		if last == "sleep" {
 			return path + ".seconds"
 		}
+	case path == "spec.HostPID", path == "spec.HostIPC":
+		return "spec.h" + strings.TrimPrefix(path, "spec.H")
 	case last == "httpHeaders":
 		return path + ".name"
-	case strings.HasSuffix(path, ".valueFrom.fieldRef.fieldPath"), strings.HasSuffix(path, ".valueFrom.resourceFieldRef.resource"), strings.HasSuffix(path, ".volumeDevices.name"):
+	case strings.HasSuffix(path, ".valueFrom.resourceFieldRef.resource"), strings.HasSuffix(path, ".volumeDevices.name"):
 		return path + " " + strings.TrimPrefix(string(err.Type), "FieldValue")
 	case path == "spec.dnsConfig":
 		return "spec.dnsConfig.nameservers Required"
@@ -53,13 +55,16 @@ func fieldOf(err *field.Error) string {
 		return "spec.volumes.projected.path"
 	case strings.HasSuffix(parent, ".envFrom") && (last == "configMapRef" || last == "secretRef"):
 		return parent
-	case strings.HasSuffix(path, ".resources.limits"), strings.HasSuffix(path, ".resources.requests"):
+	case path == "spec.overhead.limits", strings.HasSuffix(path, ".resources.limits"), strings.HasSuffix(path, ".resources.requests"):
 		return path + " " + amountCheck(err)
 	case strings.HasSuffix(path, ".hostPort"), path == "spec.dnsConfig.nameservers", strings.HasSuffix(path, ".volumeMounts.name"), strings.HasSuffix(path, ".ports.name"), path == "spec.volumes.name":
 		return path + " " + strings.TrimPrefix(string(err.Type), "FieldValue")
 	}
+	if (path == "spec.volumes.downwardAPI" || path == "spec.volumes.projected.sources.downwardAPI") && err.Type != field.ErrorTypeForbidden {
+		return path + ".items"
+	}
 	for _, api := range []string{"spec.volumes.downwardAPI.", "spec.volumes.projected.sources.downwardAPI."} {
-		if rest, ok := strings.CutPrefix(path, api); ok && !strings.HasPrefix(rest, "items.") && rest != "defaultMode" {
+		if rest, ok := strings.CutPrefix(path, api); ok && !strings.HasPrefix(rest, "items.") && rest != "defaultMode" && rest != "items" {
 			return api + "items." + rest
 		}
 	}
@@ -126,10 +131,15 @@ type group struct {
 	paths    []string // patterns of paths in which a container is "container"
 }
 
-// volumeSources returns the names of all kinds of volume sources.
-func volumeSources() []string {
-	return slices.Sorted(maps.Keys(fieldsOf(reflect.TypeFor[corev1.VolumeSource]())))
+// unmountedSources returns the names of the kinds of volumes that ours does not mount.
+func unmountedSources() []string {
+	mounted := []string{"configMap", "downwardAPI", "emptyDir", "hostPath", "image", "projected", "secret"}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(fieldsOf(reflect.TypeFor[corev1.VolumeSource]()))), func(kind string) bool {
+		return slices.Contains(mounted, kind)
+	})
 }
+
+const neverRunSentence = "The kubelet validates, and gives defaults to, volumes of kinds that ours does not mount, resource claims, block devices, variables from files and settings for Windows; ours refuses such a pod at admission, whatever these hold."
 
 // containerPath replaces what names a container by "container".
 func containerPath(path string) string {
@@ -152,46 +162,15 @@ func (g group) matcher() func(path string) bool {
 func groups() []group {
 	return []group{
 		{
-			name: "security context", class: judge.DefectOfOurs, item: "new",
-			sentence: "The kubelet validates the rest of a security context; ours accepts whatever it holds.",
-			paths:    []string{`(container|spec)\.securityContext(\..*)?`, `spec\.hostUsers`, `spec\.Host(PID|IPC)`, `spec`},
-		},
-		{
-			name: "file modes", class: judge.DefectOfOurs, item: "new",
-			sentence: "The kubelet refuses a mode of a volume's file above 0777 or below 0; ours accepts it.",
-			paths:    []string{`spec\.volumes\.(secret|configMap|downwardAPI|projected)\.defaultMode`, `spec\.volumes\.(projected\.sources\.)?(secret|configMap|downwardAPI)\.items\.mode`},
-		},
-		{
-			name: "volume sources", class: judge.DefectOfOurs, item: "new",
-			sentence: "The kubelet validates the fields of every kind of volume source; ours those of hostPath and emptyDir and the paths of files.",
+			name: "what is never run", class: judge.Deliberate,
+			sentence: neverRunSentence,
 			paths: []string{
-				`spec\.volumes\.(persistentDisk|awsElasticBlockStore|gitRepo|nfs|iscsi|glusterfs|persistentVolumeClaim|rbd|flexVolume|cinder|cephfs|cephFS|flocker|fc|azureFile|azureDisk|vsphereVolume|quobyte|photonPersistentDisk|portworxVolume|scaleIO|storageos|csi|ephemeral|image)\..*`,
-				`spec\.volumes\.projected paths`, `spec\.volumes\.(` + strings.Join(volumeSources(), "|") + `)`, `spec\.volumes\.hostPath\.type`, `spec\.volumes\.emptyDir\.medium`, `spec\.volumes\.(secret|configMap)\.(name|secretName|items\.key)`,
-				`spec\.volumes\.projected\.sources(\.(secret|configMap)\.(name|items\.key))?`, `spec\.volumes\.projected\.sources\.(clusterTrustBundle|podCertificate).*`,
-				`spec\.volumes\.projected\.sources\.(secret|configMap|downwardAPI|serviceAccountToken)`,
-				`spec\.volumes\.projected\.sources\.serviceAccountToken\.(expirationSeconds|audience)`,
-				`spec\.volumes\.(projected\.sources\.)?downwardAPI\.items\.(fieldRef|resourceFieldRef).*`,
+				`spec\.volumes\.(` + strings.Join(unmountedSources(), "|") + `|persistentDisk|cephFS)(\..*)?`,
+				`spec\.volumes\.projected\.sources\.(clusterTrustBundle|podCertificate).*`,
+				`spec\.resourceClaims.*`, `(container|spec)\.resources\.claims.*`,
+				`container\.volumeDevices.*`, `container\.volumeMounts\.name Invalid`, `container\.env\.valueFrom\.fileKeyRef.*`,
+				`(container|spec)\.securityContext\.windowsOptions.*`, `spec`, `spec\.hostNetwork`,
 			},
-		},
-		{
-			name: "resource names", class: judge.DefectOfOurs, item: "new",
-			sentence: "The kubelet refuses resources that a container or a pod cannot have and claims that the pod does not have; ours accepts them.",
-			paths:    []string{`container\.resources\.claims.*`, `container\.resources`, `(container|spec)\.resources\.(limits|requests) name`, `container\.resizePolicy.*`, `spec\.resources(\.claims.*|\.containers.*)?`, `spec\.resourceClaims.*`, `spec\.overhead.*`},
-		},
-		{
-			name: "references to fields", class: judge.DefectOfOurs, item: "new",
-			sentence: "The kubelet refuses an environment variable with a path, a divisor or a file that no pod has; ours accepts it.",
-			paths:    []string{`container\.env\.valueFrom\.(fieldRef\.(fieldPath (Invalid|NotSupported)|apiVersion)|resourceFieldRef\.(resource (Invalid|NotSupported)|containerName|divisor)|fileKeyRef\.(key|path|volumeName))`, `container\.envFrom\.(prefix|(configMapRef|secretRef)\.name)`},
-		},
-		{
-			name: "names of the host and DNS", class: judge.DefectOfOurs, item: "new",
-			sentence: "The kubelet validates the name servers, search paths, aliases and host settings of a pod; ours does not.",
-			paths:    []string{`spec\.dnsConfig\.(searches|options)(\..*)?`, `spec\.dnsConfig\.nameservers Invalid`, `spec\.hostAliases.*`, `spec\.hostnameOverride`, `spec\.subdomain`, `spec\.setHostnameAsFQDN`, `spec\.os.*`, `spec\.runtimeClassName`, `spec\.serviceAccountName`, `spec\.imagePullSecrets.*`, `spec\.hostNetwork`, `spec\.shareProcessNamespace`},
-		},
-		{
-			name: "tolerations", class: judge.DefectOfOurs, item: "new",
-			sentence: "The kubelet validates tolerations; ours accepts any.",
-			paths:    []string{`spec\.tolerations\.(key|operator|value|effect|tolerationSeconds)`},
 		},
 		{
 			name: "scheduling", class: judge.Deliberate,
@@ -207,11 +186,6 @@ func groups() []group {
 			name: "ephemeral containers", class: judge.Deliberate,
 			sentence: "The kubelet validates the ephemeral containers of a manifest before it refuses them; ours refuses them only.",
 			paths:    []string{`spec\.ephemeralContainers\..*`},
-		},
-		{
-			name: "handlers and mounts", class: judge.DefectOfOurs, item: "new",
-			sentence: "The kubelet validates stop signals, device paths, mount propagation, mounts of a device and recursive read-only mounts; ours accepts any.",
-			paths:    []string{`container\.lifecycle\.stopSignal`, `container\.volumeDevices\.devicePath`, `container\.volumeMounts\.(mountPropagation|recursiveReadOnly|name Invalid)`, `container\.volumeDevices\.name (Invalid|Duplicate)`},
 		},
 	}
 }

@@ -62,7 +62,7 @@ func document(s scene) any {
 }
 
 func rules() []judge.Rule[*world] {
-	all := slices.Concat(identityRules()[:1], podRules(), manyRules(), identityRules()[1:], valueRules(), defaultRules())
+	all := slices.Concat(podRules(), manyRules(), identityRules(), valueRules(), defaultRules())
 	for _, g := range groups() {
 		has := g.matcher()
 		r := judge.Rule[*world]{

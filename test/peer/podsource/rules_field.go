@@ -36,49 +36,6 @@ func derived(s scene) bool {
 	return has && !hasPod(s.KubeletFacts, s.Step, pod) && refuses(s.KubeletFacts, last.Step, h.file.Name) && isModel(s)
 }
 
-// hasPort reports whether one of the pod's containers of a kind has a host port of
-// container c.
-func hasPort(doc, c any, kind string, counts func(any) bool) bool {
-	others, _ := get(doc, "spec", kind).(*list)
-	if others == nil {
-		return false
-	}
-	for _, other := range others.items {
-		if other == c || !counts(other) {
-			continue
-		}
-		hostNetwork := get(doc, "spec", "hostNetwork") == true
-		for _, a := range portsOf(other, hostNetwork) {
-			if slices.Contains(portsOf(c, hostNetwork), a) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// portsOf returns the host ports of a container.
-func portsOf(c any, hostNetwork bool) (all []string) {
-	ports, _ := get(c, "ports").(*list)
-	if ports == nil {
-		return nil
-	}
-	for _, p := range ports.items {
-		n, _ := get(p, "hostPort").(number)
-		if hostNetwork && (n == "" || n == "0") {
-			n, _ = get(p, "containerPort").(number)
-		}
-		if n != "" && n != "0" {
-			protocol := text(p, "protocol")
-			if protocol == "" {
-				protocol = "TCP"
-			}
-			all = append(all, string(n)+" "+protocol+" "+text(p, "hostIP"))
-		}
-	}
-	return all
-}
-
 // containerOf returns the container that a path is about.
 func containerOf(doc any, path string) any {
 	for _, kind := range []string{"initContainers", "containers"} {
@@ -148,28 +105,12 @@ func fieldRules() []judge.Rule[*world] {
 			}
 			return slices.ContainsFunc(ancestors(path), func(parent string) bool { return facts[prefix+"problem "+parent] != "" })
 		},
-	}, {
-		Name: "restart policies of init containers", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet accepts an init container with a restart policy of Never or OnFailure; ours refuses it.",
-		Explains: func(s scene) bool {
-			_, path, ok := onlyOurs(s)
-			own := text(containerOf(document(s), path), "restartPolicy")
-			return ok && strings.HasPrefix(path, "spec.initContainers[") && strings.HasSuffix(path, "].restartPolicy") && (own == "Never" || own == "OnFailure")
-		},
 	}}
 }
 
 // stricterRules are about what ours refuses and the kubelet accepts.
 func stricterRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "negative grace period", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet takes a negative terminationGracePeriodSeconds for one second; ours refuses it.",
-		Explains: func(s scene) bool {
-			_, path, ok := onlyOurs(s)
-			n, _ := get(document(s), "spec", "terminationGracePeriodSeconds").(number)
-			return ok && (path == "spec.terminationGracePeriodSeconds" || strings.HasSuffix(path, ".sleep.seconds")) && strings.HasPrefix(string(n), "-")
-		},
-	}, {
 		Name: "UIDs that are no names", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet accepts any text as a UID; ours refuses one that cannot be the name of a folder or has an underscore.",
 		Explains: func(s scene) bool {
@@ -192,68 +133,12 @@ func stricterRules() []judge.Rule[*world] {
 				return ok && path == "metadata.annotations" && get(meta, "annotations", "kubernetes.io/config.mirror") != nil
 			}
 		},
-	}, {
-		Name: "host ports of sidecars", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet accepts a container with a host port of an init container that stays; ours refuses the pod.",
-		Explains: func(s scene) bool {
-			_, path, ok := onlyOurs(s)
-			if !ok || !strings.HasSuffix(path, ".ports.hostPort Duplicate") {
-				return false
-			}
-			doc := document(s)
-			sidecar := func(c any) bool { return text(c, "restartPolicy") == "Always" }
-			if path == "spec.initContainers.ports.hostPort Duplicate" {
-				all, _ := get(doc, "spec", "initContainers").(*list)
-				return all != nil && slices.ContainsFunc(all.items, func(c any) bool { return sidecar(c) && hasPort(doc, c, "initContainers", sidecar) })
-			}
-			return hasPort(doc, containerOf(doc, path), "initContainers", sidecar)
-		},
 	}}
-}
-
-// isPodRequest reports whether a fact is a request of the pod that ours takes from its
-// limit.
-func isPodRequest(s scene) bool {
-	pod, what, _ := podFact(s.Fact)
-	name, ok := strings.CutPrefix(what, ".spec.resources.requests.")
-	return ok && s.Ours == s.OursFacts[s.Step]["pod "+pod+" .spec.resources.limits."+name]
 }
 
 // laxerRules are about what the kubelet refuses and ours accepts.
 func laxerRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "equal host ports of an init container", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet refuses an init container that has a host port twice; ours accepts it if the container does not stay.",
-		Explains: func(s scene) bool {
-			_, path, ok := onlyKubelet(s)
-			all, _ := get(document(s), "spec", "initContainers").(*list)
-			return ok && path == "spec.initContainers.ports.hostPort Duplicate" && all != nil && slices.ContainsFunc(all.items, func(c any) bool {
-				ports := portsOf(c, get(document(s), "spec", "hostNetwork") == true)
-				slices.Sort(ports)
-				return text(c, "restartPolicy") != "Always" && len(slices.Compact(slices.Clone(ports))) < len(ports)
-			})
-		},
-	}, {
-		Name: "host ports of init containers", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet accepts an init container on the host's network with a host port that is not its container port; ours refuses it.",
-		Explains: func(s scene) bool {
-			_, path, ok := onlyOurs(s)
-			return ok && strings.HasPrefix(path, "spec.initContainers[") && strings.HasSuffix(path, ".ports.hostPort Invalid") && get(document(s), "spec", "hostNetwork") == true
-		},
-	}, {
-		Name: "requests of the pod", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet takes the sum of its containers' requests for the request of a pod that has only a limit, and refuses it if that is more than the limit; ours takes the limit.",
-		Explains: func(s scene) bool {
-			if isPodRequest(s) {
-				return true
-			}
-			if prefix, path, ok := onlyOurs(s); ok {
-				return path == "spec.resources.requests negative" && s.KubeletFacts[s.Step][prefix+"problem spec.resources.limits negative"] != ""
-			}
-			_, path, ok := onlyKubelet(s)
-			return ok && strings.HasPrefix(path, "spec.resources.requests ") && get(document(s), "spec", "resources", "limits") != nil
-		},
-	}, {
 		Name: "mounts of bad volumes", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet counts a bad volume as one that is not declared, and complains of each of its mounts; ours complains of the volume.",
 		Explains: func(s scene) bool {
@@ -265,8 +150,8 @@ func laxerRules() []judge.Rule[*world] {
 			return (unnamed || hasProblem(s.KubeletFacts[s.Step], prefix+"problem spec.volumes")) && mountsDeclared(document(s), path)
 		},
 	}, {
-		Name: "accepted by ours", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet does not run a pod with a problem that ours does not find; ours does.",
+		Name: "accepted by ours", Class: judge.Deliberate, Doc: docPath,
+		Sentence: neverRunSentence,
 		Explains: derived,
 	}}
 }

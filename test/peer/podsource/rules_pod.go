@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/distribution/reference"
-
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -268,13 +266,6 @@ func manyRules() []judge.Rule[*world] {
 // identityRules are about what pods are the same to each side.
 func identityRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "time of the first sight", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet writes config.seen with nine digits behind the point; ours leaves zeros out.",
-		Explains: func(s scene) bool {
-			_, what, _ := podFact(s.Fact)
-			return what == seenPath && s.Kubelet == strings.Replace(s.Ours, `Z"`, `.000000000Z"`, 1)
-		},
-	}, {
 		Name: "UID from content", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet makes the UID of a pod from the path of its file and from its content with the defaults; ours makes it from the content alone, as it is written, so that a renamed file is the same pod.",
 		Explains: func(s scene) bool {
@@ -300,45 +291,14 @@ func valueRules() []judge.Rule[*world] {
 			pod, what, _ := podFact(s.Fact)
 			return what == "hash is uid" && s.Kubelet == "true" && s.Ours == "false" && s.OursFacts[s.Step]["pod "+pod+" uid"] != "derived"
 		},
-	}, {
-		Name: "NoExecute over HTTP", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet lets the pods of files tolerate every NoExecute taint, and those of a URL not; ours lets both.",
-		Explains: func(s scene) bool {
-			pod, what, _ := podFact(s.Fact)
-			rest, ok := strings.CutPrefix(what, ".spec.tolerations[")
-			number, field, _ := strings.Cut(rest, "].")
-			next := "pod " + pod + " .spec.tolerations[" + number + "].operator"
-			return ok && s.World.HTTP && s.Kubelet == "" && s.KubeletFacts[s.Step][next] == "" &&
-				(field == "effect" && s.Ours == `"NoExecute"` || field == "operator" && s.Ours == `"Exists"`)
-		},
 	}}
 }
 
 // defaultRules are about what the kubelet adds to a pod.
 func defaultRules() []judge.Rule[*world] {
 	return []judge.Rule[*world]{{
-		Name: "tolerations with a time", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet makes a toleration of all NoExecute taints for some seconds one without an end; ours adds a second one.",
-		Explains: func(s scene) bool {
-			pod, what, _ := podFact(s.Fact)
-			rest, ok := strings.CutPrefix(what, ".spec.tolerations[")
-			number, field, _ := strings.Cut(rest, "].")
-			ours := s.OursFacts[s.Step]
-			prefix := "pod " + pod + " .spec.tolerations["
-			if !ok || s.World.HTTP || s.Kubelet != "" {
-				return false
-			}
-			if field == "tolerationSeconds" {
-				return ours[prefix+number+"].operator"] == `"Exists"` && ours[prefix+number+"].effect"] == `"NoExecute"` && ours[prefix+number+"].key"] == ""
-			}
-			timed := slices.ContainsFunc([]string{"0", "1", "2"}, func(n string) bool {
-				return ours[prefix+n+"].tolerationSeconds"] != "" && ours[prefix+n+"].effect"] == `"NoExecute"`
-			})
-			return timed && (field == "effect" && s.Ours == `"NoExecute"` || field == "operator" && s.Ours == `"Exists"`)
-		},
-	}, {
-		Name: "defaults of volumes", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet gives each kind of volume its defaults; ours the kinds that it mounts.",
+		Name: "defaults of volumes", Class: judge.Deliberate, Doc: docPath,
+		Sentence: neverRunSentence,
 		Explains: func(s scene) bool {
 			_, what, _ := podFact(s.Fact)
 			defaults := map[string]string{
@@ -348,30 +308,6 @@ func defaultRules() []judge.Rule[*world] {
 			}
 			_, field, ok := strings.Cut(strings.TrimPrefix(what, ".spec.volumes["), "].")
 			return ok && s.Ours == "" && s.Kubelet != "" && s.Kubelet == defaults[field]
-		},
-	}, {
-		Name: "name of the service account", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet copies serviceAccountName and serviceAccount into each other; ours leaves them.",
-		Explains: func(s scene) bool {
-			pod, what, _ := podFact(s.Fact)
-			other := map[string]string{".spec.serviceAccountName": ".spec.serviceAccount", ".spec.serviceAccount": ".spec.serviceAccountName"}[what]
-			return other != "" && s.Kubelet != "" && s.Kubelet == s.OursFacts[s.Step]["pod "+pod+" "+other]
-		},
-	}, {
-		Name: "pull policy of what is no image", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet gives an image that cannot be parsed the pull policy IfNotPresent; ours, where it takes the image for one, gives it the one of its tag.",
-		Explains: func(s scene) bool {
-			pod, what, _ := podFact(s.Fact)
-			image := s.OursFacts[s.Step]["pod "+pod+" "+strings.TrimSuffix(what, "imagePullPolicy")+"image"]
-			_, err := reference.ParseNormalizedNamed(strings.Trim(image, `"`))
-			return strings.HasSuffix(what, "].imagePullPolicy") && err != nil && s.Kubelet == `"IfNotPresent"` && s.Ours == `"Always"`
-		},
-	}, {
-		Name: "status in a manifest", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The kubelet keeps the status of a manifest but for its phase; ours removes it.",
-		Explains: func(s scene) bool {
-			_, what, _ := podFact(s.Fact)
-			return strings.HasPrefix(what, ".status.") && s.Kubelet != "" && s.Ours == ""
 		},
 	}}
 }

@@ -1,0 +1,156 @@
+package podsource
+
+import (
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// podSecurity checks the security context of the pod and the namespaces of the host that
+// it uses. What it says of Windows is checked by no one: a pod with it is refused at
+// admission.
+func (v *validator) podSecurity(at *field.Path) {
+	s, spec := v.spec.SecurityContext, at
+	at = at.Child("securityContext")
+	v.id(at.Child("runAsUser"), s.RunAsUser)
+	v.id(at.Child("runAsGroup"), s.RunAsGroup)
+	v.id(at.Child("fsGroup"), s.FSGroup)
+	for i := range s.SupplementalGroups {
+		v.id(at.Child("supplementalGroups").Index(i), &s.SupplementalGroups[i])
+	}
+	given(v, at.Child("supplementalGroupsPolicy"), s.SupplementalGroupsPolicy, corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)
+	given(v, at.Child("fsGroupChangePolicy"), s.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)
+	given(v, at.Child("seLinuxChangePolicy"), s.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)
+	v.sysctls(at.Child("sysctls"), s.Sysctls)
+	v.seccomp(at.Child("seccompProfile"), s.SeccompProfile)
+	v.appArmor(at.Child("appArmorProfile"), s.AppArmorProfile)
+	if v.spec.HostPID && isTrue(v.spec.ShareProcessNamespace) {
+		v.invalid(at.Child("shareProcessNamespace"), true, "may not be given together with hostPID")
+	}
+	if v.usesHostUsers() {
+		return
+	}
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{{"hostNetwork", v.spec.HostNetwork}, {"hostPID", v.spec.HostPID}, {"hostIPC", v.spec.HostIPC}} {
+		if f.given {
+			v.add(field.Forbidden(spec.Child(f.name), "hostUsers is false"))
+		}
+	}
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+func isPrivileged(s *corev1.SecurityContext) bool { return s != nil && isTrue(s.Privileged) }
+
+// usesHostUsers reports whether the pod has no user namespace of its own.
+func (v *validator) usesHostUsers() bool { return v.spec.HostUsers == nil || *v.spec.HostUsers }
+
+// security checks the security context of a container. It may be nil.
+func (v *validator) security(at *field.Path, s *corev1.SecurityContext) {
+	if s == nil {
+		return
+	}
+	v.id(at.Child("runAsUser"), s.RunAsUser)
+	v.id(at.Child("runAsGroup"), s.RunAsGroup)
+	given(v, at.Child("procMount"), s.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)
+	if s.ProcMount != nil && *s.ProcMount == corev1.UnmaskedProcMount && v.usesHostUsers() {
+		v.invalid(at.Child("procMount"), *s.ProcMount, "needs hostUsers: false")
+	}
+	v.seccomp(at.Child("seccompProfile"), s.SeccompProfile)
+	v.appArmor(at.Child("appArmorProfile"), s.AppArmorProfile)
+	if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
+		return
+	}
+	if isPrivileged(s) {
+		v.invalid(at, false, "allowPrivilegeEscalation: false does not go with privileged")
+	}
+	if s.Capabilities != nil {
+		for _, c := range s.Capabilities.Add {
+			if c == "CAP_SYS_ADMIN" {
+				v.invalid(at, false, "allowPrivilegeEscalation: false does not go with the capability CAP_SYS_ADMIN")
+			}
+		}
+	}
+}
+
+func (v *validator) seccomp(at *field.Path, p *corev1.SeccompProfile) {
+	if p == nil {
+		return
+	}
+	v.profileType(at.Child("type"), string(p.Type))
+	local := p.Type == corev1.SeccompProfileTypeLocalhost
+	switch at := at.Child("localhostProfile"); {
+	case local && p.LocalhostProfile == nil:
+		v.add(field.Required(at, "the type is Localhost"))
+	case local:
+		v.relative(at, *p.LocalhostProfile)
+	case p.LocalhostProfile != nil:
+		v.invalid(at, *p.LocalhostProfile, "is for type Localhost only")
+	}
+}
+
+// profileType checks the type of a seccomp or an AppArmor profile: both have the same.
+func (v *validator) profileType(at *field.Path, kind string) {
+	if kind == "" {
+		v.add(field.Required(at, ""))
+	}
+	oneOf(v, at, kind, string(corev1.SeccompProfileTypeLocalhost), string(corev1.SeccompProfileTypeRuntimeDefault), string(corev1.SeccompProfileTypeUnconfined))
+}
+
+// maxProfileName is PATH_MAX without the NUL at its end.
+const maxProfileName = 4095
+
+func (v *validator) appArmor(at *field.Path, p *corev1.AppArmorProfile) {
+	if p == nil {
+		return
+	}
+	v.profileType(at.Child("type"), string(p.Type))
+	at = at.Child("localhostProfile")
+	switch {
+	case p.Type == corev1.AppArmorProfileTypeLocalhost && (p.LocalhostProfile == nil || *p.LocalhostProfile == ""):
+		v.add(field.Required(at, "the type is Localhost"))
+	case p.Type == corev1.AppArmorProfileTypeLocalhost:
+		if name := *p.LocalhostProfile; strings.TrimSpace(name) != name {
+			v.invalid(at, name, "must not begin or end with a space")
+		}
+		if len(*p.LocalhostProfile) > maxProfileName {
+			v.add(field.TooLong(at, "", maxProfileName))
+		}
+	case p.LocalhostProfile != nil && (p.Type == corev1.AppArmorProfileTypeRuntimeDefault || p.Type == corev1.AppArmorProfileTypeUnconfined):
+		v.invalid(at, *p.LocalhostProfile, "is for type Localhost only")
+	}
+}
+
+// The form and the greatest length of a sysctl's name, with dots or slashes.
+const (
+	sysctlName    = `^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`
+	maxSysctlName = 253
+)
+
+func (v *validator) sysctls(at *field.Path, all []corev1.Sysctl) {
+	form, seen := regexp.MustCompile(sysctlName), make(map[string]bool)
+	for i, s := range all {
+		at := at.Index(i).Child("name")
+		switch {
+		case s.Name == "":
+			v.add(field.Required(at, ""))
+		case len(s.Name) > maxSysctlName || !form.MatchString(s.Name):
+			v.invalid(at, s.Name, "must be the name of a sysctl, such as kernel.shm_rmid_forced")
+		case seen[s.Name]:
+			v.add(field.Duplicate(at, s.Name))
+		}
+		seen[s.Name] = true
+		name := strings.ReplaceAll(s.Name, "/", ".")
+		ofIPC := name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || strings.HasPrefix(name, "fs.mqueue.")
+		switch {
+		case v.spec.HostNetwork && strings.HasPrefix(name, "net."):
+			v.invalid(at, s.Name, "may not be given with hostNetwork")
+		case v.spec.HostIPC && ofIPC:
+			v.invalid(at, s.Name, "may not be given with hostIPC")
+		}
+	}
+}
