@@ -407,7 +407,7 @@ func TestOverHTTP(t *testing.T) {
 	s, _ := n.SetPodStatus(seen, *full())
 	require.NoError(t, n.Flush(t.Context()))
 	shown := a.pod("pod").Status
-	require.True(t, status.Equal(&s, &shown))
+	require.True(t, status.Equal(pod, &s, &shown))
 	require.Equal(t, []string{"patch pod"}, a.asked())
 
 	a.edit("pod", func(pod *corev1.Pod) { pod.Labels = map[string]string{"edited": ""} })

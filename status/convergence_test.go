@@ -104,7 +104,7 @@ func converge(t *testing.T, seed uint64) {
 	for _, pod := range pods {
 		said, ok := n.GetPodStatus(pod.UID)
 		shown := a.pod(pod.Name).Status
-		require.True(t, !ok || status.Equal(&said, &shown), "seed %d: %s\n%s\n%s", seed, pod.Name, jsonOf(t, &said), jsonOf(t, &shown))
+		require.True(t, !ok || status.Equal(pod, &said, &shown), "seed %d: %s\n%s\n%s", seed, pod.Name, jsonOf(t, &said), jsonOf(t, &shown))
 	}
 	require.Less(t, len(a.asked()), 3*300, "seed %d: calls stay bounded", seed)
 }

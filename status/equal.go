@@ -8,13 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Equal says whether a and b tell the same, so that whoever knows one need not
-// be sent the other. It sees both as [Normalize] would make them, without making
-// them so: fractions of seconds, the part of a message that would be cut off and
+// Equal reports whether a and b, statuses of pod, are the same, so that a reader of
+// one need not be sent the other. It sees both as [Normalize] would make them, without
+// making them so: fractions of seconds, the part of a message that would be cut off and
 // the order of containers do not matter. Nor do conditions of other writers,
 // times and generations within conditions, and the status of resource claims,
 // which others write. Neither is modified.
-func Equal(a, b *corev1.PodStatus) bool {
+func Equal(pod *corev1.Pod, a, b *corev1.PodStatus) bool {
+	share := messageShare(pod)
 	return a.Phase == b.Phase && a.Reason == b.Reason && sameText(a.Message, b.Message) &&
 		a.ObservedGeneration == b.ObservedGeneration && a.QOSClass == b.QOSClass &&
 		a.NominatedNodeName == b.NominatedNodeName && a.Resize == b.Resize &&
@@ -24,9 +25,9 @@ func Equal(a, b *corev1.PodStatus) bool {
 		sameQuantities(a.AllocatedResources, b.AllocatedResources) &&
 		sameResources(a.Resources, b.Resources) &&
 		sameConditions(a.Conditions, b.Conditions) && sameConditions(b.Conditions, a.Conditions) &&
-		sameContainers(a.ContainerStatuses, b.ContainerStatuses, messageShare(a)) &&
-		sameContainers(a.InitContainerStatuses, b.InitContainerStatuses, messageShare(a)) &&
-		sameContainers(a.EphemeralContainerStatuses, b.EphemeralContainerStatuses, messageShare(a))
+		sameContainers(a.ContainerStatuses, b.ContainerStatuses, share) &&
+		sameContainers(a.InitContainerStatuses, b.InitContainerStatuses, share) &&
+		sameContainers(a.EphemeralContainerStatuses, b.EphemeralContainerStatuses, share)
 }
 
 // sameConditions says whether b has every condition of a that is not foreign.

@@ -16,10 +16,16 @@ import (
 	"github.com/kubeparts/kubeparts/status"
 )
 
-// full is a status in which every field that this package writes is set.
-func full() *corev1.PodStatus {
+// fullPod is the pod of which full is a status.
+func fullPod() *corev1.Pod {
 	pod := newPod("Always", "a", "b", "c")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "z"}, {Name: "y"}}
+	return pod
+}
+
+// full is a status in which every field that this package writes is set.
+func full() *corev1.PodStatus {
+	pod := fullPod()
 	seen := runningIn("a", "b")
 	seen.Containers = append(seen.Containers, container("c", "1", created, 0), container("z", "1", exited, 0), restarted(container("b", "0", exited, 1), 0))
 	s := status.Generate(status.Input{Pod: pod, Runtime: seen, RuntimeName: "containerd", NodeIPs: []string{"192.168.0.1"}, Now: at(0)})
@@ -46,15 +52,15 @@ func TestEqualSeesEveryField(t *testing.T) {
 
 func everyField(t *testing.T, ignored []string, part func(*corev1.PodStatus) any) {
 	t.Helper()
-	kind := reflect.TypeOf(part(full())).Elem()
+	pod, kind := fullPod(), reflect.TypeOf(part(full())).Elem()
 	for i := range kind.NumField() {
 		name := kind.Field(i).Name
 		a, b := full(), full()
-		require.True(t, status.Equal(a, b))
+		require.True(t, status.Equal(pod, a, b))
 		change(t, reflect.ValueOf(part(b)).Elem().Field(i))
 		want := slices.Contains(ignored, name)
-		require.Equal(t, want, status.Equal(a, b), "%v.%s", kind, name)
-		require.Equal(t, want, status.Equal(b, a), "%v.%s", kind, name)
+		require.Equal(t, want, status.Equal(pod, a, b), "%v.%s", kind, name)
+		require.Equal(t, want, status.Equal(pod, b, a), "%v.%s", kind, name)
 	}
 }
 
@@ -94,6 +100,7 @@ func change(t *testing.T, v reflect.Value) {
 
 func TestEqualIgnoresWhatDoesNotCount(t *testing.T) {
 	t.Parallel()
+	pod := fullPod()
 	for name, edit := range map[string]func(*corev1.PodStatus){
 		"order of containers":      func(s *corev1.PodStatus) { slices.Reverse(s.ContainerStatuses) },
 		"order of init containers": func(s *corev1.PodStatus) { slices.Reverse(s.InitContainerStatuses) },
@@ -113,18 +120,18 @@ func TestEqualIgnoresWhatDoesNotCount(t *testing.T) {
 		a, b := full(), full()
 		edit(b)
 		before := b.DeepCopy()
-		require.True(t, status.Equal(a, b), name)
-		require.True(t, status.Equal(b, a), name)
+		require.True(t, status.Equal(pod, a, b), name)
+		require.True(t, status.Equal(pod, b, a), name)
 		require.Equal(t, before, b, name)
 	}
 	a, b := full(), full()
 	b.Conditions = b.Conditions[1:]
-	require.False(t, status.Equal(a, b), "a condition of ours is gone")
-	require.False(t, status.Equal(b, a), "a condition of ours is new")
+	require.False(t, status.Equal(pod, a, b), "a condition of ours is gone")
+	require.False(t, status.Equal(pod, b, a), "a condition of ours is new")
 	twice := full()
 	twice.ContainerStatuses[1] = twice.ContainerStatuses[0]
-	require.False(t, status.Equal(a, twice), "names twice")
-	require.False(t, status.Equal(twice, a), "names twice")
+	require.False(t, status.Equal(pod, a, twice), "names twice")
+	require.False(t, status.Equal(pod, twice, a), "names twice")
 }
 
 func TestNormalizeSharesTheMessagesRoom(t *testing.T) {
@@ -132,13 +139,18 @@ func TestNormalizeSharesTheMessagesRoom(t *testing.T) {
 	pod := &corev1.Pod{}
 	s := &corev1.PodStatus{}
 	long := strings.Repeat("x", 4096)
-	for range 48 {
+	pod.Spec.Containers = make([]corev1.Container, 40)
+	pod.Spec.InitContainers = make([]corev1.Container, 6)
+	pod.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 2)
+	for range 30 { // the others have no status yet
 		st := corev1.ContainerStatus{Name: "c"}
 		st.State.Terminated = &corev1.ContainerStateTerminated{Message: long}
 		st.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: "short"}
 		s.ContainerStatuses = append(s.ContainerStatuses, st)
 	}
+	whole := s.DeepCopy()
 	status.Normalize(pod, s)
+	require.True(t, status.Equal(pod, whole, s))
 	for _, st := range s.ContainerStatuses {
 		require.Len(t, st.State.Terminated.Message, status.MaxTerminationMessageBytes/48)
 		require.Equal(t, "short", st.LastTerminationState.Terminated.Message)
@@ -193,13 +205,14 @@ func FuzzNormalize(f *testing.F) {
 				Terminated: &corev1.ContainerStateTerminated{Message: message, FinishedAt: metav1.Time{Time: time.Unix(ns, 5)}},
 			}}
 			given.ContainerStatuses = append(given.ContainerStatuses, st)
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: st.Name})
 		}
 		once := given.DeepCopy()
 		status.Normalize(pod, once)
 		twice := once.DeepCopy()
 		status.Normalize(pod, twice)
 		require.Equal(t, once, twice, "not idempotent")
-		require.True(t, status.Equal(given, once), "Equal does not see what Normalize makes")
+		require.True(t, status.Equal(pod, given, once), "Equal does not see what Normalize makes")
 		total := 0
 		for _, st := range once.ContainerStatuses {
 			total += len(st.State.Terminated.Message)

@@ -59,7 +59,7 @@ func TestNothingFlapsWhenAnAgentStartsAgain(t *testing.T) {
 	_, m, p = onDisk(t, dir)
 	previous, ok := m.GetPodStatus(pod.UID)
 	require.True(t, ok)
-	require.True(t, status.Equal(&s, &previous))
+	require.True(t, status.Equal(pod, &s, &previous))
 	in.Previous, in.Now = previous, at(1000)
 	in.Probes = func(string, string) (startup, ready status.ProbeResult) { return status.NoProbe, status.ProbeUnknown }
 	again, _ := m.SetPodStatus(pod, status.Generate(in))

@@ -119,7 +119,7 @@ func TestWordsThatAreNotUTF8(t *testing.T) {
 
 	cooked := *raw.DeepCopy()
 	status.Normalize(pod, &cooked)
-	require.True(t, status.Equal(&raw, &cooked))
+	require.True(t, status.Equal(pod, &raw, &cooked))
 	require.Equal(t, "w\ufffd", cooked.ContainerStatuses[0].State.Waiting.Message)
 	require.Equal(t, "w\xff", raw.ContainerStatuses[0].State.Waiting.Message)
 }

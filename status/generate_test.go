@@ -175,7 +175,7 @@ func TestARestartedAgentSaysWhatItSaidBefore(t *testing.T) {
 	before := status.Generate(in)
 	in.Previous, in.Runtime, in.Now = before, nil, at(60)
 	after := status.Generate(in)
-	require.True(t, status.Equal(&before, &after))
+	require.True(t, status.Equal(pod, &before, &after))
 	require.Equal(t, before, after)
 }
 
@@ -369,7 +369,7 @@ func TestGenerateTwiceIsGenerateOnce(t *testing.T) {
 		second := status.Generate(in)
 		require.Equal(t, first.Phase, second.Phase, name)
 		if name != "odd messages" { // there, a back-off ages its container by design
-			require.True(t, status.Equal(&first, &second), name)
+			require.True(t, status.Equal(in.Pod, &first, &second), name)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored
 func (e *entry) says(pod *corev1.Pod, status corev1.PodStatus) bool {
 	status.StartTime = e.status.StartTime
 	status.ObservedGeneration = max(status.ObservedGeneration, pod.Generation, e.status.ObservedGeneration)
-	return Equal(&e.status, &status)
+	return Equal(pod, &e.status, &status)
 }
 
 // Update changes the status of a pod by fn, atomically: fn gets a copy, changes
@@ -215,7 +215,7 @@ func (m *Manager) store(e *entry, pod *corev1.Pod, next corev1.PodStatus, finish
 	if e != nil {
 		change.Old, change.Version, change.Finished = e.status, e.version+1, finished || e.finished
 		deleted := e.pod.DeletionTimestamp == nil && pod.DeletionTimestamp != nil
-		if !deleted && change.Finished == e.finished && Equal(&e.status, &next) {
+		if !deleted && change.Finished == e.finished && Equal(pod, &e.status, &next) {
 			same := e.status
 			same.Conditions = refreshed(same.Conditions, next.Conditions)
 			m.keep(&entry{pod: pod, status: same, version: e.version, finished: e.finished})

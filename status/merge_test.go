@@ -241,7 +241,7 @@ func checkMergeAndPatch(t *testing.T, seed uint64) {
 		}
 	}
 	twice, _ := status.Merge(&merged, said, mayRun, at(10))
-	require.True(t, status.Equal(&merged, &twice), "seed %d: not idempotent", seed)
+	require.True(t, status.Equal(pod, &merged, &twice), "seed %d: not idempotent", seed)
 }
 
 func jsonOf(t *testing.T, s *corev1.PodStatus) string {

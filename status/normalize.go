@@ -25,7 +25,7 @@ func Normalize(pod *corev1.Pod, s *corev1.PodStatus) {
 		normalizeCondition(&s.Conditions[i])
 	}
 	s.Message = valid(s.Message)
-	share := messageShare(s)
+	share := messageShare(pod)
 	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range list {
 			normalizeState(&list[i].State, share)
@@ -97,9 +97,9 @@ func truncate(t *metav1.Time) {
 	}
 }
 
-// messageShare returns how long each termination message in s may be, in bytes.
-func messageShare(s *corev1.PodStatus) int {
-	n := len(s.InitContainerStatuses) + len(s.ContainerStatuses) + len(s.EphemeralContainerStatuses)
+// messageShare returns how long each termination message of the pod may be, in bytes.
+func messageShare(pod *corev1.Pod) int {
+	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers) + len(pod.Spec.EphemeralContainers)
 	return MaxTerminationMessageBytes / max(n, 1)
 }
 

@@ -13,7 +13,7 @@ import (
 // Most changes touch one condition or one container of many, so the copy of the
 // rest would be all that a change costs.
 func snapshot(pod *corev1.Pod, old *corev1.PodStatus, next corev1.PodStatus) corev1.PodStatus {
-	share := messageShare(&next)
+	share := messageShare(pod)
 	next.StartTime = sharedTime(old.StartTime, next.StartTime)
 	next.HostIPs = sharedSlice(old.HostIPs, next.HostIPs)
 	next.PodIPs = sharedSlice(old.PodIPs, next.PodIPs)

@@ -163,5 +163,8 @@ func LastWords(s *runtimeapi.ContainerStatus) string {
 		}
 	}
 	policy := corev1.TerminationMessagePolicy(annotations[crilabels.TerminationMessagePolicy])
+	if s.GetReason() == "ContainerCannotRun" { // it never ran, and so has no log
+		policy = corev1.TerminationMessageReadFile
+	}
 	return TerminationMessage(path, s.GetLogPath(), policy, s.GetExitCode())
 }

@@ -369,7 +369,10 @@ func TestLastWords(t *testing.T) {
 	log := filepath.Join(s.logs, "ns_pod_other/crash/0.log")
 	require.NoError(t, os.WriteFile(log, []byte("2026-01-01T00:00:00Z stderr F panic\n"), 0o600))
 	s.clock.Step(time.Second)
-	require.Equal(t, "panic\n", podrunner.LastWords(s.look("other").Containers[0]))
+	ended := s.look("other").Containers[0]
+	require.Equal(t, "panic\n", podrunner.LastWords(ended))
+	ended.Reason = "ContainerCannotRun"
+	require.Empty(t, podrunner.LastWords(ended), "it has no log")
 }
 
 // A container that crashes for weeks leaves no file per crash: the status shows the

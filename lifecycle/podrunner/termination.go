@@ -86,8 +86,8 @@ func dropTerminationLogs(podRoot string, uid types.UID, container string, keep m
 // TerminationMessage returns the last words of a container that ended: what it
 // left in its file at messagePath (on the node), at most 4096 bytes; if that is
 // nothing, and the policy says so and it failed, the tail of its log at logPath.
-// A file that does not exist is empty; one that can't be read is told in place of
-// the message, as the kubelet does.
+// A message file that does not exist is empty. Where a file can't be read, or the log
+// does not exist, the error is the message, as in the kubelet.
 func TerminationMessage(messagePath, logPath string, policy corev1.TerminationMessagePolicy, exitCode int32) string {
 	message, err := tailOf(messagePath, func(r io.ReaderAt, size int64) (string, error) {
 		return ReadTail(r, size, MaxTerminationMessageBytes)
@@ -98,11 +98,22 @@ func TerminationMessage(messagePath, logPath string, policy corev1.TerminationMe
 	if message != "" || policy != corev1.TerminationMessageFallbackToLogsOnError || exitCode == 0 {
 		return message
 	}
-	message, err = tailOf(logPath, LogTail)
+	message, err = tailOfLog(logPath)
 	if err != nil {
-		return fmt.Sprintf("Error reading termination message from logs: %v", err)
+		return fmt.Sprintf("Error on reading termination message from logs: %v", err)
 	}
 	return message
+}
+
+func tailOfLog(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	file, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", fmt.Errorf("failed to try resolving symlinks in path %q: %w", path, err)
+	}
+	return tailOf(file, LogTail)
 }
 
 func tailOf(path string, read func(io.ReaderAt, int64) (string, error)) (text string, err error) {

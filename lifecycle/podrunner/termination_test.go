@@ -75,10 +75,12 @@ func TestTerminationMessage(t *testing.T) {
 		"nothing, but it succeeded": {empty, log, fallback, 0, ""},
 		"no file":                   {missing, log, fallback, 137, "it broke\n"},
 		"no file is known":          {"", log, fallback, 137, "it broke\n"},
-		"no log":                    {empty, missing, fallback, 1, ""},
-		"more than there may be":    {long, log, fallback, 1, strings.Repeat("b", 4095)},
-		"a folder":                  {dir, log, fallback, 1, "Error on reading termination log " + dir + ": not a regular file"},
-		"a folder for a log":        {empty, dir, fallback, 1, "Error reading termination message from logs: not a regular file"},
+		"no log": {empty, missing, fallback, 1, "Error on reading termination message from logs: " +
+			"failed to try resolving symlinks in path \"" + missing + "\": lstat " + missing + ": no such file or directory"},
+		"no log is known":        {empty, "", fallback, 1, ""},
+		"more than there may be": {long, log, fallback, 1, strings.Repeat("b", 4095)},
+		"a folder":               {dir, log, fallback, 1, "Error on reading termination log " + dir + ": not a regular file"},
+		"a folder for a log":     {empty, dir, fallback, 1, "Error on reading termination message from logs: not a regular file"},
 	} {
 		require.Equal(t, c.want, podrunner.TerminationMessage(c.file, c.log, c.policy, c.code), name)
 	}

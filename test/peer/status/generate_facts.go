@@ -194,21 +194,6 @@ func messageFactRules() []generateRule {
 		Name: "messages cut within a rune", Class: judge.KubeletDefect, Doc: statusDoc,
 		Sentence: "Termination messages are cut between runes; the kubelet cuts them at any byte, so that what the API server shows differs from what was sent.",
 		Explains: func(s generateScene) bool { return cutWithinRune(s.Kubelet, s.Ours) },
-	}, {
-		Name: "log of a container that can't run", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "Of a container with reason ContainerCannotRun, the kubelet does not show the log as termination message; ours does.",
-		Explains: func(s generateScene) bool {
-			end := decodeState(s.OursFacts[s.Step][strings.TrimSuffix(s.Fact, " message")])
-			return strings.HasSuffix(s.Fact, " message") && end != nil && end.Reason == "ContainerCannotRun" &&
-				s.Ours == strings.TrimPrefix(s.Kubelet+`: one\ntwo\n`, ": ")
-		},
-	}, {
-		Name: "log that can't be read", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "Where the log cannot be read that would be the termination message, the kubelet shows the error as message; ours shows none.",
-		Explains: func(s generateScene) bool {
-			message, _, found := strings.Cut(s.Kubelet, "Error on reading termination message from logs: ")
-			return strings.HasSuffix(s.Fact, " message") && found && s.Ours == strings.TrimSuffix(message, ": ")
-		},
 	}}
 }
 

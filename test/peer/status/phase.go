@@ -261,10 +261,10 @@ func phaseOfOurs(t *testing.T, w *phaseWorld) []judge.Facts {
 	if err := status.CheckTransition(w.Pod, &w.Pod.Status, s); err != nil {
 		f["refused"] = err.Error()
 	}
-	f["equal"] = strconv.FormatBool(status.Equal(&w.Pod.Status, s))
+	f["equal"] = strconv.FormatBool(status.Equal(w.Pod, &w.Pod.Status, s))
 	same := s.DeepCopy()
 	same.Conditions = append(same.Conditions, corev1.PodCondition{Type: "example.com/other", Status: corev1.ConditionTrue})
-	f["equal but for others"] = strconv.FormatBool(status.Equal(s, same))
+	f["equal but for others"] = strconv.FormatBool(status.Equal(w.Pod, s, same))
 	normal := s.DeepCopy()
 	status.Normalize(w.Pod, normal)
 	statusFacts(f, "normal ", normal)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
@@ -63,12 +62,17 @@ func condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondit
 	return nil
 }
 
-// matched returns a pod without the init containers that its status lacks.
+// matched returns a pod without the init containers that its status lacks. As many
+// ephemeral ones are in their place: the room for messages stays as it is.
 func matched(pod *corev1.Pod) *corev1.Pod {
+	all := len(pod.Spec.InitContainers)
 	pod = pod.DeepCopy()
 	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
 		return !slices.ContainsFunc(pod.Status.InitContainerStatuses, func(st corev1.ContainerStatus) bool { return st.Name == c.Name })
 	})
+	for range all - len(pod.Spec.InitContainers) {
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{})
+	}
 	return pod
 }
 
@@ -86,23 +90,6 @@ func textRules() []phaseRule {
 		Explains: func(s phaseScene) bool {
 			return strings.HasSuffix(s.Fact, "message") && s.Kubelet != s.Ours && strings.Contains(s.Kubelet, `\ufffd`) && collapsed(s.Kubelet) == s.Ours
 		},
-	}, {
-		Name: "room for messages", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "Each container's share of the room for termination messages is counted by the containers of the spec in the kubelet, and by those that have a status in ours.",
-		Explains: func(s phaseScene) bool {
-			status := &s.World.Status
-			if strings.HasPrefix(s.Fact, "ended ") {
-				status = &s.World.Pod.Status
-			}
-			share := func(n int) int { return 12 * 1024 / max(n, 1) }
-			spec := &s.World.Pod.Spec
-			theirs := share(len(spec.Containers) + len(spec.InitContainers) + len(spec.EphemeralContainers))
-			limit := share(len(status.ContainerStatuses) + len(status.InitContainerStatuses) + len(status.EphemeralContainerStatuses))
-			if !strings.HasSuffix(s.Fact, " message") || limit == theirs {
-				return false
-			}
-			return s.Ours == encodeText(cutAt(terminationMessage(status, s.Fact), limit))
-		},
 	}}
 }
 
@@ -114,35 +101,6 @@ func collapsed(text string) string {
 }
 
 func encodeText(text string) string { return strings.Trim(encode(text), `"`) }
-
-// cutAt cuts a message between runes.
-func cutAt(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\ufffd")
-	if len(text) <= limit {
-		return text
-	}
-	for !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
-}
-
-// terminationMessage returns the message that a fact is about.
-func terminationMessage(status *corev1.PodStatus, fact string) string {
-	for _, st := range slices.Concat(status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses) {
-		if !strings.Contains(fact, " "+st.Name+"/") {
-			continue
-		}
-		state := st.State
-		if strings.HasSuffix(fact, "/last message") {
-			state = st.LastTerminationState
-		}
-		if state.Terminated != nil {
-			return state.Terminated.Message
-		}
-	}
-	return ""
-}
 
 // endRules are about the last status of a pod.
 func endRules() []phaseRule {
