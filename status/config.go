@@ -20,6 +20,9 @@ type Config struct {
 	// one, and any other UID as it is: podmanager's method of that name. Default:
 	// there are no mirrors.
 	TranslateUID func(types.UID) types.UID
+	// Pod returns the newest version of a pod, by which results of its probes are
+	// judged: podmanager's GetPodByUID. Default: the version that was reported last.
+	Pod func(types.UID) (*corev1.Pod, bool)
 	// Saved returns what was said of a pod before this process started, such as
 	// [Files.Status]. It counts until something is said, so that nothing is
 	// announced again and no start time moves. Default: what the pod's own Status
@@ -70,6 +73,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.TranslateUID == nil {
 		c.TranslateUID = func(uid types.UID) types.UID { return uid }
+	}
+	if c.Pod == nil {
+		c.Pod = func(types.UID) (*corev1.Pod, bool) { return nil, false }
 	}
 	if c.Saved == nil {
 		c.Saved = func(types.UID) (corev1.PodStatus, bool) { return corev1.PodStatus{}, false }

@@ -60,10 +60,9 @@ func TestALateResultDoesNotMakeADeadContainerReady(t *testing.T) {
 	w.SetPodStatus(pod, corev1.PodStatus{Phase: "Running", ContainerStatuses: []corev1.ContainerStatus{{
 		Name: "a", ContainerID: "x", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}},
 	}}})
-	w.SetContainerReadiness(pod.UID, "x", true)
+	require.False(t, w.SetContainerReadiness(pod.UID, "x", true))
 	got, _ := w.GetPodStatus(pod.UID)
 	require.False(t, got.ContainerStatuses[0].Ready)
-	require.Equal(t, "False", readiness(got))
 }
 
 func TestAResizeOfAPodWithoutAStatusIsForgottenToo(t *testing.T) {

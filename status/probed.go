@@ -20,7 +20,11 @@ import (
 // rather than wait for the next [Generate] (kubernetes#128820).
 func (m *Manager) SetContainerReadiness(uid types.UID, id string, ready bool) (changed bool) {
 	return m.setContainer(uid, id, func(pod *corev1.Pod, s *corev1.PodStatus, st *corev1.ContainerStatus) {
-		st.Ready = ready && st.State.Terminated == nil
+		ready := ready && st.State.Terminated == nil
+		if st.Ready == ready {
+			return
+		}
+		st.Ready = ready
 		setCondition(s, Ready(pod, s))
 		setCondition(s, ContainersReady(pod, s))
 	})
@@ -32,6 +36,9 @@ func (m *Manager) SetContainerReadiness(uid types.UID, id string, ready bool) (c
 // is not ready. Everything else is as for [Manager.SetContainerReadiness].
 func (m *Manager) SetContainerStartup(uid types.UID, id string, started bool) (changed bool) {
 	return m.setContainer(uid, id, func(pod *corev1.Pod, s *corev1.PodStatus, st *corev1.ContainerStatus) {
+		if st.Started != nil && *st.Started == started {
+			return
+		}
 		st.Started = &started
 		if !started || !hasReadinessProbe(pod, st.Name) {
 			st.Ready = started && st.State.Terminated == nil
@@ -63,6 +70,10 @@ func (m *Manager) setContainer(uid types.UID, id string, fn func(*corev1.Pod, *c
 	if e == nil {
 		return false
 	}
+	pod, ok := m.cfg.Pod(uid)
+	if !ok {
+		pod = e.pod
+	}
 	next := e.status
 	next.Conditions = slices.Clone(next.Conditions)
 	for _, list := range []*[]corev1.ContainerStatus{&next.ContainerStatuses, &next.InitContainerStatuses} {
@@ -71,7 +82,7 @@ func (m *Manager) setContainer(uid types.UID, id string, fn func(*corev1.Pod, *c
 			continue
 		}
 		*list = slices.Clone(*list)
-		fn(e.pod, &next, &(*list)[i])
+		fn(pod, &next, &(*list)[i])
 		_, changed := m.store(e, e.pod, next, false)
 		return changed
 	}

@@ -51,6 +51,36 @@ func TestSetContainerReadiness(t *testing.T) {
 	require.Equal(t, "True", readiness(w.changes[0].New), "what was kept is as it was")
 }
 
+// A result that is the one before is no reason to compute the conditions again.
+func TestAProbeResultAsBeforeChangesNothing(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	ready := corev1.PodCondition{Type: corev1.PodReady, Status: "True", Reason: "ByOthers"}
+	w.SetPodStatus(pod, corev1.PodStatus{Phase: "Running", Conditions: []corev1.PodCondition{ready}, ContainerStatuses: []corev1.ContainerStatus{
+		{Name: "a", ContainerID: "x", Ready: false, Started: new(false)},
+	}})
+	require.False(t, w.SetContainerReadiness(pod.UID, "x", false))
+	require.False(t, w.SetContainerStartup(pod.UID, "x", false))
+	got, _ := w.GetPodStatus(pod.UID)
+	require.Equal(t, "ByOthers", got.Conditions[0].Reason)
+	require.Len(t, got.Conditions, 1)
+}
+
+// A probe result is judged by the newest pod, which may not have been reported yet.
+func TestAProbeResultCountsForTheNewestPod(t *testing.T) {
+	t.Parallel()
+	pod := newPod("Always", "a")
+	newest := pod.DeepCopy()
+	pod.Generation, newest.Generation = 1, 2
+	m, err := status.New(status.Config{Pod: func(types.UID) (*corev1.Pod, bool) { return newest, true }})
+	require.NoError(t, err)
+	m.SetPodStatus(pod, corev1.PodStatus{Phase: "Running", ContainerStatuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "x"}}})
+	require.True(t, m.SetContainerReadiness(pod.UID, "x", true))
+	got, _ := m.GetPodStatus(pod.UID)
+	require.Equal(t, int64(2), status.Condition(got.Conditions, corev1.PodReady).ObservedGeneration)
+	require.Equal(t, int64(1), got.ObservedGeneration, "this pod has not been reported")
+}
+
 func TestSetContainerReadinessAddsTheConditions(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")

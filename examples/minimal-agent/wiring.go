@@ -118,6 +118,7 @@ func (a *agent) newStatuses() (err error) {
 	a.statuses, err = status.New(status.Config{
 		Logger:   a.log,
 		Observer: a.node.metrics.Statuses(status.Observer{StatusChanged: a.console.changed}),
+		Pod:      a.pods.GetPodByUID,
 		Saved:    a.saidBefore,
 	})
 	if err != nil {

@@ -156,13 +156,6 @@ func probeManagerRules() []managerRule {
 				(probedAlike(s) || strings.HasPrefix(s.Fact, "said ") && s.Ours == said(earlier, step.Pod, fact))
 		},
 	}, {
-		Name: "readiness as before", Class: judge.DefectOfOurs, Item: "new", Ends: true,
-		Sentence: "A readiness result that is the one before changes nothing in the kubelet; in ours the conditions are computed again.",
-		Explains: func(s managerScene) bool {
-			step := &s.World.Steps[s.Step]
-			return step.Op == opReadiness && probedAlike(s)
-		},
-	}, {
 		Name: "startup results", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "A startup result decides Initialized at once, and Ready of a container without a readiness probe; in the kubelet both follow with the next sync.",
 		Explains: func(s managerScene) bool { return s.World.Steps[s.Step].Op == opStartup && probedAlike(s) },
@@ -332,7 +325,7 @@ func started(s managerScene) judge.Facts {
 		if was, _, _ := strings.Cut(kubelet[name], "|"); was != string(c.Status) {
 			f[name+" since"] = now(s)
 		}
-		f[name+" generation"] = s.OursFacts[s.Step]["said generation"]
+		f[name+" generation"] = generation(s, step.Pod)
 	}
 	return f
 }

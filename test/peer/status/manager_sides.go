@@ -175,7 +175,10 @@ func newManagerOfOurs(p *managerPlay) statusManager {
 		if o.versions[c.Pod.UID] = want; c.Version != want { // nothing of the kubelet's that anyone sees
 			o.calls = append(o.calls, fmt.Sprintf("version %d instead of %d", c.Version, want))
 		}
-	}, UpdateRefused: func(pod *corev1.Pod, _ error) { delete(o.last, pod.UID) }}, Saved: func(uid types.UID) (corev1.PodStatus, bool) {
+	}, UpdateRefused: func(pod *corev1.Pod, _ error) { delete(o.last, pod.UID) }}, Pod: func(uid types.UID) (*corev1.Pod, bool) {
+		pod, ok := p.pods[uid]
+		return pod, ok
+	}, Saved: func(uid types.UID) (corev1.PodStatus, bool) {
 		mirror := p.mirror[uid]
 		if mirror == nil {
 			return corev1.PodStatus{}, false
