@@ -74,7 +74,7 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 //     phase also loses its reason and message, which belong to it;
 //   - a start time stays as it was first set, and is now if nobody knows better;
 //   - a condition's transition time moves only with its status;
-//   - the observed generation never decreases;
+//   - the observed generation is the pod's, and never decreases;
 //   - it is normalized (see [Normalize]).
 //
 // A status that [CheckTransition] objects to is refused: what is returned is what
@@ -87,6 +87,7 @@ func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored
 	}
 	m.step.Lock()
 	defer m.step.Unlock()
+	status.ObservedGeneration = pod.Generation
 	return m.store(m.entry(pod.UID), pod, status, false)
 }
 
@@ -94,7 +95,7 @@ func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored
 // this is the way of nearly every call, and it allocates nothing.
 func (e *entry) says(pod *corev1.Pod, status corev1.PodStatus) bool {
 	status.StartTime = e.status.StartTime
-	status.ObservedGeneration = max(status.ObservedGeneration, pod.Generation, e.status.ObservedGeneration)
+	status.ObservedGeneration = max(pod.Generation, e.status.ObservedGeneration)
 	return Equal(pod, &e.status, &status)
 }
 
@@ -280,7 +281,7 @@ func (m *Manager) reconcile(pod *corev1.Pod, old, known *corev1.PodStatus, next 
 	case next.StartTime == nil:
 		next.StartTime = &metav1.Time{Time: now}
 	}
-	next.ObservedGeneration = max(next.ObservedGeneration, pod.Generation, old.ObservedGeneration)
+	next.ObservedGeneration = max(next.ObservedGeneration, old.ObservedGeneration)
 	next = snapshot(pod, known, next)
 	next.Conditions = slices.Clone(next.Conditions)
 	m.showResize(pod.UID, old, &next)

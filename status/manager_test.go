@@ -191,6 +191,7 @@ func TestARefusedStatus(t *testing.T) {
 	pod.Status = ended
 	got, changed = w.SetPodStatus(pod, revived)
 	require.False(t, changed)
+	revived.ObservedGeneration = pod.Generation
 	require.Equal(t, revived, got, "the input, where nothing was said")
 	_, ok := w.GetPodStatus(pod.UID)
 	require.False(t, ok)

@@ -121,6 +121,19 @@ func TestTerminatePodIsAChangeAndIsForGood(t *testing.T) {
 	require.True(t, w.changes[2].Finished, "it stays finished")
 }
 
+// The end repeats what was reported: of which generation of the pod that was does not change.
+func TestAnEndHasTheGenerationReportedBefore(t *testing.T) {
+	t.Parallel()
+	w, pod := newWorld(t), newPod("Always", "a")
+	pod.Generation = 1
+	w.SetPodStatus(pod, corev1.PodStatus{Phase: "Running"})
+	pod = pod.DeepCopy()
+	pod.Generation = 2
+	require.Equal(t, int64(1), w.TerminatePod(pod).ObservedGeneration)
+	got, _ := w.SetPodStatus(pod, corev1.PodStatus{Phase: "Failed"})
+	require.Equal(t, int64(2), got.ObservedGeneration)
+}
+
 func TestTerminatedPodIsNotReady(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a", "b", "c")

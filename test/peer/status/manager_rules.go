@@ -121,24 +121,6 @@ func reportManagerRules() []managerRule {
 			}
 			return strings.HasPrefix(s.Fact, "said condition PodResize") && s.Ours == ""
 		},
-	}, {
-		Name: "generation of an end", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The last status of a pod has the generation reported before in the kubelet, and that of the pod in ours.",
-		Explains: func(s managerScene) bool {
-			pod, fact := about(s)
-			generation := s.World.Pods[pod].Generation
-			deletes := 0
-			for _, step := range s.World.Steps[:s.Step+1] {
-				if step.Op == opDelete && step.Pod == pod {
-					deletes++
-				}
-			}
-			if s.Fact == "calls patch pod-"+strconv.Itoa(pod) { // of the generation alone, before the deletion
-				return before(s, opTerminate, pod) && s.Kubelet == "" && s.Ours == "1" && s.OursFacts[s.Step]["calls delete pod-"+strconv.Itoa(pod)] == "1"
-			}
-			ours, err := strconv.ParseInt(s.Ours, 10, 64)
-			return fact == "generation" && before(s, opTerminate, pod) && err == nil && ours >= generation && ours <= generation+int64(deletes)
-		},
 	}}
 }
 

@@ -137,12 +137,5 @@ func endRules() []phaseRule {
 			}
 			return false
 		},
-	}, {
-		Name: "generation of an end", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "The last status of a pod has the generation reported before in the kubelet, and that of the pod in ours.",
-		Explains: func(s phaseScene) bool {
-			kubelet, err := strconv.ParseInt(s.Kubelet, 10, 64)
-			return s.Fact == "ended generation" && err == nil && s.Ours == strconv.FormatInt(max(kubelet, s.World.Pod.Generation), 10)
-		},
 	}}
 }
