@@ -230,7 +230,7 @@ func (a *APIServer) get(ctx context.Context, uid types.UID, old *corev1.Pod) (*c
 // patch makes object's status what change says, and returns it as stored. held says
 // that the pod's end is missing from it.
 func (a *APIServer) patch(ctx context.Context, change Change, object *corev1.Pod) (stored *corev1.Pod, held bool, err error) {
-	merged, held := Merge(&object.Status, &change.New, a.cfg.MayRun(change.Pod.UID), a.cfg.Clock.Now())
+	merged, held := Merge(object, &change.New, a.cfg.MayRun(change.Pod.UID), a.cfg.Clock.Now())
 	body, err := Patch(object, &merged)
 	if err != nil || body == nil {
 		return object, held, err

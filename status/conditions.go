@@ -285,15 +285,21 @@ func stamp(conditions, old []corev1.PodCondition, now time.Time) {
 }
 
 // settle makes sure that an ended pod is not called ready, whoever said so
-// (kubernetes#108594).
-func settle(s *corev1.PodStatus) {
-	if !podspec.IsTerminal(s.Phase) {
+// (kubernetes#108594): where Ready or ContainersReady is True, both are False because of
+// the end. One that was False keeps its time; the other has none yet.
+func settle(pod *corev1.Pod, s *corev1.PodStatus) {
+	isTrue := func(c corev1.PodCondition) bool {
+		return (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status == corev1.ConditionTrue
+	}
+	if !podspec.IsTerminal(s.Phase) || !slices.ContainsFunc(s.Conditions, isTrue) {
 		return
 	}
-	for i := range s.Conditions {
-		c := &s.Conditions[i]
-		if (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status == corev1.ConditionTrue {
-			c.Status, c.Reason, c.Message = corev1.ConditionFalse, endedReason(s.Phase), ""
+	for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+		c := newCondition(pod, t, corev1.ConditionFalse)
+		c.Reason = endedReason(s.Phase)
+		if was := Condition(s.Conditions, t); was != nil && was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
 		}
+		setCondition(s, c)
 	}
 }

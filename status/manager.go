@@ -285,7 +285,7 @@ func (m *Manager) reconcile(pod *corev1.Pod, old, known *corev1.PodStatus, next 
 	next = snapshot(pod, known, next)
 	next.Conditions = slices.Clone(next.Conditions)
 	m.showResize(pod.UID, old, &next)
-	settle(&next)
+	settle(pod, &next)
 	stamp(next.Conditions, old.Conditions, now)
 	for i := range next.Conditions {
 		normalizeCondition(&next.Conditions[i])

@@ -9,22 +9,23 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Merge returns what the API server is to show of a pod of which it shows api and
-// the node says said:
+// Merge returns the status that the API server is to show of pod, which is as it shows
+// it, where the node reports said:
 //
-//   - conditions of other writers and the status of resource claims stay as api has
-//     them, whatever said has;
+//   - conditions of other writers and the status of resource claims stay as the API server
+//     has them, whatever said has;
 //   - DisruptionTarget, which others write too, is the node's to set only with the
 //     end that it explains;
 //   - while mayRun, the pod may still have running containers, and its end is held
 //     back: others would give its resources away. held says so. The rest of said
 //     goes out;
-//   - an end that api has is never taken back or changed into another one;
-//   - an ended pod is not ready.
+//   - an end that the API server has is never taken back or changed into another one;
+//   - an ended pod is not Ready, nor are its containers.
 //
 // Transition times of conditions that change here are now. Neither input is
 // modified; the result shares memory with both.
-func Merge(api, said *corev1.PodStatus, mayRun bool, now time.Time) (merged corev1.PodStatus, held bool) {
+func Merge(pod *corev1.Pod, said *corev1.PodStatus, mayRun bool, now time.Time) (merged corev1.PodStatus, held bool) {
+	api := &pod.Status
 	merged = *said
 	merged.ResourceClaimStatuses = api.ResourceClaimStatuses
 	merged.ExtendedResourceClaimStatus = api.ExtendedResourceClaimStatus
@@ -35,13 +36,11 @@ func Merge(api, said *corev1.PodStatus, mayRun bool, now time.Time) (merged core
 		merged.Phase, merged.Reason, merged.Message = api.Phase, api.Reason, api.Message
 	}
 	merged.Conditions = mergeConditions(api, said, ends && !mayRun, now)
-	was := merged.Conditions
-	merged.Conditions = slices.Clone(was)
-	settle(&merged)
-	for i := range was {
-		if merged.Conditions[i].Status != was[i].Status {
+	settle(pod, &merged)
+	for i := range merged.Conditions {
+		if c := &merged.Conditions[i]; c.LastTransitionTime.IsZero() && (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) {
 			stamp(merged.Conditions[i:i+1], api.Conditions, now)
-			truncate(&merged.Conditions[i].LastTransitionTime)
+			truncate(&c.LastTransitionTime)
 		}
 	}
 	return merged, held

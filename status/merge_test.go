@@ -46,6 +46,11 @@ func printed(s *corev1.PodStatus) string {
 	return strings.Join(words, " ")
 }
 
+// shows returns a pod of which the API server shows a status.
+func shows(s *corev1.PodStatus) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 4}, Status: *s}
+}
+
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -67,20 +72,23 @@ func TestMerge(t *testing.T) {
 		{"nor while it may run", "Running DisruptionTarget=True:E", "Failed DisruptionTarget=True:T", "Running DisruptionTarget=True:E@1", true, true},
 		{"disruption turns true at the end", "Running DisruptionTarget=False", "Failed DisruptionTarget=True:T", "Failed DisruptionTarget=True:T@3", false, false},
 		{"failed is not ready", "Running Ready=True ContainersReady=True", "Failed Ready=True ContainersReady=True", "Failed Ready=False:PodFailed@3 ContainersReady=False:PodFailed@3", false, false},
-		{"succeeded is not ready", "Running Ready=False", "Succeeded Ready=True", "Succeeded Ready=False:PodCompleted@1", false, false},
+		{"succeeded is not ready", "Running Ready=False", "Succeeded Ready=True", "Succeeded Ready=False:PodCompleted@1 ContainersReady=False:PodCompleted@3", false, false},
 		{"held, it stays as ready as it says", "Running Ready=True", "Failed Ready=True", "Running Ready=True@2", true, true},
-		{"the API's end stays", "Failed", "Running Ready=True", "Failed Ready=False:PodFailed@3", false, false},
+		{"the API's end stays", "Failed", "Running Ready=True", "Failed Ready=False:PodFailed@3 ContainersReady=False:PodFailed@3", false, false},
 		{"the API's end is not another one", "Failed", "Succeeded", "Failed", false, false},
 		{"an end that is stored is not held", "Failed", "Failed", "Failed", true, false},
+		{"one is True, both are False", "Running", "Failed Ready=True ContainersReady=False:Why", "Failed Ready=False:PodFailed@3 ContainersReady=False:PodFailed@2", false, false},
+		{"and none is missing", "Running", "Succeeded ContainersReady=True", "Succeeded ContainersReady=False:PodCompleted@3 Ready=False:PodCompleted@3", false, false},
+		{"none is True", "Running", "Failed Ready=False:Why", "Failed Ready=False:Why@2", false, false},
 	} {
 		api, said := parsed(tc.api, 1), parsed(tc.said, 2)
 		before, saidBefore := api.DeepCopy(), said.DeepCopy()
-		got, held := status.Merge(api, said, tc.mayRun, at(3))
+		got, held := status.Merge(shows(api), said, tc.mayRun, at(3))
 		require.Equal(t, tc.want, printed(&got), tc.name)
 		require.Equal(t, tc.held, held, tc.name)
 		require.Equal(t, before, api)
 		require.Equal(t, saidBefore, said)
-		again, _ := status.Merge(&got, said, tc.mayRun, at(4))
+		again, _ := status.Merge(shows(&got), said, tc.mayRun, at(4))
 		require.Equal(t, printed(&got), printed(&again), "%s: idempotent", tc.name)
 	}
 }
@@ -91,11 +99,11 @@ func TestMergeKeepsWhatOthersSayOfTheEndAndOfClaims(t *testing.T) {
 	api.Reason, api.Message, said.Reason, said.Message = "R", "M", "Evicted", "too much"
 	api.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu"}}
 	said.PodIP = "10.0.0.1"
-	got, held := status.Merge(api, said, true, at(3))
+	got, held := status.Merge(shows(api), said, true, at(3))
 	require.True(t, held)
 	require.Equal(t, []string{"Running", "R", "M", "10.0.0.1"}, []string{string(got.Phase), got.Reason, got.Message, got.PodIP})
 	require.Equal(t, api.ResourceClaimStatuses, got.ResourceClaimStatuses)
-	got, _ = status.Merge(api, said, false, at(3))
+	got, _ = status.Merge(shows(api), said, false, at(3))
 	require.Equal(t, []string{"Failed", "Evicted", "too much"}, []string{string(got.Phase), got.Reason, got.Message})
 }
 
@@ -210,7 +218,7 @@ func checkMergeAndPatch(t *testing.T, seed uint64) {
 	api, said, mayRun := random(r, pod), random(r, pod), r.IntN(2) == 0
 	pod.Status = *api
 	before := pod.DeepCopy()
-	merged, held := status.Merge(api, said, mayRun, at(9))
+	merged, held := status.Merge(shows(api), said, mayRun, at(9))
 
 	body, err := status.Patch(pod, &merged)
 	require.NoError(t, err)
@@ -240,7 +248,7 @@ func checkMergeAndPatch(t *testing.T, seed uint64) {
 			require.Equal(t, c, *status.Condition(merged.Conditions, c.Type), "seed %d: others' conditions survive", seed)
 		}
 	}
-	twice, _ := status.Merge(&merged, said, mayRun, at(10))
+	twice, _ := status.Merge(shows(&merged), said, mayRun, at(10))
 	require.True(t, status.Equal(pod, &merged, &twice), "seed %d: not idempotent", seed)
 }
 

@@ -69,18 +69,18 @@ func resizeManagerRules() []managerRule {
 			case s.Fact == "said condition "+t:
 				return s.Ours == "True|"+reason+"|"+message
 			}
-			return s.Ours == now(s) || s.Ours == generation(s, step.Pod)
+			return s.Ours == now(s) || s.Ours == strconv.FormatInt(generation(s, step.Pod), 10)
 		},
 	}}
 }
 
 // generation returns the generation of a pod in the scene's step.
-func generation(s managerScene, pod int) string {
+func generation(s managerScene, pod int) int64 {
 	n := s.World.Pods[pod].Generation
 	for _, step := range s.World.Steps[:s.Step+1] {
 		if step.Op == opDelete && step.Pod == pod {
 			n++
 		}
 	}
-	return strconv.FormatInt(n, 10)
+	return n
 }

@@ -68,9 +68,13 @@ func reportManagerRules() []managerRule {
 			pod, fact := about(s)
 			t, since := strings.CutSuffix(fact, " since")
 			reason := map[string]string{"Failed": "PodFailed", "Succeeded": "PodCompleted"}[said(s, pod, "phase")]
-			switch {
-			case t != "condition Ready" && t != "condition ContainersReady":
+			if !strings.HasPrefix(t, "condition Ready") && !strings.HasPrefix(t, "condition ContainersReady") {
 				return false
+			}
+			want := unready(s.KubeletFacts[s.Step], "said ", generation(s, pod), now(s))
+			switch {
+			case strings.HasPrefix(s.Fact, "said ") && want != nil && (s.Ours == want[s.Fact] || persists(s)):
+				return true
 			case since && (s.Kubelet == now(s) || persists(s)) && falseBefore(s, pod, t):
 				return true
 			case reason == "":
@@ -80,7 +84,7 @@ func reportManagerRules() []managerRule {
 			case since:
 				return slices.ContainsFunc(s.KubeletFacts, func(f judge.Facts) bool { return strings.HasPrefix(f["said "+t], "True|") })
 			}
-			return strings.HasPrefix(s.Kubelet, "True|") && s.Ours == "False|"+reason+"|"
+			return false
 		},
 	}, {
 		Name: "deleted pods", Class: judge.Deliberate, Doc: statusDoc,
@@ -172,17 +176,6 @@ func endManagerRules() []managerRule {
 			endOfKubelet(ended, pod)
 			_, fact := about(s)
 			return strings.Contains(fact, "/state") && s.Ours == ended["ended "+fact]
-		},
-	}, {
-		Name: "readiness of a pod that has ended", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "Where one of Ready and ContainersReady is True in a pod that has ended, the kubelet sets both to False, with reason and generation, and adds the one that is missing; ours changes the one that is True.",
-		Explains: func(s managerScene) bool {
-			pod, fact := about(s)
-			ended := isTerminal(corev1.PodPhase(s.OursFacts[s.Step]["pod-"+strconv.Itoa(pod)+" phase"])) || isTerminal(corev1.PodPhase(said(s, pod, "phase")))
-			if !ended || !strings.HasPrefix(fact, "condition Ready") && !strings.HasPrefix(fact, "condition ContainersReady") {
-				return false
-			}
-			return strings.HasPrefix(s.Fact, "pod-") && (s.Ours == said(s, pod, fact) || persists(s)) || readAgain(s, pod, fact)
 		},
 	}, {
 		Name: "time of Ready after the end", Class: judge.KubeletDefect, Doc: statusDoc,
@@ -307,7 +300,7 @@ func started(s managerScene) judge.Facts {
 		if was, _, _ := strings.Cut(kubelet[name], "|"); was != string(c.Status) {
 			f[name+" since"] = now(s)
 		}
-		f[name+" generation"] = generation(s, step.Pod)
+		f[name+" generation"] = strconv.FormatInt(generation(s, step.Pod), 10)
 	}
 	return f
 }

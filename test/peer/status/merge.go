@@ -85,7 +85,7 @@ func mergeOfOurs(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Minute)
-		merged, _ := status.Merge(&w.Pod.Status, &w.Status, w.MayRun, time.Now())
+		merged, _ := status.Merge(w.Pod, &w.Status, w.MayRun, time.Now())
 		body, err := status.Patch(w.Pod, &merged)
 		pod := w.Pod
 		if err == nil && body != nil {

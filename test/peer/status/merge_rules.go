@@ -1,7 +1,6 @@
 package status
 
 import (
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,46 +30,45 @@ func mergeRules() []mergeRule {
 			case "message":
 				return s.Ours == encodeText(api.Message)
 			}
-			return false
-		},
-	}, {
-		Name: "readiness of a pod that has ended", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "Where one of Ready and ContainersReady is True in a pod that has ended, the kubelet sets both to False, with reason and generation, and adds the one that is missing; ours changes the one that is True.",
-		Explains: func(s mergeScene) bool {
-			ours := s.OursFacts[s.Step]
-			if !isTerminal(corev1.PodPhase(ours["phase"])) {
+			t, since := strings.CutSuffix(s.Fact, " since")
+			if !strings.HasPrefix(t, "condition Ready") && !strings.HasPrefix(t, "condition ContainersReady") {
 				return false
 			}
-			for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
-				if strings.HasPrefix(s.Fact, "condition "+string(t)) {
-					return s.Ours == unready(s.World, t, corev1.PodPhase(ours["phase"]))[s.Fact]
-				}
-			}
-			return false
+			merged := mergedWithEnd(s.World)
+			return s.Ours == merged[s.Fact] || since && merged[s.Fact] == "00:01:00" && falseSince(s) == s.Ours
+		},
+	}, {
+		Name: "time of Ready after the end", Class: judge.KubeletDefect, Doc: statusDoc,
+		Sentence: "The transition time of Ready stands still once a pod has ended; where a pod is terminated while it is ready, the kubelet moves it in the API server with every tick.",
+		Explains: func(s mergeScene) bool {
+			return s.Kubelet == "00:01:00" && isTerminal(corev1.PodPhase(s.OursFacts[s.Step]["phase"])) && falseSince(s) == s.Ours
 		},
 	}}
 }
 
-// unready returns the facts about a condition of a pod that has ended: it is not
-// True, and else as the node reported it.
-func unready(w *mergeWorld, t corev1.PodConditionType, phase corev1.PodPhase) judge.Facts {
+// mergedWithEnd returns what the kubelet sends where the node reports the end that the API
+// server has.
+func mergedWithEnd(w *mergeWorld) judge.Facts {
+	said := w.Status.DeepCopy()
+	said.Phase = w.Pod.Status.Phase
+	merged := mergePodStatus(w.Pod, *w.Pod.Status.DeepCopy(), *said, w.MayRun)
+	for i := range merged.Conditions {
+		if t := &merged.Conditions[i].LastTransitionTime; t.Year() > 2001 { // now, outside of a bubble
+			*t = at(60)
+		}
+	}
 	f := judge.Facts{}
-	c, was := condition(&w.Status, t), condition(&w.Pod.Status, t)
-	if c == nil {
-		return f
-	}
-	name := "condition " + string(t)
-	f[name] = strings.Join([]string{string(c.Status), c.Reason, c.Message}, "|")
-	f[name+" since"] = moment(&c.LastTransitionTime)
-	f[name+" probed"] = moment(&c.LastProbeTime)
-	f[name+" generation"] = strconv.FormatInt(c.ObservedGeneration, 10)
-	if c.Status != corev1.ConditionTrue {
-		return f
-	}
-	reason := map[corev1.PodPhase]string{corev1.PodFailed: "PodFailed", corev1.PodSucceeded: "PodCompleted"}[phase]
-	f[name], f[name+" since"] = "False|"+reason+"|", "00:01:00"
-	if was != nil && was.Status == corev1.ConditionFalse {
-		f[name+" since"] = moment(&was.LastTransitionTime)
-	}
+	statusFacts(f, "", &merged)
 	return f
+}
+
+// falseSince returns since when the API server has a condition as False that a fact is
+// about: Ready or ContainersReady.
+func falseSince(s mergeScene) string {
+	t, ok := strings.CutSuffix(strings.TrimPrefix(s.Fact, "condition "), " since")
+	was := condition(&s.World.Pod.Status, corev1.PodConditionType(t))
+	if !ok || t != "Ready" && t != "ContainersReady" || was == nil || was.Status != corev1.ConditionFalse {
+		return "not"
+	}
+	return moment(&was.LastTransitionTime)
 }

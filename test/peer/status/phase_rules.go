@@ -115,9 +115,8 @@ func endRules() []phaseRule {
 			f := judge.Facts{}
 			endOfKubelet(f, pod)
 			again := s
-			if again.Kubelet = f[s.Fact]; again.Kubelet == s.Kubelet {
-				return false
-			}
+			again.KubeletFacts = []judge.Facts{f}
+			again.Kubelet = f[s.Fact]
 			return again.Kubelet == s.Ours ||
 				slices.ContainsFunc(slices.Concat(textRules(), endRules()[1:]), func(r phaseRule) bool { return r.Explains(again) })
 		},
@@ -125,17 +124,27 @@ func endRules() []phaseRule {
 		Name: "not ready after the end", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "A pod that has ended is not Ready from the moment that it is reported; the kubelet takes that back only in what it sends to the API server.",
 		Explains: func(s phaseScene) bool {
-			ours := s.OursFacts[s.Step]
-			reason := map[string]string{"Failed": "PodFailed", "Succeeded": "PodCompleted"}[ours["ended phase"]]
-			for _, t := range []string{"ended condition Ready", "ended condition ContainersReady"} {
-				switch s.Fact {
-				case t:
-					return reason != "" && strings.HasPrefix(s.Kubelet, "True|") && s.Ours == "False|"+reason+"|"
-				case t + " since":
-					return ours[t] == "False|"+reason+"|" && s.Ours == "00:00:00"
-				}
-			}
-			return false
+			want, ok := unready(s.KubeletFacts[s.Step], "ended ", s.World.Pod.Generation, "00:00:00")[s.Fact]
+			return ok && s.Ours == want
 		},
 	}}
+}
+
+// unready returns what is shown of Ready and ContainersReady where the kubelet shows one
+// of them as True in a pod that has ended: both are False from now on.
+func unready(kubelet judge.Facts, prefix string, generation int64, now string) judge.Facts {
+	reason := map[string]string{"Failed": "PodFailed", "Succeeded": "PodCompleted"}[kubelet[prefix+"phase"]]
+	ready, containersReady := prefix+"condition Ready", prefix+"condition ContainersReady"
+	if reason == "" || !strings.HasPrefix(kubelet[ready], "True|") && !strings.HasPrefix(kubelet[containersReady], "True|") {
+		return nil
+	}
+	f := judge.Facts{}
+	for _, name := range []string{ready, containersReady} {
+		f[name], f[name+" probed"] = "False|"+reason+"|", ""
+		f[name+" generation"], f[name+" since"] = strconv.FormatInt(generation, 10), now
+		if strings.HasPrefix(kubelet[name], "False|") {
+			f[name+" since"] = kubelet[name+" since"]
+		}
+	}
+	return f
 }
