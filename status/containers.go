@@ -118,12 +118,17 @@ func (g *generator) container(c *corev1.Container, k kind, old *corev1.Container
 	switch {
 	case newest != nil:
 		st = g.present(c, newest, before, old)
-	case old != nil && old.State.Waiting == nil && k != ephemeral && g.restarting && !g.carried():
+	case old != nil && old.State.Waiting == nil && g.restarting && !g.carried():
 		st = takenDown(c, old)
 	case old != nil && (g.carried() || old.State.Terminated != nil):
 		st = *old.DeepCopy()
 	default:
-		st = g.absent(c, k, old)
+		st = g.absent(c, old)
+	}
+	if newest == nil && k == plainInit && g.inferInit && st.State.Waiting != nil && !(old != nil && g.carried()) {
+		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Reason: ReasonCompleted, Message: initMustHaveEnded,
+		}}
 	}
 	if newest != nil || st.VolumeMounts == nil {
 		st.VolumeMounts = volumeMounts(c, newest)
@@ -153,7 +158,7 @@ func (g *generator) newest(name string) (newest, before *runtimeapi.ContainerSta
 
 // absent returns the status of a container that the runtime does not show and
 // that was not known to have ended.
-func (g *generator) absent(c *corev1.Container, k kind, old *corev1.ContainerStatus) corev1.ContainerStatus {
+func (g *generator) absent(c *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
 	st.State.Waiting = &corev1.ContainerStateWaiting{Reason: g.waiting}
 	if old != nil {
@@ -168,11 +173,6 @@ func (g *generator) absent(c *corev1.Container, k kind, old *corev1.ContainerSta
 			st.RestartCount++
 		}
 	}
-	if k == plainInit && g.inferInit {
-		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			Reason: ReasonCompleted, Message: initMustHaveEnded,
-		}}
-	}
 	return st
 }
 
@@ -181,12 +181,12 @@ func (g *generator) absent(c *corev1.Container, k kind, old *corev1.ContainerSta
 func (g *generator) present(
 	c *corev1.Container, newest, before *runtimeapi.ContainerStatus, old *corev1.ContainerStatus,
 ) corev1.ContainerStatus {
-	st := convert(newest, g.RuntimeName, old)
+	st := g.convert(newest, old)
 	g.addLastWords(st.State.Terminated, newest, old)
 	setResources(&st, g.allocated(c), newest, old)
 	if before != nil {
 		// Only an end can be the last one; a runtime may show two that run.
-		st.LastTerminationState.Terminated = convert(before, g.RuntimeName, old).State.Terminated
+		st.LastTerminationState.Terminated = g.convert(before, old).State.Terminated
 		g.addLastWords(st.LastTerminationState.Terminated, before, old)
 	}
 	if old != nil {

@@ -14,13 +14,13 @@ import (
 // convert returns what c, which is not nil, says of itself. A runtime that does
 // not know the state of a container that was running has lost it: showing it as
 // waiting, now or ever after, would let a pod that runs once run twice.
-func convert(c *runtimeapi.ContainerStatus, runtimeName string, old *corev1.ContainerStatus) corev1.ContainerStatus {
+func (g *generator) convert(c *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{
 		Name:         podcache.ContainerName(c),
 		RestartCount: int32(min(podcache.RestartCount(c), maxRestarts)),
 		Image:        c.GetImage().GetImage(),
 		ImageID:      c.GetImageRef(),
-		ContainerID:  containerID(runtimeName, c.GetId()),
+		ContainerID:  containerID(g.RuntimeName, c.GetId()),
 		User:         user(c.GetUser()),
 	}
 	switch state := c.GetState(); {
@@ -39,6 +39,9 @@ func convert(c *runtimeapi.ContainerStatus, runtimeName string, old *corev1.Cont
 		}
 	case state == runtimeapi.ContainerState_CONTAINER_UNKNOWN && old != nil && old.State.Running != nil:
 		st.State.Terminated = lost(lostAtTermination)
+		if g.restarting {
+			st.State.Terminated.Reason = ReasonRestartingAllContainers
+		}
 		st.RestartCount = old.RestartCount + 1
 	case state == runtimeapi.ContainerState_CONTAINER_UNKNOWN && old != nil && old.State.Terminated != nil && old.ContainerID == st.ContainerID:
 		st.State.Terminated = old.State.Terminated.DeepCopy()

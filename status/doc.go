@@ -149,6 +149,8 @@
 //     those of that end; the kubelet loses them, or shows those of the other one.
 //   - What a pod had done when it is terminated is judged by what was reported last; the
 //     kubelet judges by what the API server shows, which for a static pod is nothing.
+//   - A restart of all containers is over when no old one is left; the kubelet's goes on while
+//     there is any, and so takes down those that it had started before it died.
 //   - The condition AllContainersRestarting has the pod's generation like all others; the
 //     kubelet leaves it out.
 //   - Resources of the pod as a whole are those of its spec, and missing where the spec has

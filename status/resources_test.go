@@ -145,6 +145,45 @@ func TestAllContainersRestarting(t *testing.T) {
 	require.Nil(t, status.Condition(plain.Conditions, all), "no such rule, no such condition")
 }
 
+// What is shown of each container while all are restarted.
+func TestContainersDuringARestartOfAll(t *testing.T) {
+	t.Parallel()
+	pod := parseScene(t, "Never", "i:wait run@Never+all42 run").pod
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+	see := func(list ...*runtimeapi.ContainerStatus) *podcache.Status { return &podcache.Status{Containers: list} }
+	first, asker, other := container("c0", "1", exited, 0), container("c1", "1", exited, 42), container("c2", "1", running, 0)
+	asker.ImageRef = "sha256:1"
+	debug := container("debug", "1", running, 0)
+	in := status.Input{Pod: pod, Runtime: see(first, container("c1", "1", running, 0), other, debug)}
+	in.Previous = status.Generate(in)
+	in.Runtime = see(first, asker, other, debug)
+	in.Previous = status.Generate(in)
+
+	in.Runtime = see(other)
+	s := status.Generate(in)
+	const down = "waiting:RestartingAllContainers after exit137:RestartingAllContainers #1"
+	require.Equal(t, "exit0:Completed after exit137:RestartingAllContainers #1", word(s.InitContainerStatuses[0]), "a regular container was made")
+	require.Equal(t, down, word(s.ContainerStatuses[0]))
+	require.Equal(t, []string{"c11", "sha256:1"}, []string{s.ContainerStatuses[0].ContainerID, s.ContainerStatuses[0].ImageID}, "it had ended")
+	require.NotNil(t, s.ContainerStatuses[0].Resources)
+	require.Equal(t, down, word(s.EphemeralContainerStatuses[0]))
+
+	in.Runtime = see(container("c2", "1", unknown, 0))
+	s = status.Generate(in)
+	require.Equal(t, "exit137:RestartingAllContainers #1", word(s.ContainerStatuses[1]), "it ran")
+
+	condition := func(list ...*runtimeapi.ContainerStatus) corev1.ConditionStatus {
+		in.Runtime = see(list...)
+		return status.Condition(status.Generate(in).Conditions, corev1.AllContainersRestarting).Status
+	}
+	anew := restarted(container("c1", "2", running, 0), 1)
+	require.Equal(t, corev1.ConditionTrue, condition(anew, other), "an old one is left")
+	require.Equal(t, corev1.ConditionFalse, condition(anew), "none is left")
+	in.Previous.Conditions = nil
+	require.Equal(t, corev1.ConditionTrue, condition(restarted(container("c1", "2", exited, 0), 1)), "its end before asked for it")
+	require.Equal(t, corev1.ConditionFalse, condition(anew))
+}
+
 func TestTheFirstRuleThatMatchesDecides(t *testing.T) {
 	t.Parallel()
 	rule := func(op corev1.ContainerRestartRuleOnExitCodesOperator, action corev1.ContainerRestartRuleAction) corev1.ContainerRestartRule {

@@ -1,8 +1,6 @@
 package status
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -32,31 +30,33 @@ func AllContainersRestarting(in Input, phase corev1.PodPhase) corev1.PodConditio
 	return cond
 }
 
-// restartingAll says whether the pod's containers are being removed to restart them
-// all. The one that caused it may be the first to go; then it lasts until a
-// container shows up that was not there before.
+// restartingAll reports whether the pod's containers are being removed to restart them
+// all: an end asks for it, or one did that is removed already and old containers are left.
+// New ones alone mean that the agent died after it had started them.
 func restartingAll(in *Input) bool {
 	if in.Runtime == nil || !mayRestartAll(&in.Pod.Spec) {
 		return false
 	}
 	old := in.previous()
-	was := Condition(old.Conditions, corev1.AllContainersRestarting)
-	lasts := was != nil && was.Status == corev1.ConditionTrue
+	anyOld, anyNew := false, false
 	for c := range podspec.Containers(&in.Pod.Spec) {
 		seen := in.Runtime.Container(c.Name)
 		if seen == nil {
 			continue
 		}
-		if seen.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && ruleRestartsAll(c, seen.GetExitCode()) {
-			return true
-		}
 		st := find(old.ContainerStatuses, c.Name)
 		if st == nil {
 			st = find(old.InitContainerStatuses, c.Name)
 		}
-		lasts = lasts && st != nil && st.ContainerID == containerID(in.RuntimeName, seen.GetId())
+		if seen.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && (podspec.RestartsAll(c, seen.GetExitCode()) ||
+			st != nil && st.State.Terminated != nil && podspec.RestartsAll(c, st.State.Terminated.ExitCode)) {
+			return true
+		}
+		isOld := st != nil && st.ContainerID == containerID(in.RuntimeName, seen.GetId())
+		anyOld, anyNew = anyOld || isOld, anyNew || !isOld
 	}
-	return lasts
+	was := Condition(old.Conditions, corev1.AllContainersRestarting)
+	return was != nil && was.Status == corev1.ConditionTrue && (anyOld || !anyNew)
 }
 
 func anyLeft(in *Input) bool {
@@ -68,31 +68,19 @@ func anyLeft(in *Input) bool {
 	return false
 }
 
-// ruleRestartsAll says whether the first rule of c that matches restarts all.
-func ruleRestartsAll(c *corev1.Container, exitCode int32) bool {
-	for i := range c.RestartPolicyRules {
-		r := &c.RestartPolicyRules[i]
-		if r.ExitCodes == nil || c.RestartPolicy == nil {
-			continue
-		}
-		in := slices.Contains(r.ExitCodes.Values, exitCode)
-		if in && r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn ||
-			!in && r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpNotIn {
-			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
-		}
-	}
-	return false
-}
-
-// takenDown returns the status of a container that was removed to restart all.
+// takenDown returns the status of a container that was removed to restart all. What is
+// known of one that had ended stays.
 func takenDown(c *corev1.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
-	return corev1.ContainerStatus{
-		Name: c.Name, Image: c.Image, RestartCount: old.RestartCount + 1,
-		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-			Reason: ReasonRestartingAllContainers, Message: removedToRestart,
-		}},
-		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: lostExitCode, Reason: ReasonRestartingAllContainers, Message: removedToRestart,
-		}},
+	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
+	if old.State.Terminated != nil {
+		st = *old.DeepCopy()
 	}
+	st.RestartCount = old.RestartCount + 1
+	st.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+		Reason: ReasonRestartingAllContainers, Message: removedToRestart,
+	}}
+	st.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: lostExitCode, Reason: ReasonRestartingAllContainers, Message: removedToRestart,
+	}}
+	return st
 }

@@ -1,9 +1,7 @@
 package status
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -187,68 +185,24 @@ func startedChanges() []change {
 // restartAllChanges are about restarts of all containers.
 func restartAllChanges() []change {
 	return []change{{
-		name: "end of a restart of all", class: judge.DefectOfOurs, item: "24d",
-		sentence: "For the kubelet a restart of all containers is over when all old ones are gone; ours ends it when a new container shows up.",
+		name: "new containers in a restart of all", class: judge.KubeletDefect,
+		sentence: "A restart of all containers is over when no old one is left; the kubelet's goes on while there is any, and so takes down those that it had started before it died.",
 		apply: func(in *input) bool {
 			c := status.Condition(in.turn.Before.Conditions, corev1.AllContainersRestarting)
 			if c == nil || c.Status != corev1.ConditionTrue {
 				return false
 			}
-			return in.each(func(s subject) bool {
-				if s.kind == "ephemeral" || s.newest == nil || s.same() {
-					return false
-				}
-				c.Status = corev1.ConditionFalse
-				return true
-			})
-		},
-	}, {
-		name: "restart of all by an end that is over", class: judge.DefectOfOurs, item: "24d",
-		sentence: "For the kubelet, an end that asked for a restart of all does so even after the container has ended again; for ours only its last end counts.",
-		apply: func(in *input) bool {
-			restartsAll := podutil.AllContainersCouldRestart(&in.turn.Pod.Spec)
-			applies := in.each(func(s subject) bool {
-				if !s.is(exitedState) || s.old == nil || s.old.State.Terminated == nil {
-					return false
-				}
-				for i := range s.spec.RestartPolicyRules { // the slice is the pod's
-					s.spec.RestartPolicyRules[i].Action = corev1.ContainerRestartRuleActionRestart
-				}
-				return len(s.spec.RestartPolicyRules) > 0
-			})
-			if restartsAll {
-				in.keepRestartingAll()
-			}
-			return applies
-		},
-	}, {
-		name: "missing init container in a restart of all", class: judge.DefectOfOurs, item: "24d", only: "init ",
-		sentence: "While all containers are restarted, an init container that is removed waits with RestartingAllContainers; the kubelet shows it as completed as long as a regular one is left.",
-		apply: func(in *input) bool {
-			restarting := strings.Contains(fmt.Sprint(in.ours), "RestartingAllContainers") && podutil.AllContainersCouldRestart(&in.turn.Pod.Spec)
+			anyOld, anyNew := false, false
 			for _, s := range in.subjects() {
-				if s.kind == "container" && s.newest != nil {
-					in.removeOlder(s.newest)
-					in.remove(s.newest)
+				if s.kind != "ephemeral" && s.newest != nil {
+					anyOld, anyNew = anyOld || s.same(), anyNew || !s.same()
 				}
 			}
-			in.turn.Before.Conditions = append([]corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}, in.turn.Before.Conditions...)
-			return restarting
-		},
-	}, {
-		name: "ephemeral containers in a restart of all", class: judge.DefectOfOurs, item: "new", only: "ephemeral ",
-		sentence: "A restart of all containers takes down ephemeral ones in the kubelet, and not in ours.",
-		apply: func(in *input) bool {
-			applies := podutil.AllContainersCouldRestart(&in.turn.Pod.Spec)
-			for _, list := range [][]corev1.Container{in.turn.Pod.Spec.InitContainers, in.turn.Pod.Spec.Containers} {
-				for i := range list {
-					list[i].RestartPolicyRules = nil
-				}
+			if anyOld || !anyNew {
+				return false
 			}
-			if c := status.Condition(in.turn.Before.Conditions, corev1.AllContainersRestarting); c != nil {
-				c.Status = corev1.ConditionFalse
-			}
-			return applies
+			c.Status = corev1.ConditionFalse
+			return true
 		},
 	}}
 }
@@ -268,14 +222,4 @@ func addressChanges() []change {
 			return len(in.step.IPs) > 0
 		},
 	}}
-}
-
-// keepRestartingAll gives the pod a rule that could restart all its containers and that
-// no exit matches, so that the pod stays one of those.
-func (in *input) keepRestartingAll() {
-	first := &in.turn.Pod.Spec.Containers[0]
-	first.RestartPolicyRules = append(first.RestartPolicyRules, corev1.ContainerRestartRule{
-		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
-		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn},
-	})
 }

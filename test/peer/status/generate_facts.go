@@ -163,28 +163,6 @@ func stateFactRules() []generateRule {
 			end, _ := stateFacts(corev1.ContainerState{Terminated: kubelet.Terminated})
 			return look(s).field == "last" && kubelet.Terminated != nil && s.Ours == end
 		},
-	}, {
-		Name: "container taken down", Class: judge.DefectOfOurs, Item: "24d",
-		Sentence: "Of a container that has ended and is removed to restart all, the kubelet keeps ID, image and resources; ours shows none.",
-		Explains: func(s generateScene) bool {
-			p := look(s)
-			return p.newest == nil && p.old != nil && p.old.State.Terminated != nil &&
-				strings.Contains(s.OursFacts[s.Step][p.list+" "+p.name+"/state"]+s.OursFacts[s.Step][p.list+" "+p.name+"/last"], "RestartingAllContainers") &&
-				(p.field == "image" && s.Ours == p.spec.Image ||
-					s.Ours == "" && slices.Contains([]string{"id", "image ID", "resources", "allocated", "user"}, p.field))
-		},
-	}, {
-		Name: "unknown in a restart of all", Class: judge.DefectOfOurs, Item: "24d",
-		Sentence: "A container that was running and whose state is unknown while all are restarted has the reason RestartingAllContainers in the kubelet, and ContainerStatusUnknown in ours.",
-		Explains: func(s generateScene) bool {
-			kubelet, ours, p := decodeState(s.Kubelet), decodeState(s.Ours), look(s)
-			if kubelet == nil || ours == nil || !p.is(unknownState) || p.old == nil || p.old.State.Running == nil {
-				return false
-			}
-			end := *kubelet
-			end.Reason = "ContainerStatusUnknown"
-			return kubelet.Reason == "RestartingAllContainers" && end == *ours
-		},
 	}}
 }
 

@@ -1,19 +1,15 @@
 package status
 
 import (
-	"fmt"
 	"maps"
 	"math/bits"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/kubelet/container"
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
 
 	"github.com/kubeparts/kubeparts/podcache"
@@ -41,7 +37,7 @@ func generateRules(k *kubeRuntime) []generateRule {
 	for i := range changes {
 		rules = append(rules, changes[i].rule(k, changes))
 	}
-	return append(rules, derivedRule(k))
+	return rules
 }
 
 // An input is what the kubelet generates a status from.
@@ -301,63 +297,4 @@ func (in *input) removeOlder(c *runtimeapi.ContainerStatus) {
 	in.step.Containers = slices.DeleteFunc(in.step.Containers, func(r runtimeContainer) bool {
 		return r.Status != c && r.Status.Metadata.Name == c.Metadata.Name
 	})
-}
-
-// derivedRule explains what follows from the differences of a restart of all
-// containers that no change of the input makes.
-func derivedRule(k *kubeRuntime) generateRule {
-	return generateRule{
-		Name: "what follows in a restart of all", Class: judge.DefectOfOurs, Item: "24d",
-		Sentence: "Phase and conditions follow from the containers that are shown otherwise while all are restarted.",
-		Explains: func(s generateScene) bool {
-			ours := s.OursFacts[s.Step]
-			value, ok := derive(k, s)[s.Fact]
-			told := fmt.Sprint(ours, s.KubeletFacts[s.Step])
-			restarting := strings.Contains(told, "RestartingAllContainers") || strings.Contains(told, "RestartAllContainersStarted")
-			return restarting && ok && value == s.Ours
-		},
-	}
-}
-
-// derive returns the conditions that the kubelet would make of our container
-// statuses.
-func derive(k *kubeRuntime, s generateScene) judge.Facts {
-	turn, step, ours := &s.World.Turns[s.Step], &s.World.Steps[s.Step], s.OursFacts[s.Step]
-	pod, before := turn.Pod, &turn.Before
-	inits, regulars := parse(ours, "init "), parse(ours, "container ")
-	all := append(slices.Clone(inits), regulars...)
-	phase := getPhase(klog.Background(), pod, all, step.Terminal, container.HasAnyActiveRegularContainerStarted(&pod.Spec, k.look(step)))
-	if !isTerminal(phase) && isTerminal(before.Phase) {
-		phase = before.Phase
-	}
-	if isTerminal(pod.Status.Phase) {
-		phase = pod.Status.Phase
-	}
-	made := &corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{
-		kubeletstatus.GeneratePodInitializedCondition(pod, &corev1.PodStatus{}, all, phase),
-		kubeletstatus.GeneratePodReadyCondition(pod, before, pod.Status.Conditions, all, phase),
-		kubeletstatus.GenerateContainersReadyCondition(pod, before, all, phase),
-	}}
-	if was := condition(before, corev1.PodInitialized); was != nil && was.Status == corev1.ConditionTrue { // which lasts
-		made.Conditions[0] = corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation}
-	}
-	if podutil.AllContainersCouldRestart(&pod.Spec) {
-		restarting := kubeletstatus.GenerateAllContainersRestartingCondition(pod, k.look(step), before, phase)
-		restarting.ObservedGeneration = pod.Generation
-		made.Conditions = append(made.Conditions, restarting)
-	}
-	for i := range made.Conditions {
-		c := &made.Conditions[i]
-		c.LastTransitionTime = metav1.NewTime(turn.Now)
-		if was := condition(before, c.Type); was != nil && was.Status == c.Status {
-			c.LastTransitionTime = was.LastTransitionTime
-		}
-	}
-	facts := generateFacts(turn, made)
-	for name := range facts {
-		if name != "phase" && !strings.HasPrefix(name, "condition ") {
-			delete(facts, name)
-		}
-	}
-	return facts
 }
