@@ -21,7 +21,8 @@ type Config struct {
 	// there are no mirrors.
 	TranslateUID func(types.UID) types.UID
 	// Pod returns the newest version of a pod, by which results of its probes are
-	// judged: podmanager's GetPodByUID. Default: the version that was reported last.
+	// judged, and whose resize conditions count until its status is reported:
+	// podmanager's GetPodByUID. Default: the version that was reported last.
 	Pod func(types.UID) (*corev1.Pod, bool)
 	// Saved returns what was said of a pod before this process started, such as
 	// [Files.Status]. It counts until something is said, so that nothing is

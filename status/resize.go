@@ -16,9 +16,7 @@ type resize struct {
 // ResizeConditions returns copies of the conditions PodResizePending and
 // PodResizeInProgress of the pod, nil where it has none.
 func (m *Manager) ResizeConditions(uid types.UID) (pending, inProgress *corev1.PodCondition) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	r := m.resizes[uid]
+	r := m.resizeOf(uid)
 	return r.pending.DeepCopy(), r.inProgress.DeepCopy()
 }
 
@@ -119,10 +117,10 @@ func (m *Manager) setResize(uid types.UID, fn func(*resize) bool) (changed bool)
 	if e != nil && podspec.IsTerminal(e.status.Phase) {
 		return false
 	}
-	m.mu.Lock()
-	r := m.resizes[uid]
+	r := m.resizeOf(uid)
 	changed = fn(&r)
-	m.setResizes(uid, r)
+	m.mu.Lock()
+	m.resizes[uid] = r // also one that is over: the first report must not show it again
 	m.mu.Unlock()
 	if e != nil {
 		m.store(e, e.pod, e.status, false)
@@ -130,13 +128,30 @@ func (m *Manager) setResize(uid types.UID, fn func(*resize) bool) (changed bool)
 	return changed
 }
 
-// setResizes is for callers that hold mu.
-func (m *Manager) setResizes(uid types.UID, r resize) {
-	if r == (resize{}) {
-		delete(m.resizes, uid)
-		return
+// resizeOf returns the resize of a pod. Until the pod is reported, that is the one which
+// was reported before this process started.
+func (m *Manager) resizeOf(uid types.UID) resize {
+	m.mu.RLock()
+	r, heard := m.resizes[uid]
+	_, known := m.pods[uid]
+	m.mu.RUnlock()
+	if heard || known {
+		return r
 	}
-	m.resizes[uid] = r
+	if saved, ok := m.cfg.Saved(uid); ok {
+		return resizeIn(&saved)
+	}
+	if pod, ok := m.cfg.Pod(uid); ok {
+		return resizeIn(&pod.Status)
+	}
+	return resize{}
+}
+
+func resizeIn(s *corev1.PodStatus) resize {
+	return resize{
+		pending:    Condition(s.Conditions, corev1.PodResizePending).DeepCopy(),
+		inProgress: Condition(s.Conditions, corev1.PodResizeInProgress).DeepCopy(),
+	}
 }
 
 // showResize makes the resize conditions in next those that were said. Other
@@ -146,15 +161,16 @@ func (m *Manager) setResizes(uid types.UID, r resize) {
 func (m *Manager) showResize(uid types.UID, old, next *corev1.PodStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.resizes[uid]
-	if _, known := m.pods[uid]; !known && r == (resize{}) {
-		r.pending = Condition(old.Conditions, corev1.PodResizePending).DeepCopy()
-		r.inProgress = Condition(old.Conditions, corev1.PodResizeInProgress).DeepCopy()
+	r, heard := m.resizes[uid]
+	if _, known := m.pods[uid]; !known && !heard {
+		r = resizeIn(old)
 	}
 	if podspec.IsTerminal(next.Phase) {
 		r = resize{}
 	}
-	m.setResizes(uid, r)
+	if m.resizes[uid] = r; r == (resize{}) {
+		delete(m.resizes, uid)
+	}
 	kept := next.Conditions[:0]
 	for _, c := range next.Conditions {
 		if c.Type != corev1.PodResizePending && c.Type != corev1.PodResizeInProgress {

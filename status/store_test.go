@@ -324,6 +324,28 @@ func TestResizesSurviveARestart(t *testing.T) {
 	require.Len(t, s.Conditions, 3)
 }
 
+// A resize that ends before the pod is reported for the first time since a restart is over.
+func TestAResizeMayEndBeforeTheFirstReport(t *testing.T) {
+	t.Parallel()
+	pod := newPod("Always", "a")
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodResizePending, Status: "True", Reason: "Deferred", ObservedGeneration: 2},
+		{Type: corev1.PodResizeInProgress, Status: "True"},
+	}
+	m, err := status.New(status.Config{Pod: func(types.UID) (*corev1.Pod, bool) { return pod, true }})
+	require.NoError(t, err)
+	pending, inProgress := m.ResizeConditions(pod.UID)
+	require.NotNil(t, pending)
+	require.NotNil(t, inProgress)
+	require.False(t, m.SetPodResizePending(pod.UID, "Deferred", "", 2), "it is not announced again")
+	require.True(t, m.ClearPodResizeInProgress(pod.UID))
+	require.True(t, m.ClearPodResizePending(pod.UID))
+	require.False(t, m.ClearPodResizePending(pod.UID))
+	s, _ := m.SetPodStatus(pod, simple("Running", "True"))
+	require.Len(t, s.Conditions, 1)
+	require.True(t, m.SetPodResizePending(pod.UID, "Deferred", "", 2))
+}
+
 func TestAStaticPodKeepsItsPhaseWhenItIsTerminated(t *testing.T) {
 	t.Parallel()
 	w, pod := newWorld(t), newPod("Always", "a")

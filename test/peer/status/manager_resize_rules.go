@@ -27,24 +27,6 @@ func resizeManagerRules() []managerRule {
 			return false
 		},
 	}, {
-		Name: "resize that ends before the first report", Class: judge.DefectOfOurs, Item: "new", Ends: true,
-		Sentence: "A resize that the API server shows and that ends after a restart, before the pod is reported, is over in the kubelet; ours shows it again.",
-		Explains: func(s managerScene) bool {
-			step := &s.World.Steps[s.Step]
-			_, fact := about(s)
-			if step.Op != opResize || !strings.HasPrefix(step.Resize, "end") {
-				return false
-			}
-			shown := ""
-			for _, f := range s.OursFacts {
-				if _, known := f["pod-"+strconv.Itoa(step.Pod)+" phase"]; known {
-					shown = f["pod-"+strconv.Itoa(step.Pod)+" "+fact]
-				}
-			}
-			return s.Fact == "resize" && s.Kubelet == "true" && s.Ours == "false" ||
-				strings.HasPrefix(s.Fact, "said condition PodResize") && s.Kubelet == "" && s.Ours == shown
-		},
-	}, {
 		Name: "resize conditions", Class: judge.Deliberate, Doc: statusDoc, Ends: true,
 		Sentence: "Resize conditions are the Manager's alone and are shown at once; in the kubelet they are shown with the next report that is not refused.",
 		Explains: func(s managerScene) bool {
