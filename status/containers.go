@@ -112,6 +112,14 @@ func (g *generator) allocated(c *corev1.Container) *corev1.ResourceRequirements 
 	return &c.Resources
 }
 
+// enforced returns what was enforced last for c, nil if that is unknown.
+func (g *generator) enforced(c *corev1.Container) *corev1.ResourceRequirements {
+	if last, ok := g.Enforced[c.Name]; ok {
+		return &last
+	}
+	return nil
+}
+
 func (g *generator) container(c *corev1.Container, k kind, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	var st corev1.ContainerStatus
 	newest, before := g.newest(c.Name)
@@ -183,7 +191,7 @@ func (g *generator) present(
 ) corev1.ContainerStatus {
 	st := g.convert(newest, old)
 	g.addLastWords(st.State.Terminated, newest, old)
-	setResources(&st, g.allocated(c), newest, old)
+	setResources(&st, g.allocated(c), g.enforced(c), newest, old)
 	if before != nil {
 		// Only an end can be the last one; a runtime may show two that run.
 		st.LastTerminationState.Terminated = g.convert(before, old).State.Terminated

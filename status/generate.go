@@ -42,6 +42,10 @@ type Input struct {
 	// Allocated says, by container name, what resources the node has given to a
 	// container, where that is not what the spec asks for because a resize waits.
 	Allocated map[string]corev1.ResourceRequirements
+	// Enforced has, by container name, the resources that the node has enforced last, when it
+	// started or resized the container. They count where the runtime reports none of a running
+	// container, and for memory requests, which no runtime reports. Optional.
+	Enforced map[string]corev1.ResourceRequirements
 	// Devices says, by container name, how the devices and claims that a container
 	// was given are (KEP-4680): what a device manager knows. If it is nil, what was
 	// last said of the very container stands.

@@ -11,32 +11,45 @@ import (
 const (
 	minMilliCPULimit   = 10 // a quota of 1 ms a period of 100 ms
 	minMilliCPURequest = 2  // two shares
+	minShares          = 2
 )
 
-// setResources says in st what c has been given and, of a running container, what
-// the runtime enforces: while a resize is under way they differ (KEP-1287). Where
-// the runtime does not say, what was enforced before stands.
-func setResources(st *corev1.ContainerStatus, given *corev1.ResourceRequirements, seen *runtimeapi.ContainerStatus, old *corev1.ContainerStatus) {
+// setResources sets in st what c has been given and, of a running container, what is
+// enforced: while a resize is under way they differ (KEP-1287). What the runtime does not
+// report is what the node enforced last, if that is known, else what was reported before.
+func setResources(
+	st *corev1.ContainerStatus, given, last *corev1.ResourceRequirements, seen *runtimeapi.ContainerStatus, old *corev1.ContainerStatus,
+) {
 	st.Resources = given.DeepCopy()
 	st.AllocatedResources = given.Requests.DeepCopy()
 	if st.State.Running == nil {
 		return
 	}
 	var before corev1.ResourceRequirements
-	if old != nil && old.Resources != nil && old.ContainerID == st.ContainerID {
+	if old != nil && old.Resources != nil && old.State.Running != nil && old.ContainerID == st.ContainerID {
 		before = *old.Resources
 	}
 	linux := seen.GetResources().GetLinux()
-	enforce(st.Resources.Limits, before.Limits, corev1.ResourceCPU, milliCPUOfQuota(linux), minMilliCPULimit)
-	enforce(st.Resources.Limits, before.Limits, corev1.ResourceMemory, memoryLimit(linux), 0)
-	enforce(st.Resources.Requests, before.Requests, corev1.ResourceCPU, milliCPUOfShares(linux), minMilliCPURequest)
+	cpuLimit, memoryLimit, cpuRequest := milliCPUOfQuota(linux), memoryLimit(linux), milliCPUOfShares(linux)
+	var memoryRequest *resource.Quantity // of which the runtime knows nothing
+	switch {
+	case last == nil:
+	case cpuLimit == nil && memoryLimit == nil && cpuRequest == nil:
+		cpuLimit, memoryLimit = last.Limits.Cpu(), last.Limits.Memory()
+		cpuRequest, memoryRequest = last.Requests.Cpu(), last.Requests.Memory()
+	case !last.Requests.Memory().IsZero():
+		memoryRequest = last.Requests.Memory()
+	}
+	enforce(st.Resources.Limits, before.Limits, corev1.ResourceCPU, cpuLimit, minMilliCPULimit)
+	enforce(st.Resources.Limits, before.Limits, corev1.ResourceMemory, memoryLimit, 0)
+	enforce(st.Resources.Requests, before.Requests, corev1.ResourceCPU, cpuRequest, minMilliCPURequest)
+	enforce(st.Resources.Requests, before.Requests, corev1.ResourceMemory, memoryRequest, 0)
 }
 
-// enforce puts what is enforced, nil if nobody says, in place of what was given of
-// a resource. A resource that was not given is not shown.
+// enforce puts what is enforced, nil if that is unknown, in place of what was given of a
+// resource. Nothing is shown where nothing was given at all.
 func enforce(given, before corev1.ResourceList, name corev1.ResourceName, enforced *resource.Quantity, least int64) {
-	asked, ok := given[name]
-	if !ok {
+	if given == nil {
 		return
 	}
 	if enforced == nil {
@@ -45,8 +58,8 @@ func enforce(given, before corev1.ResourceList, name corev1.ResourceName, enforc
 		}
 		return
 	}
-	if least == 0 || enforced.MilliValue() > least || asked.MilliValue() > least {
-		given[name] = *enforced
+	if asked := given[name]; least == 0 || enforced.MilliValue() > least || asked.MilliValue() > least {
+		given[name] = enforced.DeepCopy()
 	}
 }
 
@@ -58,7 +71,7 @@ func milliCPUOfQuota(r *runtimeapi.LinuxContainerResources) *resource.Quantity {
 }
 
 func milliCPUOfShares(r *runtimeapi.LinuxContainerResources) *resource.Quantity {
-	if r.GetCpuShares() <= 0 {
+	if r.GetCpuShares() < minShares {
 		return nil
 	}
 	return resource.NewMilliQuantity((r.GetCpuShares()*1000+1023)/1024, resource.DecimalSI) // rounded up, as shares are down

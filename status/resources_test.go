@@ -13,6 +13,9 @@ import (
 )
 
 func quantities(cpu, memory string) corev1.ResourceList {
+	if cpu == "" && memory == "" {
+		return nil
+	}
 	out := corev1.ResourceList{}
 	if cpu != "" {
 		out[corev1.ResourceCPU] = resource.MustParse(cpu)
@@ -45,6 +48,7 @@ func TestResourcesAreThoseThatTheRuntimeEnforces(t *testing.T) {
 		{"too little to tell", running, "1m", "5m", "64Mi", &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuQuota: 1000, CpuPeriod: 100000}, nil, "1m", "5m", "64Mi"},
 		{"little now, more before", running, "100m", "200m", "", &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuQuota: 1000, CpuPeriod: 100000}, nil, "2m", "10m", "0"},
 		{"what was said stands", running, "1", "2", "128Mi", &runtimeapi.LinuxContainerResources{}, quantities("700m", "32Mi"), "1", "700m", "32Mi"},
+		{"shares too few to count", running, "100m", "200m", "", &runtimeapi.LinuxContainerResources{CpuShares: 1}, nil, "100m", "200m", "0"},
 		{"what was not given is not shown", running, "", "", "", &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 1, CpuPeriod: 1, MemoryLimitInBytes: 1}, quantities("1", "1"), "0", "0", "0"},
 	} {
 		pod := newPod("Always", "a")
@@ -53,7 +57,7 @@ func TestResourcesAreThoseThatTheRuntimeEnforces(t *testing.T) {
 		c.Resources = &runtimeapi.ContainerResources{Linux: tc.enforced}
 		in := status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c}}}
 		in.Previous = corev1.PodStatus{Phase: "Running", ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "a", ContainerID: "a1", Resources: &corev1.ResourceRequirements{Limits: tc.before},
+			Name: "a", ContainerID: "a1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, Resources: &corev1.ResourceRequirements{Limits: tc.before},
 		}}}
 		before := pod.DeepCopy()
 		_, got, _ := status.ContainerStatuses(in)
@@ -62,6 +66,30 @@ func TestResourcesAreThoseThatTheRuntimeEnforces(t *testing.T) {
 		require.Equal(t, tc.wantMemory, amount(got[0].Resources.Limits, corev1.ResourceMemory), tc.name)
 		require.Equal(t, before, pod, tc.name)
 	}
+}
+
+// What the runtime does not report is what the node enforced last.
+func TestResourcesThatTheNodeEnforcedLast(t *testing.T) {
+	t.Parallel()
+	pod := newPod("Always", "a")
+	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: quantities("1", "64Mi"), Limits: quantities("2", "128Mi")}
+	last := corev1.ResourceRequirements{Requests: quantities("500m", "32Mi"), Limits: quantities("1", "64Mi")}
+	in := status.Input{Pod: pod, Runtime: runningIn("a"), Enforced: map[string]corev1.ResourceRequirements{"a": last}}
+	shown := func() (all []string) {
+		_, got, _ := status.ContainerStatuses(in)
+		in.Previous = corev1.PodStatus{Phase: "Running", ContainerStatuses: got}
+		for _, list := range []corev1.ResourceList{got[0].Resources.Requests, got[0].Resources.Limits} {
+			all = append(all, amount(list, corev1.ResourceCPU), amount(list, corev1.ResourceMemory))
+		}
+		return all
+	}
+	require.Equal(t, []string{"500m", "32Mi", "1", "64Mi"}, shown())
+	in.Runtime.Containers[0].Resources = &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20}}
+	require.Equal(t, []string{"500m", "32Mi", "1", "128Mi"}, shown(), "what it reports, and what was reported before")
+	in.Enforced = nil
+	require.Equal(t, []string{"500m", "32Mi", "1", "128Mi"}, shown(), "also memory requests")
+	in.Runtime.Containers[0].State = exited
+	require.Equal(t, []string{"1", "64Mi", "2", "128Mi"}, shown(), "what it was given")
 }
 
 func TestAllocatedResourcesAreThoseGiven(t *testing.T) {

@@ -7,11 +7,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/kubelet/cm"
 
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
@@ -178,13 +176,6 @@ func messageFactRules() []generateRule {
 // mountFactRules are about resources and mounts.
 func mountFactRules() []generateRule {
 	return []generateRule{{
-		Name: "resources enforced last", Class: judge.DefectOfOurs, Item: "new",
-		Sentence: "Where the runtime does not report a running container's resources, the kubelet shows what it has enforced last; ours shows what it showed before, and memory requests as allocated.",
-		Explains: func(s generateScene) bool {
-			p := look(s)
-			return p.field == "resources" && p.is(runningState) && s.Ours == encode(p.shown())
-		},
-	}, {
 		Name: "recursive read-only mounts", Class: judge.Deliberate, Doc: statusDoc,
 		Sentence: "Whether a mount is recursively read-only is what the runtime reports of the container; the kubelet reports what the runtime should be able to do.",
 		Explains: func(s generateScene) bool {
@@ -213,46 +204,6 @@ func decodeState(text string) *corev1.ContainerStateTerminated {
 	var state corev1.ContainerState
 	decode(text, &state)
 	return state.Terminated
-}
-
-// shown returns the resources that ours shows of a container.
-func (p place) shown() corev1.ResourceRequirements {
-	allocated := p.spec.Resources
-	if r, ok := p.in.step.Allocated[p.name]; ok {
-		allocated = r
-	}
-	r := *allocated.DeepCopy()
-	if !p.is(runningState) {
-		return r
-	}
-	var before corev1.ResourceRequirements
-	if p.same() && p.old.Resources != nil {
-		before = *p.old.Resources
-	}
-	linux := p.newest.GetResources().GetLinux()
-	enforced := func(list, was corev1.ResourceList, name corev1.ResourceName, value, least int64) {
-		format := resource.DecimalSI
-		if name == corev1.ResourceMemory {
-			format = resource.BinarySI
-		}
-		asked, asks := list[name]
-		before, known := was[name]
-		switch {
-		case !asks:
-		case value <= 0 && known:
-			list[name] = before
-		case value > 0 && (value > least || asked.MilliValue() > least):
-			list[name] = *resource.NewMilliQuantity(value, format)
-		}
-	}
-	var quota int64
-	if linux.GetCpuPeriod() > 0 && linux.GetCpuQuota() > 0 {
-		quota = linux.CpuQuota * 1000 / linux.CpuPeriod
-	}
-	enforced(r.Limits, before.Limits, corev1.ResourceCPU, quota, cm.MinMilliCPULimit)
-	enforced(r.Limits, before.Limits, corev1.ResourceMemory, 1000*max(linux.GetMemoryLimitInBytes(), 0), 0)
-	enforced(r.Requests, before.Requests, corev1.ResourceCPU, (max(linux.GetCpuShares(), 0)*1000+1023)/1024, cm.MinShares)
-	return r
 }
 
 // mounts returns the mounts of a container by what the runtime reports.
