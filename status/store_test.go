@@ -8,8 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/status"
 )
 
@@ -344,6 +346,20 @@ func TestAResizeMayEndBeforeTheFirstReport(t *testing.T) {
 	s, _ := m.SetPodStatus(pod, simple("Running", "True"))
 	require.Len(t, s.Conditions, 1)
 	require.True(t, m.SetPodResizePending(pod.UID, "Deferred", "", 2))
+}
+
+// The containers of a pod that was evicted may have exited with 0: it has failed all the
+// same, also for the next agent.
+func TestAnEvictionOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	pod := newPod("Never", "a")
+	evicted := corev1.PodStatus{Phase: "Failed", Reason: "Evicted", Message: "The node was low on resource: memory."}
+	m, err := status.New(status.Config{Saved: func(types.UID) (corev1.PodStatus, bool) { return evicted, true }})
+	require.NoError(t, err)
+	in := status.Input{Pod: pod, Previous: evicted, Terminal: true}
+	in.Runtime = &podcache.Status{Containers: []*runtimeapi.ContainerStatus{container("a", "1", exited, 0)}}
+	s, _ := m.SetPodStatus(pod, status.Generate(in))
+	require.Equal(t, []string{"Failed", "Evicted", evicted.Message}, []string{string(s.Phase), s.Reason, s.Message})
 }
 
 func TestAStaticPodKeepsItsPhaseWhenItIsTerminated(t *testing.T) {
