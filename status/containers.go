@@ -123,17 +123,18 @@ func (g *generator) enforced(c *corev1.Container) *corev1.ResourceRequirements {
 func (g *generator) container(c *corev1.Container, k kind, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	var st corev1.ContainerStatus
 	newest, before := g.newest(c.Name)
+	stands := old != nil && newest == nil && g.carried()
 	switch {
 	case newest != nil:
 		st = g.present(c, newest, before, old)
-	case old != nil && old.State.Waiting == nil && g.restarting && !g.carried():
+	case old != nil && old.State.Waiting == nil && g.restarting && !stands:
 		st = takenDown(c, old)
-	case old != nil && (g.carried() || old.State.Terminated != nil):
+	case stands, old != nil && old.State.Terminated != nil:
 		st = *old.DeepCopy()
 	default:
 		st = g.absent(c, old)
 	}
-	if newest == nil && k == plainInit && g.inferInit && st.State.Waiting != nil && !(old != nil && g.carried()) {
+	if newest == nil && !stands && k == plainInit && g.inferInit && st.State.Waiting != nil {
 		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: ReasonCompleted, Message: initMustHaveEnded,
 		}}

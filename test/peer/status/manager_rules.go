@@ -228,19 +228,6 @@ func persists(s managerScene) bool {
 	return false
 }
 
-// readAgain reports whether both sides say of a pod what the API server showed of it
-// before a restart of the agent.
-func readAgain(s managerScene, pod int, fact string) bool {
-	name := "pod-" + strconv.Itoa(pod) + " " + fact
-	restarted := slices.ContainsFunc(s.World.Steps[:s.Step], func(step managerStep) bool { return step.Op == opRestart })
-	for i := range s.Step {
-		if restarted && s.OursFacts[i][name] == s.Ours && s.KubeletFacts[i][name] == s.Kubelet {
-			return strings.HasPrefix(s.Fact, "said ")
-		}
-	}
-	return false
-}
-
 // probedAlike reports whether our value is what follows at once from a probe result.
 func probedAlike(s managerScene) bool {
 	if s.Fact == "notified" {
