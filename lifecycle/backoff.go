@@ -104,8 +104,9 @@ func NewBackoff(cfg BackoffConfig) (*Backoff, error) {
 //
 // Since may come from another clock than ours, the runtime's. It is compared
 // with ours once, when this end is first seen here; from then on a step of the
-// system clock neither shortens nor prolongs the wait. An end in the future
-// counts as now.
+// system clock neither shortens nor prolongs the wait. An end in the future counts
+// as now, and a new one before the key's last start as that start: the runtime's
+// clock is behind.
 func (b *Backoff) Until(key string, since time.Time) (until time.Time, delay time.Duration, waiting bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +175,11 @@ func (b *Backoff) Len() int {
 // is kept is monotonic.
 func (a *attempts) endOf(since, now time.Time) time.Time {
 	if a.ended.IsZero() || !a.since.Equal(since) {
+		isNew := since.After(a.since)
 		a.since, a.ended = since, onOurClock(since, now)
+		if isNew && a.ended.Before(a.started) {
+			a.ended = a.started
+		}
 	}
 	return a.ended
 }

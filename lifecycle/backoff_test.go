@@ -101,6 +101,29 @@ func TestAnEndInTheFutureCountsAsNow(t *testing.T) {
 	require.False(t, waiting, "the wait is not an hour long")
 }
 
+// TestAClockOfTheRuntimeThatIsBehind: the ends that it reports are before the starts.
+func TestAClockOfTheRuntimeThatIsBehind(t *testing.T) {
+	t.Parallel()
+	b, clk := newBackoff(t, lifecycle.BackoffConfig{})
+	starts := 0
+	var ended time.Time
+	for range 600 { // it crashes at once, and is looked at each second
+		if _, _, waiting := b.Until("c", ended.Add(-time.Hour)); !waiting {
+			starts++
+			b.Next("c", ended.Add(-time.Hour))
+			ended = clk.Now()
+		}
+		clk.Step(time.Second)
+	}
+	require.Equal(t, 6, starts, "after 0, 10, 30, 70, 150 and 310 seconds")
+
+	clk.Step(time.Hour) // it ran long enough for a fresh start
+	ended = clk.Now().Add(-time.Hour)
+	_, _, waiting := b.Until("c", ended)
+	require.False(t, waiting)
+	require.Equal(t, 10*time.Second, b.Next("c", ended))
+}
+
 // stopped is a clock that shows one time, monotonic reading included.
 type stopped time.Time
 

@@ -117,6 +117,9 @@ const (
 	CauseRestartAll
 )
 
+// probe reports whether c is a failed probe.
+func (c Cause) probe() bool { return c == CauseLiveness || c == CauseStartup }
+
 // Kill is a container to stop.
 type Kill struct {
 	ID, Name string

@@ -67,7 +67,8 @@
 //  12. One container that can't be started holds up no other, and its reason is
 //     what the kubelet's status would show ([Runner.Waiting]).
 //  13. Nothing is done upon a stale status, and nothing is retried without a pause:
-//     containers and sandboxes that die young back off.
+//     containers and sandboxes that die young back off, also where the runtime's clock
+//     is behind.
 //  14. No name in a manifest and no symbolic link leads out of the folders for logs
 //     and files.
 //  15. An image is leased from being wanted until its container is created.
@@ -163,7 +164,7 @@
 //     with one as if it had that limit, and so limits the pod as a whole; ours limits
 //     no pod in which a container has no limit.
 //   - The kubelet's restart back-off of a container starts afresh when its image or
-//     resources change; ours when anything but its resources changes.
+//     resources change; ours when anything of its definition changes.
 //   - A pod in which a container runs that ought not to is not over for ours before
 //     that is stopped; the kubelet stops the pod with it.
 //   - The kubelet's plan goes on with init containers and sidecars of a pod whose

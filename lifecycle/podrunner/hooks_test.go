@@ -283,7 +283,7 @@ func TestWhichKillsRunPreStop(t *testing.T) {
 		require.Equal(t, []string{"1s", "1s has ended"}, ran.take(), "a changed definition")
 		box := b.look(pod.UID).Sandboxes[0].GetId()
 		require.NoError(t, b.node.KillSandbox(box))
-		require.NoError(t, b.sync(pod))
+		require.Error(t, b.sync(pod), "it backs off")
 		require.Empty(t, ran.take(), "it is dead")
 	})
 }

@@ -135,8 +135,11 @@ func (p *plan) serves(s *runtimeapi.ContainerStatus) bool {
 		return true
 	}
 	hash, probes := s.GetAnnotations()[crilabels.Definition], p.probes[s.GetId()]
-	if p.kindOf(c.Name) == podrunner.Init {
-		probes = podrunner.ProbeResults{}
+	switch {
+	case p.kindOf(c.Name) == podrunner.Init:
+		return true
+	case p.kindOf(c.Name) == podrunner.Sidecar && c.StartupProbe != nil && !probes.Started:
+		return !probes.StartupFailed && !p.resizeRestarts(c, s)
 	}
 	if hash == "" { // a kubelet's, or nobody's
 		hash = cmp.Or(s.GetAnnotations()[crilabels.Hash], podspec.KubeletHash(c))
@@ -248,10 +251,15 @@ func (p *plan) asksForAll(c corev1.Container) bool {
 }
 
 // isPassive says whether s is the newest of an init container, whose turn may be
-// over or not have come, or of an ephemeral one, which nobody cares for.
+// over or not have come, or of an ephemeral one, which nobody cares for, or of a
+// regular one in an unknown state, which is stopped when it is its turn.
 func (p *plan) isPassive(s *runtimeapi.ContainerStatus) bool {
 	c := p.specOf(s)
-	return c != nil && p.here(c.Name) == s && (p.kindOf(c.Name) == podrunner.Init || p.kindOf(c.Name) == podrunner.Ephemeral)
+	if c == nil || p.here(c.Name) != s {
+		return false
+	}
+	kind := p.kindOf(c.Name)
+	return kind == podrunner.Init || kind == podrunner.Ephemeral || kind == podrunner.Regular && !running(s)
 }
 
 func (p *plan) somethingIsThere() bool {
@@ -319,7 +327,11 @@ func (p *plan) checkTurn(s podrunner.Start) {
 			turn = i
 		}
 	}
-	switch made := p.usable() && slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool { return p.here(c.Name) != nil }); {
+	made := p.usable() && slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool {
+		s := p.here(c.Name)
+		return s != nil && (running(s) || neverRan(s))
+	})
+	switch {
 	case s.Kind == podrunner.Ephemeral, made && s.Kind != podrunner.Init:
 	case made:
 		require.Fail(p, "the pod is initialized", p.about)
@@ -339,7 +351,7 @@ func (p *plan) ready(c *corev1.Container) bool {
 	}
 	s := p.here(c.Name)
 	if podspec.IsSidecar(c) {
-		return s != nil && p.serves(s) && (c.StartupProbe == nil || p.probes[s.GetId()].Started)
+		return s != nil && running(s) && (c.StartupProbe == nil || p.probes[s.GetId()].Started)
 	}
 	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && s.GetExitCode() == 0
 }

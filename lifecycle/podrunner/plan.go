@@ -83,8 +83,8 @@ func (p *planner) regularContainers() {
 	for i := range p.Pod.Spec.Containers {
 		c := &p.Pod.Spec.Containers[i]
 		s := p.here(c.Name)
-		if s == nil && p.done(c) {
-			continue // in a sandbox that is gone
+		if (s == nil || !running(s)) && p.done(c) {
+			continue
 		}
 		p.container(c, Regular, s)
 	}
@@ -134,12 +134,18 @@ func (p *planner) wait(name, reason, message string) {
 	p.Waiting[name] = corev1.ContainerStateWaiting{Reason: reason, Message: message}
 }
 
-// endOf is when s ended; zero if it has not.
-func endOf(s *runtimeapi.ContainerStatus) time.Time {
-	if s == nil || !exited(s) {
-		return time.Time{}
+// endOf returns when s, which has exited, ended.
+func endOf(s *runtimeapi.ContainerStatus) time.Time { return time.Unix(0, s.GetFinishedAt()) }
+
+// lastEnd returns when the newest instance of that name that has exited ended; zero
+// if none has. Restarts back off from there, as in the kubelet.
+func (p *planner) lastEnd(name string) time.Time {
+	for _, s := range p.Status.Containers {
+		if podcache.ContainerName(s) == name && exited(s) {
+			return endOf(s)
+		}
 	}
-	return time.Unix(0, s.GetFinishedAt())
+	return time.Time{}
 }
 
 // exited says that s ran and has ended.

@@ -28,7 +28,7 @@ type ProbeResults struct {
 // nil if there is none.
 func (p *planner) container(c *corev1.Container, kind ContainerKind, s *runtimeapi.ContainerStatus) {
 	last := p.Status.Container(c.Name)
-	start := Start{Name: c.Name, Kind: kind, Reason: "it has not run yet", After: endOf(last)}
+	start := Start{Name: c.Name, Kind: kind, Reason: "it has not run yet", After: p.lastEnd(c.Name)}
 	if last != nil {
 		start.Attempt = uint32(podcache.RestartCount(last)) + 1
 		start.Reason = "its sandbox is new"
@@ -66,12 +66,12 @@ func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 	}
 }
 
-// again completes the start of s, which was made but never ran: as the same attempt, in
-// its place if it can't be used any more. One that was broken off backs off like one
+// again completes the start of s, which was made but never ran: as the same attempt, at
+// once, in its place if it can't be used any more. One that was broken off backs off like one
 // that ended: not the first time, but its agent may never have the time that it takes.
 func again(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead []Remove) {
 	start.Attempt = uint32(podcache.RestartCount(s))
-	start.Reason = "it was created but not started"
+	start.Reason, start.After = "it was created but not started", time.Time{}
 	switch {
 	case podcache.BrokenOff(s):
 		start.Reason, start.After = "its start was broken off", time.Unix(0, s.GetFinishedAt())
@@ -91,7 +91,7 @@ func (p *planner) replace(c *corev1.Container, start *Start, s *runtimeapi.Conta
 	if cause == CauseNone {
 		return false
 	}
-	again := cause != CauseLiveness && cause != CauseStartup || comesAgain(p.Pod, c)
+	again := !cause.probe() || comesAgain(p.Pod, c)
 	reason := "Container " + c.Name + " " + what
 	switch {
 	case start.Kind == Sidecar:
@@ -100,30 +100,29 @@ func (p *planner) replace(c *corev1.Container, start *Start, s *runtimeapi.Conta
 		reason += ", will be restarted"
 	}
 	start.Reason = Reason(reason)
-	if cause == CauseLiveness || cause == CauseStartup {
-		// As in the kubelet: one that fails its probes again and again backs off
-		// from the end of the one before.
-		start.After = p.endBefore(s)
-	}
 	p.Kill = append(p.Kill, Kill{ID: s.GetId(), Name: c.Name, Cause: cause, Reason: start.Reason})
 	return again
 }
 
 // wrong says why s, which runs, can't go on as it is: what is wrong with its
-// definition counts before what its probes say.
+// definition counts before what its probes say. Nothing is wrong with an init container
+// that is to end, and with a sidecar only its startup probe until it has started.
 func (p *planner) wrong(c *corev1.Container, kind ContainerKind, s *runtimeapi.ContainerStatus) (cause Cause, what string) {
 	var found ProbeResults
-	if p.Probes != nil && kind != Init {
+	if p.Probes != nil {
 		found = p.Probes(s.GetId())
 	}
+	starting := kind == Sidecar && !p.started(c, s)
 	switch {
-	case changed(c, s):
+	case kind == Init:
+		return CauseNone, ""
+	case !starting && changed(c, s):
 		return CauseChanged, "definition changed"
-	case c.LivenessProbe != nil && found.LivenessFailed:
+	case !starting && c.LivenessProbe != nil && found.LivenessFailed:
 		return CauseLiveness, "failed liveness probe"
 	case c.StartupProbe != nil && found.StartupFailed:
 		return CauseStartup, "failed startup probe"
-	case kind != Init && p.resizeRestarts(c, s):
+	case p.resizeRestarts(c, s):
 		return CauseResize, "resize requires restart"
 	default:
 		return CauseNone, ""
@@ -137,16 +136,6 @@ func comesAgain(pod *corev1.Pod, c *corev1.Container) bool {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
 	}
 	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
-}
-
-// endBefore returns when the instance before s ended; zero if none is known.
-func (p *planner) endBefore(s *runtimeapi.ContainerStatus) (end time.Time) {
-	for _, other := range p.Status.Containers {
-		if podcache.ContainerName(other) == podcache.ContainerName(s) && exited(other) {
-			return endOf(other)
-		}
-	}
-	return time.Time{}
 }
 
 // unknownReason is the kubelet's, word for word.
@@ -183,7 +172,8 @@ func changed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
 }
 
 // RestartKey is the key of a container's restart back-off. A change of the
-// container's spec starts afresh.
+// container's spec starts afresh, also one of its resources, such as of the memory
+// limit for which it was OOM killed.
 func RestartKey(pod *corev1.Pod, c *corev1.Container) string {
-	return string(pod.UID) + "/" + c.Name + "/" + podspec.ContainerHash(c)
+	return string(pod.UID) + "/" + c.Name + "/" + podspec.ContainerHash(c) + "/" + c.Resources.String()
 }

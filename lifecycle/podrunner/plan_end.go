@@ -30,10 +30,12 @@ func (p *planner) over() bool {
 }
 
 // holds says whether a pod is not over while s runs: sidecars and ephemeral
-// containers run for the sake of others.
+// containers run for the sake of others, and a regular one in its place counts as
+// [planner.done] has it.
 func (p *planner) holds(s *runtimeapi.ContainerStatus) bool {
-	kind, known := p.kindOf(podcache.ContainerName(s))
-	return !known || kind != Sidecar && kind != Ephemeral
+	name := podcache.ContainerName(s)
+	kind, known := p.kindOf(name)
+	return !known || kind == Init || kind == Regular && p.here(name) != s
 }
 
 // kindOf returns the kind of the spec's container of that name, if it has one.
@@ -56,13 +58,23 @@ func (p *planner) overReason() Reason {
 		return Reason(fmt.Sprintf("init container %s failed with exit code %d and is not restarted", failed.Name, code))
 	case p.CreateSandbox != "":
 		return p.CreateSandbox + " and no container is restarted"
+	case slices.ContainsFunc(p.Pod.Spec.Containers, func(c corev1.Container) bool { s := p.here(c.Name); return s != nil && running(s) }):
+		return "every container has ended or fails a probe, and none is restarted"
 	default:
 		return "every container has ended and none is restarted"
 	}
 }
 
-// done says whether a regular container has ended and is not to run again.
+// done reports whether a regular container has ended or fails a probe, and is not to
+// run again. In the sandbox of a pod that is being deleted none is started.
 func (p *planner) done(c *corev1.Container) bool {
+	if s := p.here(c.Name); s != nil && running(s) {
+		cause, _ := p.wrong(c, Regular, s)
+		return cause.probe() && !comesAgain(p.Pod, c)
+	}
+	if p.CreateSandbox == "" && p.Pod.DeletionTimestamp != nil {
+		return true
+	}
 	code, ended := p.outcome(p.Status.Container(c.Name))
 	return ended && !podspec.ShouldRestart(p.Pod, c, code)
 }
@@ -90,7 +102,9 @@ func (p *planner) lost(s *runtimeapi.ContainerStatus) bool {
 const killed = 137
 
 // initFailed returns the init container that failed for good, and its exit code;
-// nil if none did. One in an unknown state has failed, as in the kubelet.
+// nil if none did. One in an unknown state has failed, as in the kubelet; it has no
+// exit code, so that its policy alone counts. None but sidecars is started again in a
+// pod that is being deleted.
 func (p *planner) initFailed() (*corev1.Container, int32) {
 	if p.initialized() {
 		return nil, 0
@@ -98,22 +112,27 @@ func (p *planner) initFailed() (*corev1.Container, int32) {
 	for i := range p.Pod.Spec.InitContainers {
 		c := &p.Pod.Spec.InitContainers[i]
 		s := p.Status.Container(c.Name)
-		code, ended := p.outcome(s)
 		if s != nil && unknown(s) {
-			code, ended = killed, true
+			if !comesAgain(p.Pod, c) {
+				return c, killed
+			}
+			continue
 		}
-		if ended && code != 0 && !podspec.ShouldRestart(p.Pod, c, code) {
+		code, ended := p.outcome(s)
+		again := podspec.IsSidecar(c) || p.Pod.DeletionTimestamp == nil && podspec.ShouldRestart(p.Pod, c, code)
+		if ended && !completed(c, s) && !again {
 			return c, code
 		}
 	}
 	return nil, 0
 }
 
-// initialized says whether a regular container was ever made in the sandbox
-// that is in use: that is only done when all init containers have ended well,
-// and they may have been removed since.
+// initialized reports whether a regular container runs in the sandbox that is in use,
+// or was made there: that is only done when all init containers have ended well, and
+// they may have been removed since. One that has ended proves nothing in the kubelet.
 func (p *planner) initialized() bool {
 	return slices.ContainsFunc(p.Pod.Spec.Containers, func(c corev1.Container) bool {
-		return p.here(c.Name) != nil
+		s := p.here(c.Name)
+		return s != nil && (running(s) || unstarted(s))
 	})
 }

@@ -47,15 +47,16 @@ func (p *planner) initTurn() (turn int) {
 	return turn
 }
 
-// completed says whether s, an init container that is to end, has ended well.
+// completed reports whether s, an init container that is to end, has ended well. One
+// that was OOM killed has not, even if it exited with 0.
 func completed(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
-	return !podspec.IsSidecar(c) && s != nil && exited(s) && s.GetExitCode() == 0
+	return !podspec.IsSidecar(c) && s != nil && exited(s) && s.GetExitCode() == 0 && s.GetReason() != "OOMKilled"
 }
 
 // started says whether s is a sidecar that others need not wait for any more: it
-// runs, may go on, and its startup probe, if it has one, has succeeded.
+// runs, if only until it is replaced, and its startup probe, if any, has succeeded.
 func (p *planner) started(c *corev1.Container, s *runtimeapi.ContainerStatus) bool {
-	if !podspec.IsSidecar(c) || s == nil || !running(s) || p.kills(s) {
+	if !podspec.IsSidecar(c) || s == nil || !running(s) {
 		return false
 	}
 	return c.StartupProbe == nil || p.Probes == nil || p.Probes(s.GetId()).Started

@@ -23,7 +23,7 @@ import (
 
 // TestPlan reads situations from testdata/plan. A case is
 //
-//	plan policy=Never [hostnetwork] [qos=Burstable]
+//	plan policy=Never [hostnetwork] [deleted] [qos=Burstable]
 //	spec init fetch                   an init container of the spec; "sidecar" and
 //	                                  "ephemeral" are the other kinds
 //	spec app [never|onfailure|always] a container, with a policy of its own, and
@@ -37,6 +37,7 @@ import (
 //	app 2 exited 137 [in 0] [old]     restart count, state, code; in an older sandbox;
 //	                                  made from an older definition, or by a "kubelet",
 //	                                  or by a "kubelet-other" from another image
+//	    [oom] [in-second 9]           OOM killed; when it ended
 //	    [started] [startup-failed] [liveness-failed]  what its probes found
 //	    [memory=9 quota=9 shares=9]   what its cgroup has
 //	podcgroup memory=9 to memory=10   what the pod's has and is to have
@@ -94,6 +95,9 @@ func newSituation(tb testing.TB, d *datadriven.TestData) *situation {
 		s.pod.Spec.RestartPolicy = corev1.RestartPolicy(policy)
 	}
 	s.pod.Spec.HostNetwork = d.HasArg("hostnetwork")
+	if d.HasArg("deleted") {
+		s.pod.DeletionTimestamp = &metav1.Time{}
+	}
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(line)
 		switch words[0] {
@@ -283,6 +287,13 @@ func (s *situation) addContainer(tb testing.TB, words []string) {
 		case "in":
 			i++
 			box = "box" + words[i]
+		case "oom":
+			c.Reason = "OOMKilled"
+		case "in-second":
+			i++
+			second, err := strconv.ParseInt(words[i], 10, 64)
+			require.NoError(tb, err)
+			c.FinishedAt = second * int64(time.Second)
 		case "old":
 			c.Annotations[crilabels.Definition] = "0123456789abcdef"
 		case "kubelet", "kubelet-other":

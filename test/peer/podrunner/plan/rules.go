@@ -8,11 +8,11 @@ const doc = "lifecycle/podrunner/doc.go"
 
 func deviations() []deviation {
 	return []deviation{
-		clockSetBack(), deletion(), noHash(), wholeDefinition(), failedStarts(), backoffKeyDefinition(), backoffKeyResources(),
-		oomKilledInit(), startBrokenOff(), waitsOut(),
+		clockSetBack(), noHash(), wholeDefinition(), failedStarts(), backoffKeyDefinition(),
+		startBrokenOff(), waitsOut(),
 		memoryInUse(), shownLate(), noResourcesShown(), classChange(), podLevelShares(), initResize(), requestsOnly(), idleResize(),
-		restartAllForgotten(), noNamespaces(), ownPolicies(), neverRemoved(), never(), stray(), otherSandbox(), initialized(), straysHold(), ending(),
-		ephemeralOfStopped(), pastInitContainers(), over(), unknownInit(), unknownBackoff(), changedInit(), heldResize(), sidecarResize(), sidecarResizeMessage(), changedSidecar(), nextAfterSidecar(),
+		restartAllForgotten(), noNamespaces(), ownPolicies(), neverRemoved(), never(), stray(), otherSandbox(), straysHold(),
+		ephemeralOfStopped(), pastInitContainers(), over(), heldResize(), sidecarResize(), sidecarResizeMessage(),
 		forgottenEphemeral(), createdBefore(), unknownWithoutSandbox(), restartAllEphemeral(), straysStopped(), limitsRemoved(), podCgroupAlone(), sidecarLimit(), podCgroupUnknown(), restartAllMessage(), restartAllCreated(), restartAllBackoff(), initBackoff(), sandboxBackoff(), overAgain(), removals(),
 	}
 }

@@ -16,13 +16,10 @@ import (
 
 // since returns the end that the back-off of a container counts from.
 func (s *State) since(name string) time.Time {
-	if c := s.newestHidden(name); c != nil && c.State == exited {
-		return c.Finished
-	}
 	if c := s.here(name); c != nil && c.brokenOff && s.usable() {
 		return c.Finished
 	}
-	if c := s.ended(name); c != nil {
+	if c := (&State{Containers: slices.Concat(s.Containers, s.hidden)}).ended(name); c != nil {
 		return c.Finished
 	}
 	return time.Time{}
@@ -79,34 +76,12 @@ func (s *State) renewRetry(f judge.Facts) {
 	}
 }
 
-func unknownBackoff() deviation {
-	return deviation{
-		Rule: defect("back-off of a container that has not ended", "new", "The kubelet's back-off counts from the newest instance of a container that has ended; "+
-			"ours starts one at once whose newest instance is in an unknown state, ran when its sandbox died or was never started there."),
-		facts: func(s *State, f judge.Facts) {
-			for _, name := range s.names() {
-				c := s.newest(name)
-				if c == nil {
-					c = s.newestHidden(name)
-				}
-				if c == nil || f["wait "+name] == "" {
-					continue
-				}
-				here := s.usable() && s.here(name) == c
-				if live(c) && (!here || c.State != running) || c.State == created && !here {
-					s.startNow(f, name, c.Attempt+1)
-				}
-			}
-		},
-	}
-}
-
 func initBackoff() deviation {
 	return deviation{
 		Rule: rule("back-off in a new sandbox", judge.Deliberate, "The kubelet forgets the ends of init containers with the sandbox and starts them in the new one at once; ours backs off from them."),
 		facts: func(s *State, f judge.Facts) {
 			for _, c := range s.hidden {
-				if f["start "+c.Name] != "" && s.newestHidden(c.Name) == c && c.State == exited {
+				if f["start "+c.Name] != "" {
 					s.backOff(f, c.Name)
 				}
 			}

@@ -22,7 +22,8 @@ func sidecarResize() deviation {
 			started, any := s.withoutBackoff(), false
 			for _, c := range started.Containers {
 				if started.isKind(c.Name, podrunner.Sidecar) && (c.Startup == NotProbed || c.Startup == Unknown) {
-					c.Startup, any = Succeeded, true
+					spec, _ := s.spec(c.Name)
+					c.Startup, c.Liveness, c.From.Image, any = Succeeded, Succeeded, spec.Image, true
 				}
 			}
 			if !any || !goesOn(s, f) {

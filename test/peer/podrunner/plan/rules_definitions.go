@@ -33,17 +33,6 @@ func clockSetBack() deviation {
 	}
 }
 
-func deletion() deviation {
-	return deviation{
-		Rule: defect("pod that is being deleted", "new", "The kubelet starts no regular container again in a pod with a deletion timestamp; ours does not look at it."),
-		state: func(s *State) bool {
-			was := s.Pod.DeletionTimestamp
-			s.Pod.DeletionTimestamp = nil
-			return was != nil
-		},
-	}
-}
-
 func noHash() deviation {
 	return deviation{
 		Rule: rule("no hash", judge.Deliberate, "The kubelet replaces a container that carries no hash; ours leaves it alone, because another agent made it."),
@@ -85,20 +74,6 @@ func failedStarts() deviation {
 	}
 }
 
-func oomKilledInit() deviation {
-	return deviation{
-		Rule: defect("init container that was OOM killed", "23b", "The kubelet counts an init container that was OOM killed and exited with 0 as failed; ours counts it as completed."),
-		state: func(s *State) (changed bool) {
-			for _, c := range s.Containers {
-				if c.Reason == "OOMKilled" && c.Code == 0 && c.State == exited && s.isKind(c.Name, podrunner.Init) {
-					c.Reason, changed = "Completed", true
-				}
-			}
-			return changed
-		},
-	}
-}
-
 // brokenOff reports whether c's start was broken off.
 func brokenOff(c *Container) bool {
 	return c.State == exited && c.Reason == "StartError" && strings.HasSuffix(c.Message, "context canceled")
@@ -130,33 +105,15 @@ func startBrokenOff() deviation {
 	}
 }
 
-// backoffKeyDefinition and backoffKeyResources say which starts count for a
-// container whose definition was changed.
+// backoffKeyDefinition makes the starts before a change of the definition count for
+// another container.
 func backoffKeyDefinition() deviation {
 	return deviation{
-		Rule: rule("back-off of a changed definition", judge.Deliberate, "The kubelet's restart back-off of a container starts afresh when its image or resources change; ours when anything but its resources changes."),
+		Rule: rule("back-off of a changed definition", judge.Deliberate, "The kubelet's restart back-off of a container starts afresh when its image or resources change; ours when anything of its definition changes."),
 		state: func(s *State) bool {
 			return s.startsOf(func(was, is *corev1.Container) bool {
 				return was.Image == is.Image && podspec.ContainerHash(was) != podspec.ContainerHash(is)
 			}, func(st *Start, _ *corev1.Container) { st.From.Image = "another" })
-		},
-	}
-}
-
-func backoffKeyResources() deviation {
-	return deviation{
-		Rule: defect("back-off of changed resources", "new", "The kubelet's restart back-off of a container starts afresh when its resources change, such as the limit for which it was OOM killed; ours goes on."),
-		state: func(s *State) bool {
-			return s.startsOf(func(was, is *corev1.Container) bool {
-				return podspec.ContainerHash(was) == podspec.ContainerHash(is) && was.Resources.String() != is.Resources.String()
-			}, func(st *Start, is *corev1.Container) { st.From = *is.DeepCopy() })
-		},
-		facts: func(s *State, f judge.Facts) {
-			for _, c := range s.resizable() { // one that is replaced for it starts at once
-				if strings.Contains(f["kill "+c.ID], "resize requires restart") && f["wait "+c.Name] != "" {
-					s.startNow(f, c.Name, c.Attempt+1)
-				}
-			}
 		},
 	}
 }

@@ -44,10 +44,32 @@ func (s *State) outcome(c *Container) (code int32, ended bool) {
 	}
 }
 
-// done reports whether a container has ended and is not started again.
+// done reports whether a container has ended or fails a probe, and is not started again.
 func (s *State) done(spec *corev1.Container) bool {
+	c := s.here(spec.Name)
+	if s.fails(c) || s.Pod.DeletionTimestamp != nil && s.usable() && (c == nil || c.State != running) {
+		return true
+	}
 	code, ended := s.outcome(s.newest(spec.Name))
 	return ended && !s.restarts(spec.Name, code)
+}
+
+// fails reports whether c runs and fails a probe, and is not restarted for that.
+func (s *State) fails(c *Container) bool {
+	if c == nil || !s.usable() || s.here(c.Name) != c || c.State != running || s.changed(c) {
+		return false
+	}
+	spec, _ := s.spec(c.Name)
+	return (spec.LivenessProbe != nil && c.Liveness == Failed || spec.StartupProbe != nil && c.Startup == Failed) && !s.comesAgain(c.Name)
+}
+
+// comesAgain reports whether a container is restarted of which there is no exit code.
+func (s *State) comesAgain(name string) bool {
+	spec, _ := (&State{Pod: s.policies}).spec(name)
+	if spec.RestartPolicy != nil {
+		return *spec.RestartPolicy != corev1.ContainerRestartPolicyNever
+	}
+	return s.policies.Spec.RestartPolicy != corev1.RestartPolicyNever
 }
 
 // restarts reports whether the pod's policies and rules start a container again.
@@ -170,7 +192,7 @@ func otherSandbox() deviation {
 					s.hide(name)
 					changed = true
 				case live(c):
-					c.State, c.Code, changed = exited, killed, true
+					c.State, c.Code, c.Finished, changed = exited, killed, s.since(name), true
 				}
 			}
 			return changed
