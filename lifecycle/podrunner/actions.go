@@ -22,6 +22,9 @@ type Actions struct {
 	// anew in its sandbox. Then Kill and Remove must succeed in their order, for
 	// the last of Remove is what tells that the rest is to go.
 	RestartAll *RestartAll
+	// Restarting is set until that is done: the next plan needs it, because the
+	// container that asked for it may be removed from the runtime at any time.
+	Restarting bool
 	// Remove are containers and sandboxes that nothing needs any more, dead ones
 	// but for those that Kill names.
 	Remove []Remove

@@ -47,8 +47,10 @@
 //  5. No init container starts before those before it have ended well or, sidecars,
 //     have started, and no regular one before all of them. A pod is over when its
 //     regular containers are: sidecars are stopped then, the last one first.
-//  6. A restart of all containers is carried through: whatever fails or dies on the
-//     way, nothing of the old run is left when the new one begins.
+//  6. A restart of all containers is carried through: whatever fails, dies or is removed
+//     on the way, nothing of the old run is left when the new one begins. After a restart
+//     of the agent the pod's condition AllContainersRestarting tells of it. Ephemeral
+//     containers go on.
 //  7. A resize in place never gives containers more than their pod has, and stops
 //     nothing that its policy does not name.
 //  8. Only objects in the given status are stopped or removed. Whose they are was

@@ -220,7 +220,7 @@ func (p *plan) checkStops() {
 		case !mayRun(s):
 			require.False(p, killed[s.GetId()], p.about)
 		case p.restartsAll():
-			require.True(p, killed[s.GetId()], p.about)
+			require.Equal(p, kind != podrunner.Ephemeral, killed[s.GetId()], p.about)
 		case p.StopPod != "":
 			if p.serves(s) && (kind == podrunner.Regular || kind == podrunner.Init) {
 				require.Contains(p, p.StopPod, "init container", p.about)
@@ -237,16 +237,15 @@ func (p *plan) checkStops() {
 	}
 }
 
-// restartsAll says whether one ended so that all have to begin anew, unless the
-// pod is over.
+// restartsAll says whether one ended so that all have to begin anew now.
 func (p *plan) restartsAll() bool {
-	return p.StopPod == "" && slices.ContainsFunc(p.pod.Spec.InitContainers, p.asksForAll) ||
-		p.StopPod == "" && slices.ContainsFunc(p.pod.Spec.Containers, p.asksForAll)
+	return p.usable() && (slices.ContainsFunc(p.pod.Spec.InitContainers, p.asksForAll) ||
+		slices.ContainsFunc(p.pod.Spec.Containers, p.asksForAll))
 }
 
 func (p *plan) asksForAll(c corev1.Container) bool {
-	s := p.here(c.Name)
-	return p.usable() && s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && s.GetExitCode() == 2 &&
+	s := p.status.Container(c.Name)
+	return s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && s.GetExitCode() == 2 &&
 		slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.ExitCodes.Values[0] == 2 })
 }
 

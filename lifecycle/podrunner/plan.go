@@ -28,6 +28,9 @@ type Input struct {
 	// Attempts is the restart count of the next instance of a container of which
 	// the runtime shows none: it may have forgotten them. Nil: it never has.
 	Attempts func(name string) uint32
+	// Restarting is Restarting of the pod's last plan, or, for the first one of an
+	// agent, whether its condition AllContainersRestarting is True.
+	Restarting bool
 	// Resources are what containers are to have. Zero: nothing is resized.
 	Resources Resources
 }
@@ -49,17 +52,20 @@ type Input struct {
 func Plan(in Input) Actions {
 	p := planner{Input: in}
 	p.sandbox()
+	restarting := p.restartsAll()
+	p.Actions.Restarting = restarting
 	switch {
-	case p.over():
-		p.StopPod, p.CreateSandbox, p.SandboxAttempt = p.overReason(), "", 0
-	case p.restartAll():
+	case restarting && p.CreateSandbox == "":
+		p.restartAll()
 		return p.Actions
+	case !restarting && p.over():
+		p.StopPod, p.CreateSandbox, p.SandboxAttempt = p.overReason(), "", 0
 	default:
 		if len(p.Status.Sandboxes)+len(p.live()) > 0 {
 			p.StopPod = p.CreateSandbox // a dead sandbox, too, still holds its address
 		}
 		p.ephemeralContainers()
-		if p.initContainers() {
+		if !restarting && p.initContainers() {
 			p.regularContainers()
 		}
 		p.resizes()

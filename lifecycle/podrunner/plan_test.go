@@ -23,7 +23,7 @@ import (
 
 // TestPlan reads situations from testdata/plan. A case is
 //
-//	plan policy=Never [hostnetwork] [deleted] [qos=Burstable]
+//	plan policy=Never [hostnetwork] [deleted] [restarting] [qos=Burstable]
 //	spec init fetch                   an init container of the spec; "sidecar" and
 //	                                  "ephemeral" are the other kinds
 //	spec app [never|onfailure|always] a container, with a policy of its own, and
@@ -61,15 +61,17 @@ type situation struct {
 	backoff   map[string]time.Duration
 	probes    map[string]podrunner.ProbeResults // by id
 	forgotten map[string]uint32
-	wanted    map[string]*runtimeapi.LinuxContainerResources
-	resources podrunner.Resources
+	// restarting says that all containers were being restarted.
+	restarting bool
+	wanted     map[string]*runtimeapi.LinuxContainerResources
+	resources  podrunner.Resources
 }
 
 func (s *situation) input() podrunner.Input {
 	in := podrunner.Input{
 		Pod: s.pod, Status: s.status, Backoff: s.until, Resources: s.resources,
 		Probes:   func(id string) podrunner.ProbeResults { return s.probes[id] },
-		Attempts: func(name string) uint32 { return s.forgotten[name] },
+		Attempts: func(name string) uint32 { return s.forgotten[name] }, Restarting: s.restarting,
 	}
 	in.Resources.Container = func(c *corev1.Container) *runtimeapi.LinuxContainerResources { return s.wanted[c.Name] }
 	return in
@@ -94,7 +96,7 @@ func newSituation(tb testing.TB, d *datadriven.TestData) *situation {
 		d.ScanArgs(tb, "policy", &policy)
 		s.pod.Spec.RestartPolicy = corev1.RestartPolicy(policy)
 	}
-	s.pod.Spec.HostNetwork = d.HasArg("hostnetwork")
+	s.pod.Spec.HostNetwork, s.restarting = d.HasArg("hostnetwork"), d.HasArg("restarting")
 	if d.HasArg("deleted") {
 		s.pod.DeletionTimestamp = &metav1.Time{}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,7 @@ type Runner struct {
 	preStopped map[types.UID]map[string]bool      // ids of containers whose preStop hook has ended
 	ends       map[types.UID]*begunEnd            // of pods that are ending
 	seen       map[types.UID]map[string]instance  // by id, see tellExits
+	restarting map[types.UID]bool                 // of the last plan
 	recalled   sync.Once                          // the ends on disk are in ends
 }
 
@@ -54,6 +56,7 @@ func New(cfg Config) (*Runner, error) {
 		preStopped: map[types.UID]map[string]bool{},
 		ends:       map[types.UID]*begunEnd{},
 		seen:       map[types.UID]map[string]instance{},
+		restarting: map[types.UID]bool{},
 	}, nil
 }
 
@@ -123,7 +126,9 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	actions := Plan(Input{
 		Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
 		Attempts: func(name string) uint32 { return r.attempts(t.Pod, name) }, Resources: r.resources(t.Pod, node),
+		Restarting: r.wasRestarting(t.Pod),
 	})
+	r.setRestarting(t.Pod.UID, actions.Restarting)
 	actions.Update = r.unmade(t.Pod.UID, actions.Update)
 	if !actions.Empty() {
 		r.cfg.Observer.Planned(t.Pod, actions)
@@ -158,6 +163,7 @@ func (r *Runner) Forget(uid types.UID) {
 	delete(r.preStopped, uid)
 	delete(r.ends, uid)
 	delete(r.seen, uid)
+	delete(r.restarting, uid)
 	r.mu.Unlock()
 	r.cfg.RestartBackoff.Reset(sandboxKey(uid))
 	r.cfg.Images.Forget(uid)
@@ -171,6 +177,25 @@ func (r *Runner) setWaiting(uid types.UID, waiting map[string]corev1.ContainerSt
 		return
 	}
 	r.waiting[uid] = waiting
+}
+
+// wasRestarting reports whether the pod's containers were all being restarted when its
+// last plan was made; before the first one, whether its status says so.
+func (r *Runner) wasRestarting(pod *corev1.Pod) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if restarting, known := r.restarting[pod.UID]; known {
+		return restarting
+	}
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.AllContainersRestarting && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (r *Runner) setRestarting(uid types.UID, restarting bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restarting[uid] = restarting
 }
 
 // event records an event about the pod or, by its reference, one of its containers.

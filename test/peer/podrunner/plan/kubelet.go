@@ -29,7 +29,6 @@ func (k *kubelet) play(t *testing.T, w *World) (all []judge.Facts) {
 		facts := k.sync(t, tried, nil).facts(s)
 		all = append(all, facts)
 		w.did = append(w.did, facts)
-		s.Restarting = tried.Restarting
 		switch {
 		case w.Ours:
 			s.carryOut(backoff.plan(w, s), backoff, step.Fails)

@@ -71,7 +71,7 @@ func (b *backoff) plan(w *World, s *State) podrunner.Actions {
 		wanted = podCgroup(s.Pod)
 	}
 	in := podrunner.Input{
-		Pod: s.Pod, Status: s.status(), Backoff: b.Until,
+		Pod: s.Pod, Status: s.status(), Backoff: b.Until, Restarting: s.Restarting,
 		Attempts: func(name string) uint32 { return uint32(s.Logs[name]) },
 		Probes:   func(id string) podrunner.ProbeResults { return found(s.container(id)) },
 		Resources: podrunner.Resources{
@@ -186,6 +186,7 @@ func grace(s *State, k podrunner.Kill) int64 {
 
 // carryOut does on the runtime what our plan says.
 func (s *State) carryOut(a podrunner.Actions, b *backoff, fails []string) {
+	s.Restarting = a.Restarting
 	n := &node{s: s, fails: fails, log: newRecord()}
 	if a.StopPod != "" && !n.stopAll() {
 		return
@@ -203,8 +204,9 @@ func (s *State) carryOut(a podrunner.Actions, b *backoff, fails []string) {
 		}
 	}
 	if a.RestartAll != nil {
-		spec, _ := s.spec(a.RestartAll.Name)
-		s.count(b, *spec.DeepCopy(), a.RestartAll.After)
+		if spec, _ := s.spec(a.RestartAll.Name); spec != nil {
+			s.count(b, *spec.DeepCopy(), a.RestartAll.After)
+		}
 		return
 	}
 	for _, u := range a.Update {

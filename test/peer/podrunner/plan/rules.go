@@ -11,9 +11,9 @@ func deviations() []deviation {
 		clockSetBack(), noHash(), wholeDefinition(), failedStarts(), backoffKeyDefinition(),
 		startBrokenOff(), waitsOut(),
 		memoryInUse(), shownLate(), noResourcesShown(), classChange(), podLevelShares(), initResize(), requestsOnly(), idleResize(),
-		restartAllForgotten(), noNamespaces(), ownPolicies(), neverRemoved(), never(), stray(), otherSandbox(), straysHold(),
+		noNamespaces(), ownPolicies(), neverRemoved(), never(), stray(), otherSandbox(), straysHold(),
 		ephemeralOfStopped(), pastInitContainers(), over(), heldResize(), sidecarResize(), sidecarResizeMessage(),
-		forgottenEphemeral(), createdBefore(), unknownWithoutSandbox(), restartAllEphemeral(), straysStopped(), limitsRemoved(), podCgroupAlone(), sidecarLimit(), podCgroupUnknown(), restartAllMessage(), restartAllCreated(), restartAllBackoff(), initBackoff(), sandboxBackoff(), overAgain(), removals(),
+		forgottenEphemeral(), createdBefore(), unknownWithoutSandbox(), straysStopped(), limitsRemoved(), podCgroupAlone(), sidecarLimit(), podCgroupUnknown(), restartAllMessage(), restartAllCreated(), restartAllBackoff(), initBackoff(), sandboxBackoff(), overAgain(), removals(),
 	}
 }
 

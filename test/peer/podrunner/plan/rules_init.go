@@ -51,7 +51,7 @@ func straysHold() deviation {
 	return deviation{
 		Rule: rule("pod with a container that ought not to run", judge.Deliberate, "A pod in which a container runs that ought not to is not over for ours before that is stopped; the kubelet stops the pod with it."),
 		state: func(s *State) bool {
-			if s.current["stop pod"] == "" || !s.usable() || !s.initialized() && !s.pastLastInit() || !s.held() {
+			if s.current["stop pod"] == "" || s.restartsAll() || !s.usable() || !s.initialized() && !s.pastLastInit() || !s.held() {
 				return false
 			}
 			s.keep()
@@ -97,7 +97,7 @@ func over() deviation {
 	return deviation{
 		Rule: rule("end of a pod", judge.Deliberate, "The kubelet's plan goes on with init containers and sidecars of a pod whose regular containers have all ended for good, until the pod's phase ends it; ours stops the pod."),
 		facts: func(s *State, f judge.Facts) {
-			if s.usable() && s.over() {
+			if s.usable() && !s.restartsAll() && s.over() {
 				s.stop(f)
 			}
 		},
@@ -112,7 +112,7 @@ func (s *State) stop(f judge.Facts) {
 
 // failedInit reports whether an init container has failed for good.
 func (s *State) failedInit(fails func(*corev1.Container, *Container) bool) bool {
-	if s.initialized() {
+	if s.initialized() || s.restartsAll() {
 		return false
 	}
 	return slices.ContainsFunc(s.Pod.Spec.InitContainers, func(spec corev1.Container) bool {

@@ -2,34 +2,31 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
+// restartsAll reports whether ours restarts all containers.
+func (s *State) restartsAll() bool {
+	asked, left := s.Restarting, false
+	for _, name := range s.names() {
+		if c := s.newest(name); c != nil && !s.isKind(name, podrunner.Ephemeral) {
+			asked, left = asked || asks(s, c), true
+		}
+	}
+	return asked && left && !s.notRestarting
+}
+
 // asker returns the first container of the spec that asks for a restart of all.
 func (s *State) asker() *Container {
 	for _, name := range s.names() {
-		if c := s.here(name); c != nil && asks(s, c) && !s.isKind(name, podrunner.Ephemeral) {
+		if c := s.newest(name); c != nil && asks(s, c) && !s.isKind(name, podrunner.Ephemeral) {
 			return c
 		}
 	}
 	return nil
-}
-
-func restartAllForgotten() deviation {
-	return deviation{
-		Rule: defect("restart of all that is forgotten", "23c", "The kubelet carries a restart of all containers through when the sandbox dies first, or the container that asked for it is gone; ours forgets it."),
-		state: func(s *State) bool {
-			if s.usable() && s.asker() != nil {
-				return false
-			}
-			s.notRestarting = true
-			return s.Restarting || slices.ContainsFunc(s.Containers, func(c *Container) bool { return asks(s, c) })
-		},
-	}
 }
 
 func restartAllMessage() deviation {
@@ -52,19 +49,6 @@ func restartAllCreated() deviation {
 			for _, c := range s.Containers {
 				if f["restart all"] != "" && c.State == created {
 					delete(f, "kill "+c.ID)
-				}
-			}
-		},
-	}
-}
-
-func restartAllEphemeral() deviation {
-	return deviation{
-		Rule: defect("ephemeral containers and a restart of all", "new", "A restart of all containers leaves ephemeral containers running in the kubelet; ours stops them."),
-		facts: func(s *State, f judge.Facts) {
-			for _, c := range s.Containers {
-				if f["restart all"] != "" && live(c) && s.isKind(c.Name, podrunner.Ephemeral) {
-					f["kill "+c.ID] = fmt.Sprintf("Container %s is restarted with all others (2s)", c.Name)
 				}
 			}
 		},

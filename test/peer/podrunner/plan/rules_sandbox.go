@@ -98,7 +98,7 @@ func ownPolicies() deviation {
 		Rule: rule("policies of containers in a new sandbox", judge.KubeletDefect, "When the kubelet makes a pod's sandbox anew, it starts a container again that has ended and is not to be restarted by its own policy, "+
 			"if the pod has no init containers, and not one that its rules restart after an exit with 0; ours asks policy and rules as always."),
 		state: func(s *State) (changed bool) {
-			if s.usable() {
+			if s.usable() || s.restartsAll() {
 				return false
 			}
 			for i := range s.Pod.Spec.Containers {
@@ -119,6 +119,7 @@ func (s *State) settle(spec *corev1.Container) {
 	if c == nil {
 		return
 	}
+	s.notRestarting = true // by an exit code that it does not have
 	if s.done(spec) {
 		c.State, c.Code, c.Reason = exited, 0, "Completed"
 	} else if c.State == exited {
@@ -143,7 +144,7 @@ func never() deviation {
 // runOnce makes the kubelet's plan for a new sandbox of a pod with Never one for a
 // pod with OnFailure of which all that has ended has succeeded.
 func (s *State) runOnce() bool {
-	if s.usable() || s.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || len(s.Containers) == 0 {
+	if s.usable() || s.restartsAll() || s.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || len(s.Containers) == 0 {
 		return false
 	}
 	for i := range s.Pod.Spec.Containers {
@@ -179,7 +180,7 @@ func otherSandbox() deviation {
 	return deviation{
 		Rule: rule("containers of another sandbox", judge.KubeletDefect, "The kubelet takes containers that an earlier sandbox has left, because they could not be removed or stopped, for those of the sandbox in use; ours does not."),
 		state: func(s *State) (changed bool) {
-			if !s.usable() {
+			if !s.usable() || s.restartsAll() {
 				return false
 			}
 			for _, name := range s.names() {
@@ -192,6 +193,7 @@ func otherSandbox() deviation {
 					s.hide(name)
 					changed = true
 				case live(c):
+					s.notRestarting = true
 					c.State, c.Code, c.Finished, changed = exited, killed, s.since(name), true
 				}
 			}

@@ -36,6 +36,7 @@ func straysStopped() deviation {
 				}
 				switch {
 				case !live(c) || c.Name == keeper || f["kill "+c.ID] != "":
+				case f["restart all"] != "" && s.isKind(c.Name, podrunner.Ephemeral):
 				case f["restart all"] != "":
 					f["kill "+c.ID] = fmt.Sprintf("Container %s is restarted with all others (2s)", c.Name)
 				case !s.inSpec(c.Name):

@@ -39,7 +39,7 @@ type State struct {
 	// Made counts the objects made, for their names.
 	Made int
 
-	// The rest is for rules: whether to restart all containers, what the kubelet is
+	// The rest is for rules: whether exit codes ask for no restart of all containers, what the kubelet is
 	// not shown, the pod as it was, and what the kubelet does.
 	notRestarting, podKnown, waitsOut, restartAllWaits bool
 	hidden                                             []*Container
