@@ -139,7 +139,7 @@ func (p *plan) serves(s *runtimeapi.ContainerStatus) bool {
 	case p.kindOf(c.Name) == podrunner.Init:
 		return true
 	case p.kindOf(c.Name) == podrunner.Sidecar && c.StartupProbe != nil && !probes.Started:
-		return !probes.StartupFailed && !p.resizeRestarts(c, s)
+		return !probes.StartupFailed
 	}
 	if hash == "" { // a kubelet's, or nobody's
 		hash = cmp.Or(s.GetAnnotations()[crilabels.Hash], podspec.KubeletHash(c))

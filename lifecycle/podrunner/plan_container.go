@@ -94,9 +94,10 @@ func (p *planner) replace(c *corev1.Container, start *Start, s *runtimeapi.Conta
 	again := !cause.probe() || comesAgain(p.Pod, c)
 	reason := "Container " + c.Name + " " + what
 	switch {
+	case cause == CauseResize:
 	case start.Kind == Sidecar:
 		reason = "Init container " + c.Name + " " + what
-	case again && cause != CauseResize:
+	case again:
 		reason += ", will be restarted"
 	}
 	start.Reason = Reason(reason)
@@ -122,7 +123,7 @@ func (p *planner) wrong(c *corev1.Container, kind ContainerKind, s *runtimeapi.C
 		return CauseLiveness, "failed liveness probe"
 	case c.StartupProbe != nil && found.StartupFailed:
 		return CauseStartup, "failed startup probe"
-	case p.resizeRestarts(c, s):
+	case !starting && p.resizeRestarts(c, s):
 		return CauseResize, "resize requires restart"
 	default:
 		return CauseNone, ""

@@ -92,12 +92,13 @@ func (p *planner) resizes() {
 func (p *planner) keepsClass() bool { return podspec.QOSClass(p.Pod) == podspec.QOSClassOfSpec(p.Pod) }
 
 // containerResizes are the changes of one resource of the regular containers and
-// sidecars that run and go on. An init container is done with soon, and an
-// ephemeral one has no resources.
+// sidecars that run and go on; sidecars when they have started. An init container is
+// done with soon, and an ephemeral one has no resources.
 func (p *planner) containerResizes(name corev1.ResourceName) (changes []Resize) {
 	for c, init := range podspec.Containers(&p.Pod.Spec) {
 		s := p.here(c.Name)
-		if kindOf(c, init) == Init || s == nil || !running(s) || p.kills(s) {
+		kind := kindOf(c, init)
+		if kind == Init || s == nil || !running(s) || p.kills(s) || kind == Sidecar && !p.started(c, s) {
 			continue
 		}
 		r := Resize{ID: s.GetId(), Name: c.Name, Resource: name}

@@ -18,8 +18,11 @@ func or[T comparable](value *T, def T) {
 // setDefaults fills in what the API server would for a pod that is created there,
 // as far as it matters on a node.
 func setDefaults(pod *corev1.Pod) {
-	if ips := pod.Status.PodIPs; len(ips) > 0 {
-		pod.Status.PodIP = ips[0].IP
+	switch s := &pod.Status; { // podIP is the first of podIPs
+	case s.PodIP == "" && len(s.PodIPs) > 0:
+		s.PodIP = s.PodIPs[0].IP
+	case s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP):
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
 	or(&pod.Namespace, corev1.NamespaceDefault)
 	spec := &pod.Spec

@@ -109,6 +109,8 @@ func TestConvertedFields(t *testing.T) {
 	require.Equal(t, corev1.PodStatus{
 		Phase: corev1.PodPending, Message: "m", PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}},
 	}, pod.Status)
+	pod = decodeOne(t, podWith("", "")+"status: {podIP: 10.0.0.2, podIPs: [{ip: 10.0.0.1}]}\n")
+	require.Equal(t, []corev1.PodIP{{IP: "10.0.0.2"}}, pod.Status.PodIPs)
 	pod = decodeOne(t, podWith("serviceAccountName: a\nserviceAccount: b", ""))
 	require.Equal(t, "a", pod.Spec.DeprecatedServiceAccount)
 }

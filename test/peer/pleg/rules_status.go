@@ -187,12 +187,12 @@ func (f finding) anyKnown(is func(Object) bool) bool {
 	return false
 }
 
-// anyPair reports whether two sandboxes, or two containers of the same name, are
+// anyPair reports whether two sandboxes, or two containers of the same label, are
 // in a relation.
 func (f finding) anyPair(sandboxes bool, are func(a, b Object) bool) bool {
 	for _, a := range f.known {
 		for _, b := range f.known {
-			if a.ID != b.ID && a.isSandbox() == sandboxes && b.isSandbox() == sandboxes && a.Name == b.Name && are(a, b) {
+			if a.ID != b.ID && a.isSandbox() == sandboxes && b.isSandbox() == sandboxes && a.label() == b.label() && are(a, b) {
 				return true
 			}
 		}

@@ -12,7 +12,7 @@ func deviations() []deviation {
 		startBrokenOff(), waitsOut(),
 		memoryInUse(), shownLate(), noResourcesShown(), classChange(), podLevelShares(), initResize(), requestsOnly(), idleResize(),
 		noNamespaces(), ownPolicies(), neverRemoved(), never(), stray(), otherSandbox(), straysHold(),
-		ephemeralOfStopped(), pastInitContainers(), over(), heldResize(), sidecarResize(), sidecarResizeMessage(),
+		ephemeralOfStopped(), pastInitContainers(), over(), heldResize(),
 		forgottenEphemeral(), createdBefore(), unknownWithoutSandbox(), straysStopped(), limitsRemoved(), podCgroupAlone(), sidecarLimit(), podCgroupUnknown(), restartAllMessage(), restartAllCreated(), restartAllBackoff(), initBackoff(), sandboxBackoff(), overAgain(), removals(),
 	}
 }

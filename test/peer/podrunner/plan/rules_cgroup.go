@@ -15,34 +15,6 @@ import (
 )
 
 // sidecarResize takes what the kubelet would do if the sidecars had started.
-func sidecarResize() deviation {
-	return deviation{
-		Rule: defect("resize of a sidecar before it has started", "new", "The kubelet resizes a sidecar when its startup probe has succeeded; ours at once."),
-		facts: func(s *State, f judge.Facts) {
-			started, any := s.withoutBackoff(), false
-			for _, c := range started.Containers {
-				if started.isKind(c.Name, podrunner.Sidecar) && (c.Startup == NotProbed || c.Startup == Unknown) {
-					spec, _ := s.spec(c.Name)
-					c.Startup, c.Liveness, c.From.Image, any = Succeeded, Succeeded, spec.Image, true
-				}
-			}
-			if !any || !goesOn(s, f) {
-				return
-			}
-			for name, value := range s.plan(started) {
-				id, isKill := strings.CutPrefix(name, "kill ")
-				switch {
-				case strings.HasPrefix(name, "resize"):
-					f[name] = value
-				case isKill && f[name] == "" && strings.Contains(value, "resize"):
-					f[name] = value
-					s.startNow(f, s.container(id).Name, s.container(id).Attempt+1)
-				}
-			}
-		},
-	}
-}
-
 // withoutBackoff returns a copy of s in which no container backs off.
 func (s *State) withoutBackoff() *State {
 	c := s.clone()
@@ -68,7 +40,7 @@ func heldResize() deviation {
 
 func limitsRemoved() deviation {
 	return deviation{
-		Rule: defect("limits that are taken away", "23", "The kubelet can't take a limit away from a running container; ours sets it to -1."),
+		Rule: rule("limits that are taken away", judge.KubeletDefect, "The kubelet sends zero for a limit that is taken away, so that the runtime leaves the old limit in force and the status goes on to show it; ours sends -1, which takes the limit away."),
 		facts: func(s *State, f judge.Facts) {
 			if !s.sameClass() {
 				return

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -145,17 +144,4 @@ func pastInitContainers() deviation {
 // goesOn reports whether the pod goes on in its sandbox.
 func goesOn(s *State, f judge.Facts) bool {
 	return s.usable() && f["stop pod"] == "" && f["restart all"] == ""
-}
-
-func sidecarResizeMessage() deviation {
-	return deviation{
-		Rule: defect("message of a sidecar that a resize restarts", "new", "The kubelet's event reads \"Container X resize requires restart\" for a sidecar as for any container; ours begins with \"Init container\"."),
-		facts: func(s *State, f judge.Facts) {
-			for _, c := range s.Containers {
-				if s.isKind(c.Name, podrunner.Sidecar) && strings.HasPrefix(f["kill "+c.ID], "Container "+c.Name+" resize") {
-					f["kill "+c.ID] = "Init c" + f["kill "+c.ID][1:]
-				}
-			}
-		},
-	}
 }
