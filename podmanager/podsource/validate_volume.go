@@ -132,12 +132,13 @@ func (v *validator) projectedPaths(at *field.Path, sources []corev1.VolumeProjec
 			if seen[path] {
 				v.invalid(at, path, "conflicting duplicate paths")
 			}
-			seen[path] = path != ""
+			seen[path] = true
 		}
 	}
 }
 
-// filesOf returns the paths of the files that a source names.
+// filesOf returns the paths of the files that a source names. That of a bundle of
+// certificates may be empty.
 func filesOf(s *corev1.VolumeProjection) (paths []string) {
 	var items []corev1.KeyToPath
 	if s.Secret != nil {
@@ -157,6 +158,7 @@ func filesOf(s *corev1.VolumeProjection) (paths []string) {
 	if c := s.PodCertificate; c != nil {
 		paths = append(paths, c.CredentialBundlePath, c.KeyPath, c.CertificateChainPath)
 	}
+	paths = slices.DeleteFunc(paths, func(path string) bool { return path == "" })
 	if c := s.ClusterTrustBundle; c != nil {
 		paths = append(paths, c.Path)
 	}
