@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/fakecri"
@@ -324,6 +325,40 @@ func condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStat
 		}
 	}
 	return ""
+}
+
+// A resize back to what was there before is one, too: the status from before the first
+// resize would say that nothing is to be done.
+func TestAResizeBackIsDone(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	dir := t.TempDir()
+	write := func(limit string) {
+		manifest(t, dir, "a.yaml", `apiVersion: v1
+kind: Pod
+metadata: {name: a, uid: a}
+spec: {containers: [{name: web, image: "demo/web:1", resources: {requests: {memory: 32Mi}, limits: {memory: `+limit+`}}}]}
+`)
+	}
+	write("64Mi")
+	a := start(t, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir())
+	for _, limit := range []string{"64Mi", "128Mi", "64Mi", "128Mi"} {
+		write(limit)
+		want := resource.MustParse(limit)
+		await(t, "the container and the status have "+limit, func() bool {
+			listed, err := node.ListContainers(t.Context(), nil)
+			require.NoError(t, err)
+			if len(listed) != 1 {
+				return false
+			}
+			has, err := node.ContainerStatus(t.Context(), listed[0].GetId(), false)
+			require.NoError(t, err)
+			said := a.pods(t)["a-node1"].Status.ContainerStatuses
+			return has.GetStatus().GetResources().GetLinux().GetMemoryLimitInBytes() == want.Value() &&
+				len(said) == 1 && said[0].Resources != nil && said[0].Resources.Limits.Memory().Cmp(want) == 0
+		})
+	}
+	require.NoError(t, a.stop())
 }
 
 // Pods of the embedded runtime have addresses of their own, which nobody on the host's

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle"
@@ -45,6 +46,7 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 		cfg.PodCgroups = a.cgroups
 	}
 	cfg.Resizer = a.node.cri
+	cfg.Resized = func(uid types.UID) { a.pleg.RequestReinspect(uid) }
 	cfg.RootDir = a.node.rootDir
 	cfg.Exited = a.exits.of
 	cfg.Node = a.nodeFacts

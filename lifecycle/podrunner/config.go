@@ -97,6 +97,11 @@ type Config struct {
 	PostStartTimeout time.Duration
 	// Resizer changes resources in place. Nil: they stay as containers were made.
 	Resizer Resizer
+	// Resized is told of a pod of which the Resizer has changed something. No list of
+	// the runtime shows that, so whoever caches statuses has to inspect the pod:
+	// pleg.Generator's RequestReinspect fits. Without it a later resize compares with
+	// resources that the pod has no more. It must not block. Optional.
+	Resized func(types.UID)
 	// PodResources says what the cgroup of the pod as a whole has and is to have.
 	// Nil, or nil answers: nobody keeps one.
 	PodResources func(*corev1.Pod) (now, wanted *runtimeapi.LinuxContainerResources)

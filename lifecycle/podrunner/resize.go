@@ -42,6 +42,9 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 			return fmt.Errorf("%s: %w", u, err)
 		}
 		t.setResized(t.pod.UID, u)
+		if t.cfg.Resized != nil {
+			t.cfg.Resized(t.pod.UID)
+		}
 	}
 	if t.cfg.PodCgroups == nil {
 		return nil
