@@ -63,7 +63,7 @@ func TestVariablesOfServices(t *testing.T) {
 		require.NoError(t, err, name)
 		got := map[string]string{}
 		for _, e := range config.GetEnvs() {
-			got[e.GetKey()] = e.GetValue()
+			got[e.GetKey()] = string(e.GetValue())
 		}
 		require.Equal(t, tt.want, got, name)
 	}
