@@ -124,6 +124,7 @@ func (a *agent) generate(pod *corev1.Pod, observed *podcache.Status, terminal bo
 		Previous:    previous,
 		Terminal:    terminal,
 		Waiting:     a.runner.Waiting(pod.UID),
+		Enforced:    a.runner.Enforced(pod.UID),
 		LastWords:   podrunner.LastWords,
 		NodeIPs:     a.host.ips,
 		Probes:      a.probes.forStatus(pod.UID),

@@ -166,7 +166,7 @@ func (a *agent) say(turn podworker.TurnInfo) {
 	seen, _ := a.cache.Get(turn.Pod.UID)
 	previous, _ := a.statuses.GetPodStatus(turn.Pod.UID)
 	a.statuses.SetPodStatus(turn.Pod, status.Generate(status.Input{
-		Pod: turn.Pod, Runtime: seen, Previous: previous, Waiting: a.runner.Waiting(turn.Pod.UID),
+		Pod: turn.Pod, Runtime: seen, Previous: previous, Waiting: a.runner.Waiting(turn.Pod.UID), Enforced: a.runner.Enforced(turn.Pod.UID),
 		Terminal: turn.Phase == podworker.Terminated,
 	}))
 }

@@ -22,10 +22,7 @@ import (
 // What a pod's folder holds as long as the pod ends: when it must have ended, so
 // that an agent that is killed and started again gives it no second grace period.
 // A pod from a manifest has no deletion timestamp that would say so.
-const (
-	endFile    = "ending"
-	newEndFile = endFile + ".new" // while it is written
-)
+const endFile = "ending"
 
 // begunEnd is the end of a pod that has begun, in this agent's time or before.
 type begunEnd struct {
@@ -148,24 +145,12 @@ func (r *Runner) writeEnd(ctx context.Context, uid types.UID) {
 
 // replaceEnd makes the file whole or not at all for whoever starts after this
 // process. It need not survive the machine: nor do the containers.
-func replaceEnd(podRoot string, uid types.UID, rec endRecord) (err error) {
+func replaceEnd(podRoot string, uid types.UID, rec endRecord) error {
 	text, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}
-	if err := makeFolders(podRoot, 0o750, string(uid)); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(podRoot)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	beside := filepath.Join(string(uid), newEndFile)
-	if err := root.WriteFile(beside, text, 0o600); err != nil {
-		return err
-	}
-	return root.Rename(beside, filepath.Join(string(uid), endFile))
+	return replacePodFile(podRoot, uid, endFile, text)
 }
 
 // recall reads, once, which ends had begun before this agent.
@@ -216,17 +201,8 @@ func readEnds(podRoot string) (found map[types.UID]endRecord, err error) {
 	return found, errors.Join(errs...)
 }
 
-// readEnd reads one file, which must be a file: opening a pipe would wait for ever.
 func readEnd(root *os.Root, file string) (endRecord, error) {
-	const most = 1 << 20
-	info, err := root.Lstat(file)
-	if err != nil {
-		return endRecord{}, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > most {
-		return endRecord{}, fmt.Errorf("%s is %v of %d bytes", file, info.Mode().Type(), info.Size())
-	}
-	text, err := root.ReadFile(file)
+	text, err := readRegular(root, file)
 	if err != nil {
 		return endRecord{}, err
 	}
@@ -247,7 +223,7 @@ func (r *Runner) unend(ctx context.Context, uid types.UID) error {
 	if !begun {
 		return nil
 	}
-	if err := r.removeFiles(uid, endFile, newEndFile); err != nil {
+	if err := r.removeFiles(uid, endFile, newFile(endFile)); err != nil {
 		return err
 	}
 	r.mu.Lock()

@@ -60,9 +60,9 @@ type Volumes interface {
 
 // PodCgroups keeps a cgroup for each pod; podcgroup.Cgroupfs has it.
 type PodCgroups interface {
-	// Ensure makes the pod's cgroup and returns the CRI's cgroup_parent.
+	// Ensure makes the pod's cgroup, with its limits, and returns the CRI's cgroup_parent.
 	Ensure(ctx context.Context, pod *corev1.Pod) (parent string, err error)
-	// Update sets its limits anew, after a resize.
+	// Update sets the limits again, during a resize.
 	Update(ctx context.Context, pod *corev1.Pod) error
 	// Remove removes it; there may be none. It is tried again after an error.
 	Remove(ctx context.Context, uid types.UID) error
@@ -97,14 +97,10 @@ type Config struct {
 	PostStartTimeout time.Duration
 	// Resizer changes resources in place. Nil: they stay as containers were made.
 	Resizer Resizer
-	// Resized is told of a pod of which the Resizer has changed something. No list of
-	// the runtime shows that, so whoever caches statuses has to inspect the pod:
-	// pleg.Generator's RequestReinspect fits. Without it a later resize compares with
-	// resources that the pod has no more. It must not block. Optional.
+	// Resized is called after the Resizer has changed something of a pod. No list of the
+	// runtime shows that, so a cache of statuses has to inspect the pod again:
+	// pleg.Generator's RequestReinspect fits. It must not block. Optional.
 	Resized func(types.UID)
-	// PodResources says what the cgroup of the pod as a whole has and is to have.
-	// Nil, or nil answers: nobody keeps one.
-	PodResources func(*corev1.Pod) (now, wanted *runtimeapi.LinuxContainerResources)
 	// Probes says what probing found of the container of that id, see
 	// [Input.Probes]. Nil: nobody probes.
 	Probes func(id string) ProbeResults
@@ -134,8 +130,8 @@ type Config struct {
 	ContainerLogs string
 	// RootDir is the folder of all else that is kept for pods, below pods/UID as
 	// in the kubelet's /var/lib/kubelet: hosts files, termination messages,
-	// sub-paths, and when a pod that ends must have ended. It is made if it is missing. Empty: there are none of these;
-	// otherwise absolute.
+	// sub-paths, when a pod that ends must have ended, and which resources were enforced
+	// last. It is made if it is missing. Empty: there are none of these; otherwise absolute.
 	RootDir string
 	// Agent is the name that marks what this Runner makes, as the label
 	// io.kubeparts.agent. Required.

@@ -52,7 +52,9 @@
 //     of the agent the pod's condition AllContainersRestarting tells of it. Ephemeral
 //     containers go on.
 //  7. A resize in place never gives containers more than their pod has, and stops
-//     nothing that its policy does not name.
+//     nothing that its policy does not name. It compares with the requests and limits that
+//     were enforced last ([Runner.Enforced]), not with what the runtime shows; with a RootDir
+//     they outlive the agent.
 //  8. Only objects in the given status are stopped or removed. Whose they are was
 //     decided where the status was made (pleg.Config.LabelSelector).
 //  9. Volumes, user IDs and cgroup are there before the sandbox is made, and go when
@@ -75,8 +77,9 @@
 //     and files.
 //  15. An image is leased from being wanted until its container is created.
 //  16. A pod start costs the sandbox and its status, and of each container its
-//     image's status, create and start; no list. An end costs one small file, which
-//     is written again when the deadline moves or a hook has ended.
+//     image's status, create and start; no list; and one small file if it has requests
+//     or limits. An end costs one small file, which is written again when the deadline
+//     moves or a hook has ended.
 //  17. Every instance of a container that ran is reported once when it has ended,
 //     however it did: [Observer.PostExit].
 //
@@ -181,8 +184,22 @@
 //     replaced sandboxes without containers.
 //   - The kubelet takes no memory away from containers that use more than they are to
 //     have; ours is not held back by what is in use.
-//   - The kubelet calls the runtime for a resize that changes nothing in the
-//     container's cgroup, such as of its memory request; ours does not.
+//   - A container that was created but did not run when the pod's limits were resized
+//     keeps the old ones in the kubelet; ours resizes it when it runs.
+//   - If a pod that gets limits passes them on to a container, the kubelet sets the
+//     container's CPU limit together with its memory limit, and once more with the CPU;
+//     ours sets each once.
+//   - The kubelet reports the CPU limit and the CPU shares of a resized pod to the runtime
+//     in two calls; ours in one.
+//   - Where CPU quotas are off, the kubelet sets and reports the configured period of
+//     quotas for a pod with a CPU limit; ours leaves the kernel's.
+//   - The kubelet leaves a pod's cgroup with the limit that was taken away; ours takes it
+//     away from there, too.
+//   - The kubelet takes the missing limit of a pod for the least, and so limits the pod
+//     before its containers shrink; ours takes it for the most.
+//   - If a pod has no limit of memory or CPU, the kubelet subtracts its overhead from the
+//     number that stands for no limit when it reports the pod to the runtime; ours reports
+//     no limit.
 //   - When all containers are restarted, the kubelet's event for each that is stopped
 //     reads "killing"; ours has the cause.
 //   - When all containers are restarted, the kubelet stops those that were created

@@ -360,7 +360,7 @@ func (p *plan) checkUpdates() {
 	for _, u := range p.Update {
 		s := p.byID(u.ID)
 		require.True(p, p.serves(s) || p.probes[s.GetId()].StartupFailed, p.about)
-		require.NotEqual(p, podrunner.Init, p.kindOf(u.Name), p.about)
+		require.NotEqual(p, podrunner.Ephemeral, p.kindOf(u.Name), p.about)
 		require.False(p, slices.ContainsFunc(p.Kill, func(k podrunner.Kill) bool { return k.ID == u.ID }), p.about)
 	}
 }

@@ -13,15 +13,26 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// Resources are what a pod's cgroups are to have, in the CRI's terms. Only
-// memory limit, CPU shares, quota and period are compared. What containers have
-// now is in their CRI status; one that says nothing there is left as it is.
+// Resources are what a pod's cgroups have and are to have, in the CRI's terms.
 type Resources struct {
 	// Container returns what a container is to have. Nil: nothing is resized.
 	Container func(*corev1.Container) *runtimeapi.LinuxContainerResources
-	// PodNow and PodWanted are the same of the pod as a whole, if it has a cgroup
-	// that somebody keeps; else nil.
+	// Enforced returns what the running container of that name was created with or last
+	// resized to, nil if that is unknown. Then its CRI status counts, and only memory
+	// limit, CPU shares, quota and period are compared; a container whose status shows no
+	// resources is left as it is. Optional.
+	Enforced func(name string) *Enforced
+	// PodNow and PodWanted are what the cgroup of the pod as a whole has and is to have,
+	// nil if it has none or that is unknown.
 	PodNow, PodWanted *runtimeapi.LinuxContainerResources
+}
+
+// Enforced is what a container was given: its requests and limits, and what they are in
+// the CRI's terms.
+type Enforced struct {
+	corev1.ResourceRequirements
+
+	Linux *runtimeapi.LinuxContainerResources
 }
 
 // Resize is one resource to change while everything runs.
@@ -91,22 +102,66 @@ func (p *planner) resizes() {
 // keepsClass says whether the pod stays in its QoS class, as far as it is known.
 func (p *planner) keepsClass() bool { return podspec.QOSClass(p.Pod) == podspec.QOSClassOfSpec(p.Pod) }
 
-// containerResizes are the changes of one resource of the regular containers and
-// sidecars that run and go on; sidecars when they have started. An init container is
-// done with soon, and an ephemeral one has no resources.
+// containerResizes are the changes of one resource of the containers that run and go on.
+// An ephemeral container has no resources.
 func (p *planner) containerResizes(name corev1.ResourceName) (changes []Resize) {
 	for c, init := range podspec.Containers(&p.Pod.Spec) {
 		s := p.here(c.Name)
-		kind := kindOf(c, init)
-		if kind == Init || s == nil || !running(s) || p.kills(s) || kind == Sidecar && !p.started(c, s) {
+		if s == nil || !running(s) || p.kills(s) {
 			continue
 		}
-		r := Resize{ID: s.GetId(), Name: c.Name, Resource: name}
-		if r.between(s.GetResources().GetLinux(), p.Resources.Container(c)) {
+		if r, differs := p.containerResize(c, s, name); differs && p.resizable(c, s, kindOf(c, init)) {
 			changes = append(changes, r)
 		}
 	}
 	return changes
+}
+
+// resizable reports whether a container that runs is resized: a sidecar when it has
+// started, and of the init containers the one that the pod's start has reached.
+func (p *planner) resizable(c *corev1.Container, s *runtimeapi.ContainerStatus, kind ContainerKind) bool {
+	switch kind {
+	case Sidecar:
+		return p.started(c, s)
+	case Init:
+		turn := p.initTurn()
+		return turn < len(p.Pod.Spec.InitContainers) && p.Pod.Spec.InitContainers[turn].Name == c.Name
+	default:
+		return true
+	}
+}
+
+// containerResize returns the change of one resource of c, which runs as s, and reports
+// whether there is one. If the Runner's record has what was enforced, requests and limits
+// are compared: a memory request may count in the cgroup, too, and is in the pod's status.
+func (p *planner) containerResize(c *corev1.Container, s *runtimeapi.ContainerStatus, name corev1.ResourceName) (Resize, bool) {
+	r := Resize{ID: s.GetId(), Name: c.Name, Resource: name}
+	wanted := p.Resources.Container(c)
+	is := p.enforced(c.Name)
+	if is == nil {
+		return r, r.between(s.GetResources().GetLinux(), wanted)
+	}
+	r.fill(is.Linux, wanted)
+	return r, !sameAmount(is.ResourceRequirements, resizable(p.Pod, c), name)
+}
+
+func (p *planner) enforced(name string) *Enforced {
+	if p.Resources.Enforced == nil {
+		return nil
+	}
+	return p.Resources.Enforced(name)
+}
+
+// sameAmount reports whether request and limit of a resource are equal. No request or
+// limit is one of zero, as in the kubelet.
+func sameAmount(a, b corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	amount := func(list corev1.ResourceList) int64 {
+		if name == corev1.ResourceCPU {
+			return list.Cpu().MilliValue()
+		}
+		return list.Memory().Value()
+	}
+	return amount(a.Requests) == amount(b.Requests) && amount(a.Limits) == amount(b.Limits)
 }
 
 func (p *planner) podResize(name corev1.ResourceName) *Resize {
@@ -123,17 +178,19 @@ func (p *planner) resizeRestarts(c *corev1.Container, s *runtimeapi.ContainerSta
 		return false
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
-		r := Resize{Resource: name}
-		if podspec.RestartsOnResize(c, name) && r.between(s.GetResources().GetLinux(), p.Resources.Container(c)) {
+		if !podspec.RestartsOnResize(c, name) {
+			continue
+		}
+		if _, differs := p.containerResize(c, s, name); differs {
 			return p.keepsClass()
 		}
 	}
 	return false
 }
 
-// between fills in the change of r's resource and says whether there is one. A
-// limit that is not there may be shown as zero or as -1. Shares that are not shown,
-// or not asked for, are no change.
+// between fills in the change of r's resource and reports whether there is one, as far as
+// a runtime shows what a container has: shares that it does not show, and what it rounds,
+// are no change.
 func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 	if now == nil || wanted == nil {
 		return false
@@ -143,21 +200,37 @@ func (r *Resize) between(now, wanted *runtimeapi.LinuxContainerResources) bool {
 		if from == to || from == to/page*page {
 			return false
 		}
-		r.From, r.To = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: from}, &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: to}
+		r.fill(now, wanted)
 		return true
 	}
-	fromShares, toShares := cmp.Or(now.GetCpuShares(), wanted.GetCpuShares()), cmp.Or(wanted.GetCpuShares(), now.GetCpuShares())
-	if fromShares == asWeight(toShares) {
-		fromShares = toShares
-	}
-	fromQuota, toQuota := limit(now.GetCpuQuota()), limit(wanted.GetCpuQuota())
-	fromPeriod, toPeriod := now.GetCpuPeriod(), cmp.Or(wanted.GetCpuPeriod(), now.GetCpuPeriod())
-	if fromShares == toShares && fromQuota == toQuota && (toQuota < 0 || fromPeriod == toPeriod) {
+	shares, quota := cmp.Or(wanted.GetCpuShares(), now.GetCpuShares()), limit(wanted.GetCpuQuota())
+	sameShares := slices.Contains([]int64{0, shares, asWeight(shares)}, now.GetCpuShares())
+	samePeriod := quota < 0 || now.GetCpuPeriod() == cmp.Or(wanted.GetCpuPeriod(), now.GetCpuPeriod())
+	if sameShares && samePeriod && limit(now.GetCpuQuota()) == quota {
 		return false
 	}
-	r.From = &runtimeapi.LinuxContainerResources{CpuShares: fromShares, CpuQuota: fromQuota, CpuPeriod: fromPeriod}
-	r.To = &runtimeapi.LinuxContainerResources{CpuShares: toShares, CpuQuota: toQuota, CpuPeriod: toPeriod}
+	r.fill(now, wanted)
+	if sameShares {
+		r.From.CpuShares = shares
+	}
 	return true
+}
+
+// fill fills in what r's resource is and is to be. No limit, which may be shown as zero
+// or as -1, is -1. Shares and a period that one side lacks are those of the other.
+func (r *Resize) fill(now, wanted *runtimeapi.LinuxContainerResources) {
+	if r.Resource == corev1.ResourceMemory {
+		r.From = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: limit(now.GetMemoryLimitInBytes())}
+		r.To = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: limit(wanted.GetMemoryLimitInBytes())}
+		return
+	}
+	r.From = &runtimeapi.LinuxContainerResources{
+		CpuShares: cmp.Or(now.GetCpuShares(), wanted.GetCpuShares()), CpuQuota: limit(now.GetCpuQuota()), CpuPeriod: now.GetCpuPeriod(),
+	}
+	r.To = &runtimeapi.LinuxContainerResources{
+		CpuShares: cmp.Or(wanted.GetCpuShares(), now.GetCpuShares()), CpuQuota: limit(wanted.GetCpuQuota()),
+		CpuPeriod: cmp.Or(wanted.GetCpuPeriod(), now.GetCpuPeriod()),
+	}
 }
 
 // page is what a kernel rounds memory limits down to, and runtimes show.

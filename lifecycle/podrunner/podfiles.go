@@ -59,12 +59,12 @@ func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path stri
 	return filepath.Join(r.podRoot(), file), nil
 }
 
-// giveBack takes away what was prepared for a pod of which nothing runs: what is
-// written about its end, its volumes, after the parts of them that are bound
+// giveBack takes away what was prepared for a pod of which nothing runs: the records
+// of its end and of its resources, its volumes, after the parts of them that are bound
 // elsewhere, its user IDs, after the files that are theirs, and its cgroup. All can
 // be repeated, and are until they succeed.
 func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
-	if err := r.removeFiles(uid, endFile, newEndFile); err != nil {
+	if err := r.removeFiles(uid, endFile, newFile(endFile), enforcedFile, newFile(enforcedFile)); err != nil {
 		return err
 	}
 	if r.cfg.RootDir != "" {
@@ -93,6 +93,51 @@ func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
 		}
 	}
 	return nil
+}
+
+// replacePodFile replaces a file in the pod's folder, so that a process that reads it
+// after this one has ended finds all of it or none. It is not synced to disk: a record
+// about containers need not survive the machine.
+func replacePodFile(podRoot string, uid types.UID, name string, text []byte) (err error) {
+	if err := makeFolders(podRoot, 0o750, string(uid)); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(podRoot)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	file := filepath.Join(string(uid), name)
+	if err := root.WriteFile(newFile(file), text, 0o600); err != nil {
+		return err
+	}
+	return root.Rename(newFile(file), file)
+}
+
+// newFile is the name of a file while it is written.
+func newFile(name string) string { return name + ".new" }
+
+// readPodFile reads a file below podRoot.
+func readPodFile(podRoot, file string) (text []byte, err error) {
+	root, err := os.OpenRoot(podRoot)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	return readRegular(root, file)
+}
+
+// readRegular reads one file, which must be a regular one: opening a pipe would block.
+func readRegular(root *os.Root, file string) ([]byte, error) {
+	const most = 1 << 20
+	info, err := root.Lstat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return nil, fmt.Errorf("%s is %v of %d bytes", file, info.Mode().Type(), info.Size())
+	}
+	return root.ReadFile(file)
 }
 
 // removeFiles removes what the Runner keeps in the pod's folder under these names,

@@ -44,6 +44,7 @@ func (t *turn) makeReady(ctx context.Context, a Actions) error {
 		if err != nil {
 			return t.notReady(a, failedPodCgroup, fmt.Sprintf("unable to ensure pod container exists: %v", err), err)
 		}
+		t.setEnforcedPod(ctx, t.pod, t.node)
 		t.node.CgroupParent = func(*corev1.Pod) string { return parent }
 	}
 	if t.cfg.Volumes != nil {

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -21,7 +20,7 @@ type Resizer interface {
 }
 
 // update changes resources in the plan's order and stops at the first failure,
-// for what comes after it may need the room; the next plan names the rest again.
+// because what comes after it may need the room; the next plan names the rest again.
 func (t *turn) update(ctx context.Context, updates []Resize) error {
 	if len(updates) == 0 {
 		return nil
@@ -33,15 +32,14 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 	for i, u := range updates {
 		var err error
 		if u.Pod {
-			err = t.updateSandbox(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: u.ID, Resources: u.To})
+			err = t.updateSandbox(ctx, u, updates[i+1:])
 		} else {
-			err = t.cfg.Resizer.UpdateContainerResources(ctx, u.ID, &runtimeapi.ContainerResources{Linux: t.resized(u, updates[i+1:])})
+			err = t.updateContainer(ctx, u, updates[i+1:])
 		}
 		if err != nil {
 			t.event(t.pod, corev1.EventTypeWarning, "ResizeError", "error resizing %s of %s: %v", u.Resource, u.Name, err)
 			return fmt.Errorf("%s: %w", u, err)
 		}
-		t.setResized(t.pod.UID, u)
 		if t.cfg.Resized != nil {
 			t.cfg.Resized(t.pod.UID)
 		}
@@ -49,11 +47,23 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 	if t.cfg.PodCgroups == nil {
 		return nil
 	}
-	return t.cfg.PodCgroups.Update(ctx, t.pod)
+	if err := t.cfg.PodCgroups.Update(ctx, t.pod); err != nil {
+		return err
+	}
+	t.setEnforcedPod(ctx, t.pod, t.node)
+	return nil
+}
+
+func (t *turn) updateContainer(ctx context.Context, u Resize, later []Resize) error {
+	if err := t.cfg.Resizer.UpdateContainerResources(ctx, u.ID, &runtimeapi.ContainerResources{Linux: t.resized(u, later)}); err != nil {
+		return err
+	}
+	t.setResized(ctx, t.pod, u)
+	return nil
 }
 
 // resized returns all resources of a container, as the kubelet sends them with each
-// change: u's as they are to be, and those of later changes as they are now.
+// change: those of u as they are to be, and those of later changes as they are now.
 func (t *turn) resized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
 	c := containerNamed(t.pod, u.Name)
 	if c == nil {
@@ -62,48 +72,31 @@ func (t *turn) resized(u Resize, later []Resize) *runtimeapi.LinuxContainerResou
 	// Huge pages that the node does not have were refused at the start.
 	all, _ := ContainerResources(t.pod, c, t.node)
 	for _, l := range later {
-		if l.ID == u.ID && l.Resource == corev1.ResourceCPU {
-			all.CpuShares, all.CpuQuota, all.CpuPeriod = l.From.GetCpuShares(), max(0, l.From.GetCpuQuota()), l.From.GetCpuPeriod()
+		if l.ID == u.ID {
+			l.set(all, l.From)
+			all.CpuQuota = max(0, all.GetCpuQuota()) // no quota is no change
 		}
 	}
-	if u.Resource == corev1.ResourceMemory {
-		all.MemoryLimitInBytes = u.To.GetMemoryLimitInBytes()
-	} else {
-		all.CpuShares, all.CpuQuota, all.CpuPeriod = u.To.GetCpuShares(), u.To.GetCpuQuota(), u.To.GetCpuPeriod()
-	}
+	u.set(all, u.To)
 	return all
 }
 
-// resizeKey names a resource of a container or pod.
-type resizeKey struct {
-	id       string
-	resource corev1.ResourceName
-}
-
-// unmade returns the resizes that were not made yet. A runtime that goes on
-// showing what was there before, for it rounds or does not look, is not asked for
-// the same thing again and again.
-func (r *Runner) unmade(uid types.UID, updates []Resize) []Resize {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.DeleteFunc(updates, func(u Resize) bool {
-		return r.resized[uid][resizeKey{u.ID, u.Resource}] == u.String()
-	})
-}
-
-func (r *Runner) setResized(uid types.UID, u Resize) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.resized[uid] == nil {
-		r.resized[uid] = map[resizeKey]string{}
+// set copies r's resource.
+func (r Resize) set(to, from *runtimeapi.LinuxContainerResources) {
+	if r.Resource == corev1.ResourceMemory {
+		to.MemoryLimitInBytes = from.GetMemoryLimitInBytes()
+		return
 	}
-	r.resized[uid][resizeKey{u.ID, u.Resource}] = u.String()
+	to.CpuShares, to.CpuQuota, to.CpuPeriod = from.GetCpuShares(), from.GetCpuQuota(), from.GetCpuPeriod()
 }
 
-// updateSandbox tells the runtime what the pod as a whole has. One that is not
-// interested, as most are not, need not know.
-func (t *turn) updateSandbox(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) error {
-	_, err := t.cfg.Resizer.UpdatePodSandboxResources(ctx, request)
+// updateSandbox reports to the runtime what the pod as a whole has. Most runtimes do
+// not implement that.
+func (t *turn) updateSandbox(ctx context.Context, u Resize, later []Resize) error {
+	config := SandboxConfig(t.pod, 0, t.node).GetLinux()
+	_, err := t.cfg.Resizer.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
+		PodSandboxId: u.ID, Overhead: config.GetOverhead(), Resources: withoutOverhead(t.pod, t.podResized(u, later)),
+	})
 	code := grpcstatus.Code(err)
 	// containerd 2.2 answers Unknown, "not implemented yet".
 	if code == codes.Unimplemented || code == codes.Unknown && strings.Contains(grpcstatus.Convert(err).Message(), "not implemented") {
@@ -112,18 +105,54 @@ func (t *turn) updateSandbox(ctx context.Context, request *runtimeapi.UpdatePodS
 	return err
 }
 
-// resources are what Plan compares; none where nothing can be resized.
+// podResized returns all resources of the pod as a whole: that of u as it is to be, and
+// that of a later change as it is now.
+func (t *turn) podResized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
+	all := podLimitsOf(t.pod, t.node.Cgroups).linux()
+	for _, l := range later {
+		if l.Pod {
+			l.set(all, l.From)
+		}
+	}
+	u.set(all, u.To)
+	return all
+}
+
+// withoutOverhead takes the pod's overhead out of res: the runtime adds it.
+func withoutOverhead(pod *corev1.Pod, res *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
+	cpu := pod.Spec.Overhead.Cpu().MilliValue()
+	if memory := pod.Spec.Overhead.Memory().Value(); res.GetMemoryLimitInBytes() > 0 {
+		res.MemoryLimitInBytes -= memory
+	}
+	if res.CpuQuota = limit(res.GetCpuQuota()); res.GetCpuQuota() > 0 {
+		res.CpuQuota -= cpu * res.GetCpuPeriod() / 1000
+	}
+	res.CpuShares = max(minShares, res.GetCpuShares()-cpu*sharesPerCore/1000)
+	return res
+}
+
+// resources returns what Plan compares; nothing where nothing can be resized.
 func (r *Runner) resources(pod *corev1.Pod, node Node) Resources {
 	if r.cfg.Resizer == nil {
 		return Resources{}
 	}
-	res := Resources{Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
-		// Huge pages that the node does not have were refused at the start.
-		resources, _ := ContainerResources(pod, c, node)
-		return resources
-	}}
-	if r.cfg.PodResources != nil {
-		res.PodNow, res.PodWanted = r.cfg.PodResources(pod)
+	e := r.enforced(pod.UID)
+	res := Resources{
+		Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
+			// Huge pages that the node does not have were refused at the start.
+			resources, _ := ContainerResources(pod, c, node)
+			return resources
+		},
+		Enforced: func(name string) *Enforced {
+			is, known := e.Containers[name]
+			if !known {
+				return nil
+			}
+			return &Enforced{ResourceRequirements: is, Linux: cpuAndMemory(is.Requests, is.Limits, node.Cgroups)}
+		},
+	}
+	if r.cfg.PodCgroups != nil && e.Pod != nil {
+		res.PodNow, res.PodWanted = e.Pod.linux(), podLimitsOf(pod, node.Cgroups).linux()
 	}
 	return res
 }

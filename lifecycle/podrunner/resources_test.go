@@ -1,7 +1,6 @@
 package podrunner_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
@@ -202,38 +200,4 @@ func TestLimitsOfThePodAsAWhole(t *testing.T) {
 			int64(got.GetHugepageLimits()[0].GetLimit()), int64(got.GetHugepageLimits()[1].GetLimit()),
 		}, name)
 	}
-}
-
-// TestResizeSendsAllResources: with each change, and those that change later as they are.
-func TestResizeSendsAllResources(t *testing.T) {
-	t.Parallel()
-	s := &sent{}
-	b := newBed(t, func(c *podrunner.Config) { s.Resizer, c.Resizer = c.Resizer, s })
-	pod := podOf(nil, "app")
-	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
-	require.NoError(t, b.sync(pod))
-	pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "2")
-	require.NoError(t, b.sync(pod))
-	require.Len(t, s.all, 2)
-	require.Equal(t, int64(128<<20), s.all[0].GetMemoryLimitInBytes())
-	require.Equal(t, int64(100_000), s.all[0].GetCpuQuota())
-	require.Equal(t, int64(1024), s.all[0].GetCpuShares())
-	require.Equal(t, int64(-997), s.all[0].GetOomScoreAdj())
-	require.Equal(t, int64(128<<20), s.all[1].GetMemoryLimitInBytes())
-	require.Equal(t, int64(200_000), s.all[1].GetCpuQuota())
-	pod.Spec.Containers[0].Resources.Limits = limits("256Mi", "2")
-	require.NoError(t, b.sync(pod))
-	require.Len(t, s.all, 3)
-	require.Equal(t, int64(200_000), s.all[2].GetCpuQuota())
-}
-
-// sent records what a runtime is asked to change.
-type sent struct {
-	podrunner.Resizer
-	all []*runtimeapi.LinuxContainerResources
-}
-
-func (s *sent) UpdateContainerResources(ctx context.Context, id string, r *runtimeapi.ContainerResources) error {
-	s.all = append(s.all, r.GetLinux())
-	return s.Resizer.UpdateContainerResources(ctx, id, r)
 }

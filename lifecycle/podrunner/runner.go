@@ -27,14 +27,14 @@ type Runner struct {
 	cfg   Config
 	slots slots
 
-	mu         sync.Mutex
-	waiting    map[types.UID]map[string]corev1.ContainerStateWaiting
-	resized    map[types.UID]map[resizeKey]string // the last resize that was made
-	preStopped map[types.UID]map[string]bool      // ids of containers whose preStop hook has ended
-	ends       map[types.UID]*begunEnd            // of pods that are ending
-	seen       map[types.UID]map[string]instance  // by id, see tellExits
-	restarting map[types.UID]bool                 // of the last plan
-	recalled   sync.Once                          // the ends on disk are in ends
+	mu           sync.Mutex
+	waiting      map[types.UID]map[string]corev1.ContainerStateWaiting
+	enforcements map[types.UID]enforcement
+	preStopped   map[types.UID]map[string]bool     // ids of containers whose preStop hook has ended
+	ends         map[types.UID]*begunEnd           // of pods that are ending
+	seen         map[types.UID]map[string]instance // by id, see tellExits
+	restarting   map[types.UID]bool                // of the last plan
+	recalled     sync.Once                         // the ends on disk are in ends
 }
 
 var _ podworker.Syncer = (*Runner)(nil)
@@ -49,14 +49,14 @@ func New(cfg Config) (*Runner, error) {
 		return nil, fmt.Errorf("podrunner: %w", err)
 	}
 	return &Runner{
-		cfg:        cfg,
-		slots:      make(slots, cfg.ParallelStarts),
-		waiting:    map[types.UID]map[string]corev1.ContainerStateWaiting{},
-		resized:    map[types.UID]map[resizeKey]string{},
-		preStopped: map[types.UID]map[string]bool{},
-		ends:       map[types.UID]*begunEnd{},
-		seen:       map[types.UID]map[string]instance{},
-		restarting: map[types.UID]bool{},
+		cfg:          cfg,
+		slots:        make(slots, cfg.ParallelStarts),
+		waiting:      map[types.UID]map[string]corev1.ContainerStateWaiting{},
+		enforcements: map[types.UID]enforcement{},
+		preStopped:   map[types.UID]map[string]bool{},
+		ends:         map[types.UID]*begunEnd{},
+		seen:         map[types.UID]map[string]instance{},
+		restarting:   map[types.UID]bool{},
 	}, nil
 }
 
@@ -129,7 +129,6 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 		Restarting: r.wasRestarting(t.Pod),
 	})
 	r.setRestarting(t.Pod.UID, actions.Restarting)
-	actions.Update = r.unmade(t.Pod.UID, actions.Update)
 	if !actions.Empty() {
 		r.cfg.Observer.Planned(t.Pod, actions)
 		r.cfg.Logger.DebugContext(ctx, "acting on a pod", "pod", podName(t.Pod), "podUID", t.Pod.UID, "actions", actions.String())
@@ -159,7 +158,7 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 func (r *Runner) Forget(uid types.UID) {
 	r.mu.Lock()
 	delete(r.waiting, uid)
-	delete(r.resized, uid)
+	delete(r.enforcements, uid)
 	delete(r.preStopped, uid)
 	delete(r.ends, uid)
 	delete(r.seen, uid)

@@ -237,6 +237,9 @@ func (t *turn) failed(name string, err error) error {
 func (t *turn) start(ctx context.Context, c *corev1.Container, s Start, b *box) error {
 	id := s.ID
 	if id == "" {
+		if s.Kind != Ephemeral {
+			t.setEnforcedContainer(ctx, t.pod, c)
+		}
 		var err error
 		if id, err = t.create(ctx, c, s.Attempt, b); err != nil {
 			return err

@@ -9,7 +9,7 @@
 // container of the spec still the one that was created ([ContainerHash])? Which
 // quality of service does it get ([QOSClass])? What does it ask for and what may
 // it use, sidecars, overhead and resources of the pod as a whole included
-// ([Requests], [Limits], [Held])? Does the node depend on it, and who may take its
+// ([Requests], [Limits], [EnforceableLimits], [Held])? Does the node depend on it, and who may take its
 // place ([IsCritical], [CanPreempt])? Has it ended for good ([IsTerminal])? Which port
 // does a probe or a hook mean ([PortNumber])?
 //

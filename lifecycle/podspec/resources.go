@@ -36,6 +36,37 @@ func Limits(pod *corev1.Pod) corev1.ResourceList {
 	return resource.PodLimits(apart(pod), resource.PodResourcesOptions{})
 }
 
+// EnforceableLimits returns the limits of CPU and memory that hold for the pod as a whole,
+// with its overhead: its own, or the sum of its containers' if each of them has one. Else
+// a container without a limit could use only what the others leave.
+func EnforceableLimits(pod *corev1.Pod) corev1.ResourceList {
+	limits := corev1.ResourceList{}
+	all := Limits(pod)
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if hasLimit(pod, name) {
+			limits[name] = all[name]
+		}
+	}
+	return limits
+}
+
+// hasLimit reports whether the pod, or each of its containers, has a limit.
+func hasLimit(pod *corev1.Pod, name corev1.ResourceName) bool {
+	has := func(limits corev1.ResourceList) bool {
+		limit := limits[name]
+		return limit.Sign() > 0
+	}
+	if r := pod.Spec.Resources; r != nil && has(r.Limits) {
+		return true
+	}
+	for c := range Containers(&pod.Spec) {
+		if !has(c.Resources.Limits) {
+			return false
+		}
+	}
+	return true
+}
+
 // apart returns the pod with a copy of its own of the resources of the whole, to
 // which component-helpers adds the overhead in place: that would change the pod
 // where a quantity has so many digits that it is a pointer inside.

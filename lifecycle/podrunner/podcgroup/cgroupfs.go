@@ -22,7 +22,7 @@ type Pods interface {
 	// Ensure makes the pod's cgroup, with its limits, and returns what the CRI
 	// takes as cgroup_parent of its sandbox.
 	Ensure(ctx context.Context, pod *corev1.Pod) (parent string, err error)
-	// Update sets the limits anew, after a resize.
+	// Update sets the limits again, during a resize.
 	Update(ctx context.Context, pod *corev1.Pod) error
 	// Remove removes the pod's cgroup. One that is not there is fine.
 	Remove(ctx context.Context, uid types.UID) error

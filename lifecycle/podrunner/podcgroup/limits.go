@@ -38,38 +38,18 @@ const (
 // written for the pod as a whole. period is that of cpu quotas; zero is no quota.
 // It is pure.
 func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
-	requests, limits := podspec.Requests(pod), podspec.Limits(pod)
-	l := Limits{CPUShares: shares(requests.Cpu().MilliValue()), HugePages: hugePages(limits)}
+	requests, limits := podspec.Requests(pod), podspec.EnforceableLimits(pod)
+	l := Limits{CPUShares: shares(requests.Cpu().MilliValue()), HugePages: hugePages(podspec.Limits(pod))}
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
 		l.CPUShares = minShares
 		return l
 	}
-	if milli := limits.Cpu().MilliValue(); milli > 0 && period > 0 && everyContainerHas(pod, corev1.ResourceCPU) {
+	if milli := limits.Cpu().MilliValue(); milli > 0 && period > 0 {
 		l.CPUPeriodMicros = period.Microseconds()
 		l.CPUQuotaMicros = max(minQuotaMicros, min(milli, maxMilliCPU)*l.CPUPeriodMicros/1000)
 	}
-	if everyContainerHas(pod, corev1.ResourceMemory) {
-		l.MemoryBytes = limits.Memory().Value()
-	}
+	l.MemoryBytes = limits.Memory().Value()
 	return l
-}
-
-// everyContainerHas says that the pod, or each of its containers, has a limit: one
-// without could use what the others may not.
-func everyContainerHas(pod *corev1.Pod, name corev1.ResourceName) bool {
-	has := func(limits corev1.ResourceList) bool {
-		q, ok := limits[name]
-		return ok && q.Sign() > 0
-	}
-	if r := pod.Spec.Resources; r != nil && has(r.Limits) {
-		return true
-	}
-	for c := range podspec.Containers(&pod.Spec) {
-		if !has(c.Resources.Limits) {
-			return false
-		}
-	}
-	return true
 }
 
 func shares(milliCPU int64) int64 {

@@ -1,0 +1,177 @@
+package podrunner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// enforcedFile is the file in a pod's folder that records the resources which the
+// Runner enforced last. A runtime does not report all of them, so that without this
+// record an agent that was restarted could not tell what a resize changes.
+const enforcedFile = "resources"
+
+// enforcement records what was enforced last for one pod.
+type enforcement struct {
+	// Containers has requests and limits by container name.
+	Containers map[string]corev1.ResourceRequirements `json:"containers,omitempty"`
+	// Pod has the limits of the pod's cgroup, nil if they are unknown.
+	Pod *podLimits `json:"pod,omitempty"`
+}
+
+// podLimits are the limits of a pod's cgroup that a resize can change, in the CRI's terms.
+type podLimits struct {
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
+	CPUShares   int64 `json:"cpuShares,omitempty"`
+	CPUQuota    int64 `json:"cpuQuotaMicros,omitempty"`
+	CPUPeriod   int64 `json:"cpuPeriodMicros,omitempty"`
+}
+
+// podLimitsOf returns what the cgroup of the pod is to have, with its overhead.
+func podLimitsOf(pod *corev1.Pod, cgroups Cgroups) podLimits {
+	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
+		return podLimits{CPUShares: minShares}
+	}
+	r := cpuAndMemory(podspec.Requests(pod), podspec.EnforceableLimits(pod), cgroups)
+	l := podLimits{MemoryBytes: r.GetMemoryLimitInBytes(), CPUShares: r.GetCpuShares(), CPUQuota: r.GetCpuQuota(), CPUPeriod: r.GetCpuPeriod()}
+	if l.CPUQuota == 0 {
+		l.CPUPeriod = defaultPeriod // a cgroup without a quota has that
+	}
+	return l
+}
+
+func (l podLimits) linux() *runtimeapi.LinuxContainerResources {
+	return &runtimeapi.LinuxContainerResources{
+		MemoryLimitInBytes: l.MemoryBytes, CpuShares: l.CPUShares, CpuQuota: l.CPUQuota, CpuPeriod: l.CPUPeriod,
+	}
+}
+
+// Enforced returns, by container name, the requests and limits that the Runner enforced
+// last, when it created or resized the container; status.Input.Enforced wants them. The
+// map is empty where they are unknown. With a RootDir they outlive the agent.
+func (r *Runner) Enforced(uid types.UID) map[string]corev1.ResourceRequirements {
+	return r.enforced(uid).Containers
+}
+
+// enforced returns a copy of the pod's record, which it reads from disk once.
+func (r *Runner) enforced(uid types.UID) enforcement {
+	r.mu.Lock()
+	e, known := r.enforcements[uid]
+	r.mu.Unlock()
+	if !known {
+		read, err := r.readEnforced(uid)
+		if err != nil {
+			r.cfg.Logger.Error("could not read which resources were enforced for a pod, the runtime's status will be used", "podUID", uid, "err", err)
+		}
+		r.mu.Lock()
+		if e, known = r.enforcements[uid]; !known {
+			e = read
+			r.enforcements[uid] = e
+		}
+		r.mu.Unlock()
+	}
+	return enforcement{Containers: maps.Clone(e.Containers), Pod: e.Pod}
+}
+
+func (r *Runner) readEnforced(uid types.UID) (e enforcement, err error) {
+	if r.cfg.RootDir == "" || checkFolders(string(uid)) != nil {
+		return enforcement{}, nil
+	}
+	text, err := readPodFile(r.podRoot(), filepath.Join(string(uid), enforcedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return enforcement{}, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &e)
+	}
+	if err != nil {
+		return enforcement{}, fmt.Errorf("read enforced resources of pod %s: %w", uid, err)
+	}
+	return e, nil
+}
+
+// setEnforced records what change makes of the pod's record, on disk too if it differs.
+// A BestEffort pod has no record: it can't be resized, because its QoS class would change.
+func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*enforcement)) {
+	e := r.enforced(pod.UID)
+	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort && e.Containers == nil {
+		return
+	}
+	before, errBefore := json.Marshal(e)
+	if e.Containers == nil {
+		e.Containers = map[string]corev1.ResourceRequirements{}
+	}
+	change(&e)
+	after, err := json.Marshal(e)
+	if errBefore == nil && err == nil && string(before) == string(after) {
+		return
+	}
+	r.mu.Lock()
+	r.enforcements[pod.UID] = e
+	r.mu.Unlock()
+	if r.cfg.RootDir == "" {
+		return
+	}
+	if err == nil {
+		err = replacePodFile(r.podRoot(), pod.UID, enforcedFile, after)
+	}
+	if err != nil {
+		r.cfg.Logger.ErrorContext(ctx, "could not record which resources were enforced for a pod, an agent that is restarted will use the runtime's status",
+			"pod", podName(pod), "podUID", pod.UID, "err", err)
+	}
+}
+
+// setEnforcedContainer records what c is created with.
+func (r *Runner) setEnforcedContainer(ctx context.Context, pod *corev1.Pod, c *corev1.Container) {
+	r.setEnforced(ctx, pod, func(e *enforcement) { e.Containers[c.Name] = resizable(pod, c) })
+}
+
+// setEnforcedPod records the limits to which the pod's cgroup was set.
+func (r *Runner) setEnforcedPod(ctx context.Context, pod *corev1.Pod, node Node) {
+	r.setEnforced(ctx, pod, func(e *enforcement) { e.Pod = new(podLimitsOf(pod, node.Cgroups)) })
+}
+
+// setResized records a change of one resource of a container.
+func (r *Runner) setResized(ctx context.Context, pod *corev1.Pod, u Resize) {
+	c := containerNamed(pod, u.Name)
+	if c == nil {
+		return
+	}
+	wanted := resizable(pod, c)
+	r.setEnforced(ctx, pod, func(e *enforcement) {
+		is := e.Containers[c.Name]
+		e.Containers[c.Name] = corev1.ResourceRequirements{
+			Requests: replaced(is.Requests, wanted.Requests, u.Resource), Limits: replaced(is.Limits, wanted.Limits, u.Resource),
+		}
+	})
+}
+
+// replaced returns a copy of list in which the amount of one resource is that of other.
+func replaced(list, other corev1.ResourceList, name corev1.ResourceName) corev1.ResourceList {
+	next := corev1.ResourceList{}
+	maps.Copy(next, list)
+	delete(next, name)
+	if amount, has := other[name]; has {
+		next[name] = amount
+	}
+	return next
+}
+
+// resizable returns the requests and limits of c that a resize can change: CPU and
+// memory, with the pod's limits where c has none of its own (KEP-2837).
+func resizable(pod *corev1.Pod, c *corev1.Container) corev1.ResourceRequirements {
+	only := func(list corev1.ResourceList) corev1.ResourceList {
+		return replaced(replaced(nil, list, corev1.ResourceCPU), list, corev1.ResourceMemory)
+	}
+	return corev1.ResourceRequirements{Requests: only(c.Resources.Requests), Limits: only(effectiveLimits(pod, c))}
+}

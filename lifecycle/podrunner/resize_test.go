@@ -1,0 +1,319 @@
+package podrunner_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+func TestResizeInPlace(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app", "stubborn")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	require.NoError(t, b.sync(pod))
+	b.did()
+	pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "2")
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/app", "UpdateContainerResources ns/pod/app"}, b.did())
+	shown := b.look(pod.UID).Container("app").GetResources().GetLinux()
+	require.Equal(t, int64(128<<20), shown.GetMemoryLimitInBytes())
+	require.Equal(t, int64(200_000), shown.GetCpuQuota())
+	require.Equal(t, int64(2048), shown.GetCpuShares())
+	pod.Spec.Containers[0].Resources.Limits = nil
+	require.NoError(t, b.sync(pod))
+	require.Len(t, b.did(), 2)
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.did(), "limits that were taken away are gone")
+	require.Equal(t, 0, podcache.RestartCount(b.look(pod.UID).Container("app")))
+}
+
+func TestResizeThatFailsHoldsUpNothingButTheResizesAfterIt(t *testing.T) {
+	t.Parallel()
+	e := &events{}
+	b := newBed(t, func(c *podrunner.Config) { c.Events = e })
+	pod := podOf(nil, "app", "stubborn", "job")
+	require.NoError(t, b.sync(pod))
+	b.clock.Step(time.Second)
+	b.did()
+	e.take()
+	require.NoError(t, b.node.Fail("UpdateContainerResources", fakecri.Fault{Err: errors.New("no room"), Times: 1}))
+	for i := range 2 {
+		pod.Spec.Containers[i].Resources.Limits = limits("128Mi", "2")
+	}
+	err := b.sync(pod)
+	require.ErrorContains(t, err, "resize memory of container app")
+	require.ErrorContains(t, err, "no room")
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/app", "CreateContainer ns/pod/job", "StartContainer ns/pod/job"}, b.did())
+	require.Contains(t, e.take(), "Warning ResizeError error resizing memory of app: no room")
+	require.NoError(t, b.sync(pod))
+	require.Len(t, b.did(), 4)
+}
+
+// TestResizeSendsAllResources: with each change, and those that change later as they are.
+func TestResizeSendsAllResources(t *testing.T) {
+	t.Parallel()
+	s := &sent{}
+	b := newBed(t, func(c *podrunner.Config) { s.Resizer, c.Resizer = c.Resizer, s })
+	pod := podOf(nil, "app")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	require.NoError(t, b.sync(pod))
+	pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "2")
+	require.NoError(t, b.sync(pod))
+	require.Len(t, s.all, 2)
+	require.Equal(t, int64(128<<20), s.all[0].GetMemoryLimitInBytes())
+	require.Equal(t, int64(100_000), s.all[0].GetCpuQuota())
+	require.Equal(t, int64(1024), s.all[0].GetCpuShares())
+	require.Equal(t, int64(-997), s.all[0].GetOomScoreAdj())
+	require.Equal(t, int64(128<<20), s.all[1].GetMemoryLimitInBytes())
+	require.Equal(t, int64(200_000), s.all[1].GetCpuQuota())
+	pod.Spec.Containers[0].Resources.Limits = limits("256Mi", "2")
+	require.NoError(t, b.sync(pod))
+	require.Len(t, s.all, 3)
+	require.Equal(t, int64(200_000), s.all[2].GetCpuQuota())
+}
+
+// sent records what a runtime is asked to change.
+type sent struct {
+	podrunner.Resizer
+	all   []*runtimeapi.LinuxContainerResources
+	boxes []*runtimeapi.UpdatePodSandboxResourcesRequest
+}
+
+func (s *sent) UpdatePodSandboxResources(ctx context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	s.boxes = append(s.boxes, r)
+	return s.Resizer.UpdatePodSandboxResources(ctx, r)
+}
+
+func (s *sent) UpdateContainerResources(ctx context.Context, id string, r *runtimeapi.ContainerResources) error {
+	s.all = append(s.all, r.GetLinux())
+	return s.Resizer.UpdateContainerResources(ctx, id, r)
+}
+
+// cgroups keeps the pods' cgroups in memory, and records what is asked for.
+type cgroups struct {
+	calls []string
+	err   error
+}
+
+func (c *cgroups) Ensure(context.Context, *corev1.Pod) (string, error) { return "/kubepods/pod", nil }
+func (c *cgroups) Remove(context.Context, types.UID) error             { return nil }
+func (c *cgroups) Update(context.Context, *corev1.Pod) error {
+	c.calls = append(c.calls, "update")
+	return c.err
+}
+
+// The pod as a whole has room for its containers at any time. A runtime need not
+// implement UpdatePodSandboxResources.
+func TestResize_PodGrowsFirstAndShrinksLast(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, func(c *podrunner.Config) { c.PodCgroups = &cgroups{} })
+	pod := podOf(nil, "app")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	require.NoError(t, b.sync(pod))
+	b.did()
+	pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "1")
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdatePodSandboxResources ns/pod", "UpdateContainerResources ns/pod/app"}, b.did())
+	for size, err := range map[string]error{
+		"64Mi": grpcstatus.Error(codes.Unimplemented, "what?"),
+		"32Mi": grpcstatus.Error(codes.Unknown, "not implemented yet"), // containerd 2.2
+	} {
+		pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "1")
+		require.NoError(t, b.sync(pod))
+		b.did()
+		pod.Spec.Containers[0].Resources.Limits = limits(size, "1")
+		require.NoError(t, b.node.Fail("UpdatePodSandboxResources", fakecri.Fault{Err: err, Times: 1}))
+		require.NoError(t, b.sync(pod), size)
+		require.Equal(t, []string{"UpdateContainerResources ns/pod/app", "UpdatePodSandboxResources ns/pod"}, b.did(), size)
+	}
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.did())
+}
+
+// If the pod's cgroup can't be updated, the next sync tries it again although the
+// containers have what they are to have.
+func TestResize_UpdateOfThePodsCgroupIsRetried(t *testing.T) {
+	t.Parallel()
+	group := &cgroups{}
+	b := newBed(t, func(c *podrunner.Config) { c.PodCgroups = group })
+	pod := podOf(nil, "app")
+	pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "1")
+	require.NoError(t, b.sync(pod))
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	group.err = errors.New("device or resource busy")
+	require.ErrorContains(t, b.sync(pod), "device or resource busy")
+	group.err, group.calls = nil, nil
+	b.did()
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdatePodSandboxResources ns/pod"}, b.did())
+	require.Equal(t, []string{"update"}, group.calls)
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"update"}, group.calls, "nothing is left to do")
+}
+
+// The runtime is told what the pod has without its overhead, which it adds itself.
+func TestResize_SandboxIsToldWithoutOverhead(t *testing.T) {
+	t.Parallel()
+	s := &sent{}
+	b := newBed(t, func(c *podrunner.Config) {
+		s.Resizer, c.Resizer, c.PodCgroups = c.Resizer, s, &cgroups{}
+	})
+	pod := podOf(nil, "app")
+	pod.Spec.Overhead = limits("10Mi", "250m")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	require.NoError(t, b.sync(pod))
+	pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "2")
+	require.NoError(t, b.sync(pod))
+	require.Len(t, s.boxes, 2)
+	memory, cpu := s.boxes[0], s.boxes[1]
+	require.Equal(t, int64(128<<20), memory.GetResources().GetMemoryLimitInBytes())
+	require.Equal(t, int64(100_000), memory.GetResources().GetCpuQuota(), "CPU changes later")
+	require.Equal(t, int64(1024), memory.GetResources().GetCpuShares())
+	require.Equal(t, int64(128<<20), cpu.GetResources().GetMemoryLimitInBytes())
+	require.Equal(t, int64(200_000), cpu.GetResources().GetCpuQuota())
+	require.Equal(t, int64(2048), cpu.GetResources().GetCpuShares())
+	require.Equal(t, int64(10<<20), cpu.GetOverhead().GetMemoryLimitInBytes())
+	require.Equal(t, int64(25_000), cpu.GetOverhead().GetCpuQuota())
+}
+
+// A change of a request alone is a resize, although no limit of the container changes.
+func TestResize_RequestAlone(t *testing.T) {
+	t.Parallel()
+	pod := podOf(nil, "app", "app2")
+	pod.Spec.Containers[1].Image = "app"
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Resources = corev1.ResourceRequirements{Requests: limits("32Mi", "500m"), Limits: limits("64Mi", "1")}
+	}
+	pod.Spec.Containers[1].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
+	b := newBed(t)
+	require.NoError(t, b.sync(pod))
+	b.did()
+	pod.Spec.Containers[0].Resources.Requests = limits("48Mi", "500m")
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/app"}, b.did())
+	enforced := b.runner.Enforced(pod.UID)["app"]
+	require.Equal(t, int64(48<<20), enforced.Requests.Memory().Value())
+	pod.Spec.Containers[1].Resources.Requests = limits("48Mi", "500m")
+	b.plans = nil
+	require.NoError(t, b.sync(pod))
+	require.Len(t, b.plans, 1)
+	require.Contains(t, b.plans[0], "Container app2 resize requires restart")
+	require.NoError(t, b.sync(pod))
+	require.Len(t, b.plans, 1)
+}
+
+func TestResize_InitContainerThatRuns(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t), podOf(nil, "app")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "app"}}
+	pod.Spec.InitContainers[0].Resources.Limits = limits("64Mi", "1")
+	require.NoError(t, b.sync(pod))
+	b.did()
+	pod.Spec.InitContainers[0].Resources.Limits = limits("128Mi", "1")
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/init"}, b.did())
+}
+
+// blind shows nothing of what it was told to change.
+type blind struct{ podrunner.Resizer }
+
+func (blind) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
+	return nil
+}
+
+// What was enforced is compared, not what the runtime shows: it may round or hide it.
+func TestResize_RuntimeThatDoesNotShowIt(t *testing.T) {
+	t.Parallel()
+	b, pod := newBed(t, func(c *podrunner.Config) { c.Resizer = blind{c.Resizer} }), podOf(nil, "app")
+	pod.Spec.Containers[0].Resources.Limits = limits("32Mi", "1")
+	require.NoError(t, b.sync(pod))
+	for _, size := range []string{"64Mi", "32Mi", "128Mi"} {
+		pod.Spec.Containers[0].Resources.Limits = limits(size, "1")
+		before := len(b.plans)
+		for range 3 {
+			require.NoError(t, b.sync(pod))
+		}
+		require.Len(t, b.plans, before+1, size)
+		require.Contains(t, b.plans[before], "resize memory of container app", size)
+	}
+}
+
+// The record outlives the agent. Without it, or if it is damaged, the runtime's status
+// counts, and nothing that runs is touched.
+func TestEnforced_OutlivesTheAgent(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	root := t.TempDir()
+	b := newBed(t, func(c *podrunner.Config) {
+		c.RootDir, c.Resizer, c.Logger = root, blind{c.Resizer}, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	pod := podOf(nil, "app")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	require.NoError(t, b.sync(pod))
+	pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "1")
+	require.NoError(t, b.sync(pod))
+	restart := func() {
+		again, err := podrunner.New(podrunner.Config{
+			Sandboxes: b.node, Containers: b.node, Images: newImages(t, images.Config{Images: b.node}), Resizer: b.node, LogRoot: b.logs, RootDir: root, Agent: "agent",
+			Clock: b.clock, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Refresh: func(context.Context, types.UID) (*podcache.Status, error) { return b.look(pod.UID), nil },
+		})
+		require.NoError(t, err)
+		b.runner = again
+		b.did()
+	}
+	restart()
+	enforced := b.runner.Enforced(pod.UID)["app"]
+	require.Equal(t, int64(128<<20), enforced.Limits.Memory().Value())
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.did(), "the runtime shows 64Mi still")
+
+	file := filepath.Join(root, "pods", string(pod.UID), "resources")
+	require.NoError(t, os.WriteFile(file, []byte(`{"containers":`), 0o600))
+	restart()
+	require.Empty(t, b.runner.Enforced(pod.UID))
+	require.Equal(t, 1, strings.Count(log.String(), "could not read which resources were enforced"))
+	require.NoError(t, b.sync(pod))
+	require.Equal(t, []string{"UpdateContainerResources ns/pod/app"}, b.did(), "the runtime shows 64Mi")
+	restart()
+	enforced = b.runner.Enforced(pod.UID)["app"]
+	require.Equal(t, int64(128<<20), enforced.Limits.Memory().Value(), "the file is whole again")
+
+	require.NoError(t, b.terminate(pod, 0))
+	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}))
+	require.NoFileExists(t, file)
+	b.runner.Forget(pod.UID)
+	require.Empty(t, b.runner.Enforced(pod.UID))
+}
+
+// A record that can't be written keeps no container from being started.
+func TestEnforced_FileThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	root := t.TempDir()
+	b := newBed(t, func(c *podrunner.Config) { c.RootDir, c.Logger = root, slog.New(slog.NewTextHandler(&log, nil)) })
+	pod := podOf(nil, "app")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "pods", string(pod.UID), "resources.new"), 0o700))
+	require.NoError(t, b.sync(pod))
+	require.Contains(t, log.String(), "could not record which resources were enforced for a pod")
+	require.NotEmpty(t, b.runner.Enforced(pod.UID))
+}
