@@ -44,7 +44,7 @@ func drawEvent(d *judge.Draw) Event {
 	case n < 98:
 		e.What, e.resources = "resize in mid-initialization", drawResources(d)
 	default:
-		e.What = judge.Pick(d, "resources shown late", "memory in use")
+		e.What = "memory in use"
 	}
 	return e
 }
@@ -117,10 +117,6 @@ func (s *State) apply(e Event) {
 		}
 	case "memory in use":
 		s.Used = 1 << 30
-	case "resources shown late":
-		if c := pick(e, s.Containers, func(c *Container) bool { return c.State == running }); c != nil {
-			c.late = true
-		}
 	case "resize in mid-initialization":
 		s.resizeInMidInitialization(e)
 	default:

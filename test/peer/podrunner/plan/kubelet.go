@@ -151,9 +151,6 @@ func (s *State) recall(k *kubelet, before *State, log *record) {
 	for _, c := range s.Containers {
 		if s.newest(c.Name) == c {
 			c.Has, _ = k.actuated.GetContainerResources(s.Pod.UID, c.Name)
-			if !c.late {
-				c.ShownHas = c.Has
-			}
 		}
 	}
 	if was, is := before.box(), s.box(); was != nil && is.ID != was.ID {

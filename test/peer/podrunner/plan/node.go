@@ -202,9 +202,7 @@ func (s *State) containerStatus(c *Container, ours bool) *runtimeapi.ContainerSt
 		CreatedAt: c.Created.UnixNano(), StartedAt: nano(c.Started), FinishedAt: nano(c.Finished),
 		Labels: s.labels(c.Name), Annotations: annotations,
 	}
-	if c.Shown != nil {
-		status.Resources = &runtimeapi.ContainerResources{Linux: c.Shown}
-	}
+	status.Resources = &runtimeapi.ContainerResources{Linux: c.Linux}
 	return status
 }
 

@@ -26,7 +26,7 @@ func (s *State) create(box, name string, attempt int, linux *runtimeapi.LinuxCon
 	id, made := s.next(name)
 	c := &Container{
 		ID: id, Name: name, Box: box, Attempt: attempt, From: *spec.DeepCopy(), State: created, Created: made,
-		Linux: linux, Shown: linux, Has: s.actuated(spec), ShownHas: s.actuated(spec), Startup: NotProbed,
+		Linux: linux, Has: s.actuated(spec), Startup: NotProbed,
 	}
 	if c.From.StartupProbe == nil {
 		c.Startup = Succeeded
@@ -93,9 +93,6 @@ func (n *node) UpdateContainerResources(_ context.Context, id string, res *runti
 // resize changes what a container has. Zero leaves alone what is there.
 func (s *State) resize(c *Container, to *runtimeapi.LinuxContainerResources) {
 	c.Linux = merged(c.Linux, to)
-	if !c.late {
-		c.Shown = c.Linux
-	}
 }
 
 func merged(now, to *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {

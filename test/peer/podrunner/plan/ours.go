@@ -63,20 +63,14 @@ func newBackoff(t *testing.T, s *State) *backoff {
 
 // plan returns our plan for s.
 func (b *backoff) plan(w *World, s *State) podrunner.Actions {
-	var now, wanted *runtimeapi.LinuxContainerResources
-	if w.PodKnown || w.PodNow {
-		now = s.Cgroup
-	}
-	if w.PodKnown || w.PodWanted {
-		wanted = podCgroup(s.Pod)
-	}
 	in := podrunner.Input{
 		Pod: s.Pod, Status: s.status(), Backoff: b.Until, Restarting: s.Restarting,
 		Attempts: func(name string) uint32 { return uint32(s.Logs[name]) },
 		Probes:   func(id string) podrunner.ProbeResults { return found(s.container(id)) },
 		Resources: podrunner.Resources{
 			Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources { return linuxOf(s.Pod, c) },
-			PodNow:    now, PodWanted: wanted,
+			Enforced:  s.enforced,
+			PodNow:    s.Cgroup, PodWanted: podCgroup(s.Pod),
 		},
 	}
 	switch w.Without {
@@ -88,6 +82,21 @@ func (b *backoff) plan(w *World, s *State) podrunner.Actions {
 		in.Attempts = nil
 	}
 	return podrunner.Plan(in)
+}
+
+// enforced returns what the container of that name with the highest restart count was
+// given last.
+func (s *State) enforced(name string) *podrunner.Enforced {
+	var c *Container
+	for _, other := range s.Containers {
+		if other.Name == name && (c == nil || other.Attempt > c.Attempt) {
+			c = other
+		}
+	}
+	if c == nil {
+		return nil
+	}
+	return &podrunner.Enforced{ResourceRequirements: c.Has, Linux: linuxOf(&corev1.Pod{}, &corev1.Container{Resources: c.Has})}
 }
 
 func found(c *Container) podrunner.ProbeResults {
@@ -220,9 +229,9 @@ func (s *State) carryOut(a podrunner.Actions, b *backoff, fails []string) {
 		}
 		if c := s.container(u.ID); c != nil {
 			spec, _ := s.spec(c.Name)
-			c.Has = s.actuated(spec)
-			if !c.late {
-				c.ShownHas = c.Has
+			is := s.actuated(spec)
+			c.Has = corev1.ResourceRequirements{
+				Requests: replaced(c.Has.Requests, is.Requests, u.Resource), Limits: replaced(c.Has.Limits, is.Limits, u.Resource),
 			}
 		}
 	}
@@ -265,7 +274,7 @@ func (n *node) startAll(a podrunner.Actions, b *backoff) {
 				continue
 			}
 			c := s.create(s.box().ID, st.Name, int(st.Attempt), linuxOf(s.Pod, spec))
-			c.Has, c.ShownHas, id = s.actuated(spec), s.actuated(spec), c.ID
+			c.Has, id = s.actuated(spec), c.ID
 		}
 		if !st.After.IsZero() {
 			s.count(b, *spec.DeepCopy(), st.After)

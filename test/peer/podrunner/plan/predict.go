@@ -28,7 +28,7 @@ func (w *World) predict(step int, all []deviation) []judge.Prediction {
 		return p
 	}
 	s := w.seen[step].clone()
-	s.policies, s.plan, s.podKnown = s.Pod, w.plan, w.PodKnown
+	s.policies, s.plan = s.Pod, w.plan
 	s.Pod = s.Pod.DeepCopy()
 	for _, c := range s.Containers {
 		c.was = new(*c)

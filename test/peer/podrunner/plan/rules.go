@@ -10,17 +10,13 @@ func deviations() []deviation {
 	return []deviation{
 		clockSetBack(), noHash(), wholeDefinition(), failedStarts(), backoffKeyDefinition(),
 		startBrokenOff(), waitsOut(),
-		memoryInUse(), shownLate(), noResourcesShown(), classChange(), podLevelShares(), initResize(), requestsOnly(), idleResize(),
+		memoryInUse(), podLevelLimitsLate(), classChange(), podLevelShares(),
 		noNamespaces(), ownPolicies(), neverRemoved(), never(), stray(), otherSandbox(), straysHold(),
 		ephemeralOfStopped(), pastInitContainers(), over(), heldResize(),
-		forgottenEphemeral(), createdBefore(), unknownWithoutSandbox(), straysStopped(), limitsRemoved(), podCgroupAlone(), sidecarLimit(), podCgroupUnknown(), restartAllMessage(), restartAllCreated(), restartAllBackoff(), initBackoff(), sandboxBackoff(), overAgain(), removals(),
+		forgottenEphemeral(), createdBefore(), unknownWithoutSandbox(), straysStopped(), cpuWithMemory(), limitsRemoved(), podCgroupAlone(), sidecarLimit(), restartAllMessage(), restartAllCreated(), restartAllBackoff(), initBackoff(), sandboxBackoff(), overAgain(), removals(),
 	}
 }
 
 func rule(name string, class judge.Class, sentence string) judge.Rule[*World] {
 	return judge.Rule[*World]{Name: name, Class: class, Sentence: sentence, Doc: doc}
-}
-
-func defect(name, item, sentence string) judge.Rule[*World] {
-	return judge.Rule[*World]{Name: name, Class: judge.DefectOfOurs, Item: item, Sentence: sentence}
 }

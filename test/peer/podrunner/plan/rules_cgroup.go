@@ -10,7 +10,6 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -38,6 +37,25 @@ func heldResize() deviation {
 	}
 }
 
+func cpuWithMemory() deviation {
+	return deviation{
+		Rule: rule("CPU limit that comes with the memory", judge.KubeletDefect, "If a pod that gets limits passes them on to a container, the kubelet sets the container's CPU limit together with its memory limit, and once more with the CPU; ours sets each once."),
+		facts: func(s *State, f judge.Facts) {
+			for _, c := range s.resizable() {
+				spec, _ := s.spec(c.Name)
+				is := s.actuated(spec)
+				before, after, own := c.Has.Limits[corev1.ResourceCPU], is.Limits[corev1.ResourceCPU], spec.Resources.Limits[corev1.ResourceCPU]
+				if !before.IsZero() || after.IsZero() || !own.IsZero() {
+					continue
+				}
+				if sameRequest := c.Has.Requests.Cpu().Cmp(*is.Requests.Cpu()) == 0; sameRequest && f["resize memory "+c.ID] != "" {
+					delete(f, "resize nothing "+c.ID)
+				}
+			}
+		},
+	}
+}
+
 func limitsRemoved() deviation {
 	return deviation{
 		Rule: rule("limits that are taken away", judge.KubeletDefect, "The kubelet sends zero for a limit that is taken away, so that the runtime leaves the old limit in force and the status goes on to show it; ours sends -1, which takes the limit away."),
@@ -47,14 +65,8 @@ func limitsRemoved() deviation {
 			}
 			for _, c := range s.resizable() {
 				spec, _ := s.spec(c.Name)
-				is := linuxOf(s.Pod, spec)
-				if !goesOn(s, f) || s.isKind(c.Name, podrunner.Init) || f["kill "+c.ID] != "" || c.Shown == nil {
-					continue
-				}
-				s.withoutLimit(f, c, is)
-				delete(f, "resize nothing "+c.ID)
-				if c.late && s.calledForNothing(c, is) {
-					f["resize nothing "+c.ID] = "yes"
+				if wanted := linuxOf(s.Pod, spec); wanted.GetMemoryLimitInBytes() == 0 || wanted.GetCpuQuota() == 0 {
+					s.withoutLimit(f, c, wanted)
 				}
 			}
 			s.renewResizeOrder(f)
@@ -62,38 +74,33 @@ func limitsRemoved() deviation {
 	}
 }
 
-// calledForNothing reports whether ours resizes a container that has what it is to
-// have, because the status does not show it.
-func (s *State) calledForNothing(c *Container, is *runtimeapi.LinuxContainerResources) bool {
-	shown := shownAs(c.Shown, is)
-	return memoryGrows(shown, is) != "" && memoryGrows(c.Linux, is) == "" || cpuGrows(shown, is) != "" && cpuGrows(c.Linux, is) == ""
-}
-
-// withoutLimit sets what ours does about a container whose spec has no limit: the
-// kubelet's calls would leave the one that there is, or set that of the pod.
-func (s *State) withoutLimit(f judge.Facts, c *Container, is *runtimeapi.LinuxContainerResources) {
-	set := func(name, direction, text string) {
-		delete(f, name)
-		if direction != "" {
+// withoutLimit sets what ours does about a container that the kubelet resizes and whose
+// spec lacks a limit.
+func (s *State) withoutLimit(f judge.Facts, c *Container, wanted *runtimeapi.LinuxContainerResources) {
+	memory, cpu, nothing := "resize memory "+c.ID, "resize cpu "+c.ID, "resize nothing "+c.ID
+	if f[memory]+f[cpu]+f[nothing] == "" {
+		return
+	}
+	forget(f, memory, cpu, nothing)
+	spec, _ := s.spec(c.Name)
+	is := s.actuated(spec)
+	set := func(resource corev1.ResourceName, name, direction, text string) {
+		switch {
+		case sameAmounts(c.Has, is, resource):
+		case direction == "":
+			f[nothing] = "yes"
+		default:
 			f[name] = text
 		}
 	}
-	shown := shownAs(c.Shown, is)
-	if is.GetMemoryLimitInBytes() == 0 {
-		set("resize memory "+c.ID, effect(memoryGrows, shown, c.Linux, is), memoryText(is))
-	}
-	if is.GetCpuQuota() == 0 {
-		set("resize cpu "+c.ID, effect(cpuGrows, shown, c.Linux, is), cpuText(is))
-	}
+	set(corev1.ResourceMemory, memory, memoryGrows(c.Linux, wanted), memoryText(wanted))
+	set(corev1.ResourceCPU, cpu, cpuGrows(c.Linux, wanted), cpuText(wanted))
 }
 
-// effect returns the direction of a change that ours makes if what is shown differs
-// from what is wanted, empty if it has no effect.
-func effect(grows func(before, after *runtimeapi.LinuxContainerResources) string, shown, has, wanted *runtimeapi.LinuxContainerResources) string {
-	if grows(shown, wanted) == "" {
-		return ""
-	}
-	return grows(has, wanted)
+// sameAmounts reports whether request and limit of a resource are the same.
+func sameAmounts(a, b corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	same := func(a, b corev1.ResourceList) bool { return a.Name(name, "").Cmp(*b.Name(name, "")) == 0 }
+	return same(a.Requests, b.Requests) && same(a.Limits, b.Limits)
 }
 
 // renewResizeOrder renews the order of resizes after some were added: what shrinks
@@ -206,15 +213,4 @@ func (s *State) podFacts(f judge.Facts, wanted *runtimeapi.LinuxContainerResourc
 	now := shownAs(s.Cgroup, wanted)
 	set("memory", memoryGrows(now, wanted), memoryText(wanted))
 	set("cpu", cpuGrows(now, wanted), cpuText(wanted))
-}
-
-func podCgroupUnknown() deviation {
-	return deviation{
-		Rule: defect("cgroup of the pod", "13b", "The kubelet resizes the pod's cgroup with its containers; ours does not where nobody tells it what that has."),
-		facts: func(s *State, f judge.Facts) {
-			if !s.podKnown {
-				forget(f, "resize memory pod", "resize cpu pod", "resize order of pod")
-			}
-		},
-	}
 }

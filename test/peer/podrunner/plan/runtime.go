@@ -108,10 +108,8 @@ func drawInstance(d *judge.Draw, s *State, name string, life bool) {
 	if d.Chance(6) {
 		c.From.Resources = drawResources(d)
 		c.Linux = linuxOf(s.Pod, &c.From)
-		c.Shown = c.Linux
 	}
-	c.Has, c.ShownHas = c.From.Resources, c.From.Resources
-	drawShown(d, c)
+	c.Has = s.actuated(&c.From)
 	s.Now = s.Now.Add(time.Second)
 	drawLife(d, s, c, life)
 	drawProbes(d, c)
@@ -119,17 +117,6 @@ func drawInstance(d *judge.Draw, s *State, name string, life bool) {
 	if d.Chance(4) && c.State == exited {
 		s.remove(c.ID)
 	}
-}
-
-// drawShown draws what the runtime tells of a container's resources.
-func drawShown(d *judge.Draw, c *Container) {
-	switch {
-	case d.Chance(4):
-		c.Shown = nil
-	case d.Chance(10):
-		c.Shown = rounded(c.Linux)
-	}
-	c.late = d.Chance(10)
 }
 
 // drawLife draws what has become of a container.

@@ -41,11 +41,11 @@ type State struct {
 
 	// The rest is for rules: whether exit codes ask for no restart of all containers, what the kubelet is
 	// not shown, the pod as it was, and what the kubelet does.
-	notRestarting, podKnown, waitsOut, restartAllWaits bool
-	hidden                                             []*Container
-	policies                                           *corev1.Pod
-	plan                                               func(*State) judge.Facts
-	current                                            judge.Facts
+	notRestarting, waitsOut, restartAllWaits bool
+	hidden                                   []*Container
+	policies                                 *corev1.Pod
+	plan                                     func(*State) judge.Facts
+	current                                  judge.Facts
 }
 
 // A Box is a sandbox.
@@ -72,14 +72,11 @@ type Container struct {
 
 	Created, Started, Finished time.Time
 
-	// Linux is what its cgroup has, Shown what the runtime's status shows of that,
-	// and Has what the kubelet made it from.
-	Linux, Shown  *runtimeapi.LinuxContainerResources
-	Has, ShownHas corev1.ResourceRequirements
+	// Linux is what its cgroup has, and Has what both sides recall that it was given.
+	Linux *runtimeapi.LinuxContainerResources
+	Has   corev1.ResourceRequirements
 
 	Startup, Liveness Found
-	// late is set where the runtime's status is not read again after a resize.
-	late bool
 	// brokenOff is set by a rule: its start was broken off.
 	brokenOff bool
 	// was is how it was before the rules.

@@ -42,9 +42,9 @@ func (s *State) text(whole bool) string {
 		line("    sandbox %s attempt %d ready %t host %t linux %t network %t ip %q", x.ID, x.Attempt, x.Ready, x.Host, !x.NoLinux, x.Network, x.IP)
 	}
 	for _, c := range s.Containers {
-		line("    container %s in %s attempt %d %s code %d %s %q made %s ago, ended %s ago, image %s dir %q hash %d startup %d liveness %d has %s shown %s from %s",
+		line("    container %s in %s attempt %d %s code %d %s %q made %s ago, ended %s ago, image %s dir %q hash %d startup %d liveness %d has %s given %s",
 			c.ID, c.Box, c.Attempt, c.State, c.Code, c.Reason, c.Message, s.Now.Sub(c.Created).Round(time.Second), age(s.Now, c.Finished),
-			c.From.Image, c.From.WorkingDir, c.Hash, c.Startup, c.Liveness, linuxText(c.Linux), linuxText(c.Shown), resourcesText(c.Has))
+			c.From.Image, c.From.WorkingDir, c.Hash, c.Startup, c.Liveness, linuxText(c.Linux), resourcesText(c.Has))
 	}
 	for _, st := range s.Starts {
 		line("    started %s %s ago after %s ago", st.From.Name, s.Now.Sub(st.At), age(s.Now, st.Since))

@@ -18,9 +18,6 @@ type World struct {
 	Steps []Step
 	// Ours is set where our plans are carried out, the kubelet's are otherwise.
 	Ours bool
-	// PodKnown is set where our side is told what the pod's cgroup has and is to have.
-	// Where it is not, PodNow or PodWanted may be set: it is told one of both.
-	PodKnown, PodNow, PodWanted bool
 	// Without is what nobody keeps: back-off, probes or attempts. Our side gets no
 	// function for it, and the kubelet finds nothing of it.
 	Without string
@@ -59,10 +56,6 @@ func drawWorld(d *judge.Draw) *World {
 		w.First.Used = 1 << 30
 	}
 	w.Ours = d.Chance(40)
-	if w.PodKnown = !d.Chance(30); !w.PodKnown {
-		w.PodNow = d.Chance(30)
-		w.PodWanted = !w.PodNow && d.Chance(30)
-	}
 	if d.Chance(6) {
 		w.Without = judge.Pick(d, withoutBackoff, withoutProbes, withoutAttempts)
 	}

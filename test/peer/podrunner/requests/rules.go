@@ -21,7 +21,7 @@ const (
 
 // rules are all rules. Earlier ones are asked first.
 func rules() []rule {
-	return slices.Concat(refusalRules(), failureRules(), identityRules(), sandboxRules(), dnsRules(), securityRules(), resizeRules(), containerRules(), imageRules())
+	return slices.Concat(refusalRules(), failureRules(), identityRules(), sandboxRules(), dnsRules(), securityRules(), resizeRules(), podResizeRules(), containerRules(), imageRules())
 }
 
 // pod is the pod as it was in the step.

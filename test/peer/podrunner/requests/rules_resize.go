@@ -1,12 +1,10 @@
 package requests
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -14,36 +12,12 @@ import (
 func resizeRules() []rule {
 	return []rule{
 		{
-			Name: "resize of the sandbox", Class: judge.DefectOfOurs, Item: "23",
-			Sentence: "The kubelet tells the runtime with UpdatePodSandboxResources what the pod as a whole has after a resize; ours never does.",
-			Explains: func(s scene) bool {
-				if s.Fact == "calls" {
-					return s.Ours != s.Kubelet && s.Ours == justContainers(s)
-				}
-				return strings.HasPrefix(s.Fact, "update the sandbox/") && s.Ours == ""
-			},
-		},
-		{
 			Name: "limits that are taken away", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "The kubelet sends zero for a limit that is taken away, so that the runtime leaves the old limit in force and the status goes on to show it; ours sends -1, which takes the limit away.",
 			Explains: func(s scene) bool {
 				request, name, field := about(s)
 				return request == "update" && (field == "linux/cpu_quota" || field == "linux/memory_limit_in_bytes") && s.Ours == "-1" &&
 					(s.Kubelet == "" || s.Kubelet == previous(s, name, strings.TrimPrefix(field, "linux/")))
-			},
-		},
-		{
-			Name: "resize that changes nothing", Class: judge.Deliberate, Doc: ourDoc,
-			Sentence: "The kubelet calls the runtime for a resize that changes nothing in the container's cgroup, such as of its memory request; ours does not.",
-			Explains: func(s scene) bool {
-				request, name, field := about(s)
-				if request != "update" || named(pod(s), name) == nil || updated(s, name) {
-					return false
-				}
-				resources, err := podrunner.ContainerResources(pod(s), named(pod(s), name), s.World.ourNode(""))
-				full := map[string]string{}
-				new(recorder).flatten(full, "linux", generic(resources))
-				return err == nil && s.Kubelet == full[field]
 			},
 		},
 		{
@@ -57,19 +31,6 @@ func resizeRules() []rule {
 			},
 		},
 	}
-}
-
-// justContainers are the kubelet's calls without those about the sandbox, and of
-// each container that is updated one.
-func justContainers(s scene) string {
-	var all []string
-	for call := range strings.SplitSeq(kubeletFact(s, "calls"), ", ") {
-		if call == "update the sandbox" || strings.HasPrefix(call, "update ") && (slices.Contains(all, call) || !updated(s, strings.TrimPrefix(call, "update "))) {
-			continue
-		}
-		all = append(all, call)
-	}
-	return strings.Join(all, ", ")
 }
 
 // updated reports whether our side changed something of a container.

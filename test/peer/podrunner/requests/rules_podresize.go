@@ -1,0 +1,178 @@
+package requests
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
+	"github.com/kubeparts/kubeparts/test/peer/judge"
+)
+
+const theSandbox = "update the sandbox"
+
+// podResizeRules are about changes of the pod's resources as a whole.
+func podResizeRules() []rule {
+	return []rule{
+		{
+			Name: "cgroup of a pod without running containers", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "The kubelet resizes a pod's cgroup only together with a container that runs, so that a pod whose limits were raised while its containers were down keeps the old ones; ours resizes it whenever it differs.",
+			Explains: func(s scene) bool {
+				if s.Step == 0 || strings.Contains(kubeletFact(s, "calls"), "update ") {
+					return false
+				}
+				field, about := strings.CutPrefix(s.Fact, theSandbox+"/")
+				return about && s.Kubelet == "" && s.Ours == sandboxUpdate(s)[field] || s.Fact == "calls" && s.Ours == ourCalls(s)
+			},
+		},
+		{
+			Name: "pod without a limit", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "The kubelet takes the missing limit of a pod for the least, and so limits the pod before its containers shrink; ours takes it for the most.",
+			Explains: func(s scene) bool {
+				if s.Fact != "calls" || s.Ours != ourCalls(s) {
+					return false
+				}
+				before, after := podLimits(s, s.World.pods[s.Step-1]), podLimits(s, pod(s))
+				return before.MemoryBytes == 0 && after.MemoryBytes != 0 || before.CPUQuotaMicros == 0 && after.CPUQuotaMicros != 0
+			},
+		},
+		{
+			Name: "limits that are taken away from a pod", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "The kubelet leaves a pod's cgroup with the limit that was taken away; ours takes it away from there, too.",
+			Explains: func(s scene) bool {
+				if s.Step == 0 {
+					return false
+				}
+				before, after := podLimits(s, s.World.pods[s.Step-1]), podLimits(s, pod(s))
+				if (before.MemoryBytes == 0 || after.MemoryBytes != 0) && (before.CPUQuotaMicros == 0 || after.CPUQuotaMicros != 0) {
+					return false
+				}
+				field, about := strings.CutPrefix(s.Fact, theSandbox+"/")
+				return about && s.Ours == sandboxUpdate(s)[field] || s.Fact == "calls" && s.Ours == ourCalls(s)
+			},
+		},
+		{
+			Name: "report of a pod without a limit", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "If a pod has no limit of memory or CPU, the kubelet subtracts its overhead from the number that stands for no limit when it reports the pod to the runtime; ours reports no limit.",
+			Explains: func(s scene) bool {
+				overhead := pod(s).Spec.Overhead
+				switch s.Fact {
+				case theSandbox + "/resources/memory_limit_in_bytes":
+					return s.Ours == "" && s.Kubelet == strconv.FormatInt(math.MaxInt64-overhead.Memory().Value(), 10)
+				case theSandbox + "/resources/cpu_quota":
+					period, err := strconv.ParseInt(kubeletFact(s, theSandbox+"/resources/cpu_period"), 10, 64)
+					return err == nil && s.Ours == "-1" && s.Kubelet == strconv.FormatInt(-1-overhead.Cpu().MilliValue()*period/1000, 10)
+				}
+				return false
+			},
+		},
+		{
+			Name: "limit and shares at once", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "The kubelet reports the CPU limit and the CPU shares of a resized pod to the runtime in two calls; ours in one.",
+			Explains: func(s scene) bool {
+				if s.Fact != "calls" || s.Ours != ourCalls(s) {
+					return false
+				}
+				before, after := podLimits(s, s.World.pods[s.Step-1]), podLimits(s, pod(s))
+				return cmp.Compare(after.CPUQuotaMicros, before.CPUQuotaMicros)*cmp.Compare(after.CPUShares, before.CPUShares) < 0
+			},
+		},
+		{
+			Name: "period without quotas", Class: judge.Deliberate, Doc: ourDoc,
+			Sentence: "Where CPU quotas are off, the kubelet sets and reports the configured period of quotas for a pod with a CPU limit; ours leaves the kernel's.",
+			Explains: func(s scene) bool {
+				return s.Fact == theSandbox+"/resources/cpu_period" && !s.World.Node.CFSQuota && s.Ours == "100000" &&
+					s.Kubelet == strconv.FormatInt(s.World.Node.CFSPeriod.Microseconds(), 10)
+			},
+		},
+	}
+}
+
+// podLimits returns what the cgroup of a pod is to have.
+func podLimits(s scene, of *corev1.Pod) podcgroup.Limits {
+	period := s.World.Node.CFSPeriod
+	if !s.World.Node.CFSQuota {
+		period = 0
+	}
+	return podcgroup.PodLimits(of, period)
+}
+
+// sandboxUpdate returns what ours reports to the runtime of the pod as a whole.
+func sandboxUpdate(s scene) map[string]string {
+	l, before := podLimits(s, pod(s)), podLimits(s, s.World.pods[s.Step-1])
+	facts := map[string]string{"pod_sandbox_id": ourFact(s, theSandbox+"/pod_sandbox_id")}
+	for fact, value := range s.KubeletFacts[0] { // the overhead is that of the sandbox's creation
+		if field, ok := strings.CutPrefix(fact, "sandbox/linux/overhead"); ok {
+			facts["overhead"+field] = value
+		}
+	}
+	put := func(field string, value int64) {
+		if value != 0 {
+			facts["resources/"+field] = strconv.FormatInt(value, 10)
+		}
+	}
+	cpu := pod(s).Spec.Overhead.Cpu().MilliValue()
+	put("cpu_shares", max(2, l.CPUShares-cpu*1024/1000))
+	switch {
+	case l.MemoryBytes > 0:
+		put("memory_limit_in_bytes", l.MemoryBytes-pod(s).Spec.Overhead.Memory().Value())
+	case before.MemoryBytes > 0:
+		put("memory_limit_in_bytes", -1)
+	}
+	if l.CPUQuotaMicros > 0 {
+		put("cpu_quota", l.CPUQuotaMicros-cpu*l.CPUPeriodMicros/1000)
+		put("cpu_period", l.CPUPeriodMicros)
+	} else {
+		put("cpu_quota", -1)
+		put("cpu_period", 100_000)
+	}
+	return facts
+}
+
+// ourCalls returns the calls of ours: those of the kubelet with what ours resizes, of
+// each resource the pod first if it grows and last if it shrinks.
+func ourCalls(s scene) string {
+	calls := slices.DeleteFunc(strings.Split(kubeletFact(s, "calls"), ", "), func(call string) bool { return call == "" })
+	at := max(0, slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "update ") }))
+	container := ""
+	for _, call := range calls {
+		if strings.HasPrefix(call, "update ") && call != theSandbox {
+			container = call
+		}
+	}
+	calls = slices.DeleteFunc(calls, func(call string) bool { return strings.HasPrefix(call, "update ") })
+	before, after := s.World.pods[s.Step-1], pod(s)
+	var updates []string
+	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
+		grows := podGrows(s, before, after, name)
+		if grows > 0 {
+			updates = append(updates, theSandbox)
+		}
+		if c := strings.TrimPrefix(container, "update "); c != "" && differs(named(before, c).Resources, named(after, c).Resources, name) {
+			updates = append(updates, container)
+		}
+		if grows < 0 {
+			updates = append(updates, theSandbox)
+		}
+	}
+	return strings.Join(slices.Insert(calls, at, slices.Compact(updates)...), ", ")
+}
+
+// podGrows compares a resource of the pod as a whole; no limit is the most.
+func podGrows(s scene, before, after *corev1.Pod, name corev1.ResourceName) int {
+	a, b := podLimits(s, before), podLimits(s, after)
+	most := func(limit int64) uint64 { return uint64(limit) - 1 }
+	if name == corev1.ResourceMemory {
+		return cmp.Compare(most(b.MemoryBytes), most(a.MemoryBytes))
+	}
+	return cmp.Or(cmp.Compare(most(b.CPUQuotaMicros), most(a.CPUQuotaMicros)), cmp.Compare(b.CPUShares, a.CPUShares))
+}
+
+func differs(a, b corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	other := func(a, b corev1.ResourceList) bool { return a.Name(name, "").Cmp(*b.Name(name, "")) != 0 }
+	return other(a.Requests, b.Requests) || other(a.Limits, b.Limits)
+}
