@@ -2,6 +2,7 @@ package podrunner_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,7 +64,7 @@ func TestVariablesOfServices(t *testing.T) {
 		require.NoError(t, err, name)
 		got := map[string]string{}
 		for _, e := range config.GetEnvs() {
-			got[e.GetKey()] = string(e.GetValue())
+			got[e.GetKey()] = string(fmt.Appendf(nil, "%s", e.GetValue())) // bytes since Kubernetes v0.37
 		}
 		require.Equal(t, tt.want, got, name)
 	}

@@ -15,13 +15,13 @@ func causes() []cause {
 func causesInReports() []cause {
 	return []cause{
 		{
-			"hook", hooksAll, judge.KubeletDefect, "",
+			"hook", hooksAll, judge.KubeletDefect,
 			[]part{reports},
 			"The kubelet calls its hook only after passes for space without a failure, with only those images that the pass considered and kept. " +
 				"AfterGC is called after each pass that tried to delete an image, with all images that the runtime lists then.",
 		},
 		{
-			"quiet events", quiets, judge.Deliberate, "",
+			"quiet events", quiets, judge.Deliberate,
 			[]part{reports},
 			"The kubelet repeats its events in every pass; ours are repeated after an hour, or after a pass of Run without an error.",
 		},
@@ -33,37 +33,37 @@ func causesInImages() []cause {
 	both := []part{deletions, reports}
 	return []cause{
 		{
-			"ages survive", agesSurvive, judge.Deliberate, "", both,
+			"ages survive", agesSurvive, judge.Deliberate, both,
 			"After a restart all images are new to the kubelet, and MaxAge begins anew; with a Store ours keeps the ages of images (kubernetes#119711).",
 		},
 		{
-			"never used", ageFromFirst, judge.KubeletDefect, "", both,
+			"never used", ageFromFirst, judge.KubeletDefect, both,
 			"The kubelet treats an image that was never used as infinitely old, and deletes it once the kubelet itself is older than MaxAge; here MaxAge counts from when the image was first seen.",
 		},
 		{
-			"young", minAgeAlways, judge.KubeletDefect, "", both,
+			"young", minAgeAlways, judge.KubeletDefect, both,
 			"MinAge holds in every pass; the kubelet's pass for old age ignores it.",
 		},
 		{
-			"names", namesCount, judge.Deliberate, "", both,
+			"names", namesCount, judge.Deliberate, both,
 			"The kubelet compares ids alone. Here an image is also in use if a container or an image volume names it by a tag, a digest or an id without algorithm, " +
 				"even if the tag has moved to another image: a restarted container will need that image.",
 		},
 		{
-			"volumes", anyVolume, judge.KubeletDefect, "", both,
+			"volumes", anyVolume, judge.KubeletDefect, both,
 			"With RuntimeClassInImageCriAPI the kubelet finds no image that has a runtime handler to be in use as a volume; here an image volume without a runtime handler counts for all of them.",
 		},
 		{
-			"pause image", keepsPause, judge.Deliberate, "", both,
+			"pause image", keepsPause, judge.Deliberate, both,
 			"The kubelet deletes a pause image that the runtime does not pin; ours never deletes an image whose repository is called pause, mirrored-pause or pause with an " +
 				"architecture, because sandboxes may need it.",
 		},
 		{
-			"no id", needsID, judge.KubeletDefect, "", both,
+			"no id", needsID, judge.KubeletDefect, both,
 			"The kubelet asks the runtime to delete an image with an empty id; ours keeps such an image.",
 		},
 		{
-			"event about no id", tellsNoID, judge.Deliberate, "",
+			"event about no id", tellsNoID, judge.Deliberate,
 			[]part{invalidID},
 			"The event InvalidImageID about an image with an empty id does not depend on the feature gate RuntimeClassInImageCriAPI.",
 		},
@@ -75,44 +75,44 @@ func causesInPasses() []cause {
 	both := []part{deletions, reports}
 	return []cause{
 		{
-			"looks again", looksAgain, judge.KubeletDefect, "", both,
+			"looks again", looksAgain, judge.KubeletDefect, both,
 			"The kubelet lists containers once in a pass, and deletes an image that has come into use since; ours lists them again when the list is five seconds old.",
 		},
 		{
-			"inspects once", inspectsOnce, judge.Deliberate, "", both,
+			"inspects once", inspectsOnce, judge.Deliberate, both,
 			"The kubelet inspects each container in each pass, and one that cannot be inspected ends the pass; ours inspects a container once, " +
 				"and continues if a container that cannot be inspected is gone or has ended, or after ten minutes.",
 		},
 		{
-			"no sandboxes", noSandboxes, judge.Deliberate, "", both,
+			"no sandboxes", noSandboxes, judge.Deliberate, both,
 			"A pass does not list sandboxes, so that a failure to list them does not matter; in the kubelet it ends the pass.",
 		},
 		{
-			"back-off", backsOff, judge.Deliberate, "", both,
+			"back-off", backsOff, judge.Deliberate, both,
 			"The kubelet tries to delete an image again in each pass; here a failed deletion is repeated after a minute, two, and so on up to an hour.",
 		},
 		{
-			"failed for age", ageGoesOn, judge.KubeletDefect, "", both,
+			"failed for age", ageGoesOn, judge.KubeletDefect, both,
 			"After a failed deletion for age the kubelet's pass ends, so that one image that cannot be deleted keeps it from freeing space; ours continues.",
 		},
 		{
-			"gone", goneIsFine, judge.KubeletDefect, "", both,
+			"gone", goneIsFine, judge.KubeletDefect, both,
 			"An image that the runtime does not find when it is to be deleted is deleted; for the kubelet that is a failure.",
 		},
 		{
-			"nothing to free", nothingIsEnough, judge.Deliberate, "", both,
+			"nothing to free", nothingIsEnough, judge.Deliberate, both,
 			"Where rounding makes the low mark reached at the high one, nothing is deleted; the kubelet deletes one image.",
 		},
 		{
-			"measured", measures, judge.Deliberate, "", both,
+			"measured", measures, judge.Deliberate, both,
 			"The kubelet adds up the sizes of deleted images to decide when to stop; ours measures the filesystem after each deletion, and reports each measurement without a capacity.",
 		},
 		{
-			"wide numbers", wideNumbers, judge.KubeletDefect, "", both,
+			"wide numbers", wideNumbers, judge.KubeletDefect, both,
 			"The kubelet's percentages overflow on filesystems of more than 80 PiB; ours do not.",
 		},
 		{
-			"failed and enough", enoughIsFine, judge.Deliberate, "",
+			"failed and enough", enoughIsFine, judge.Deliberate,
 			[]part{reports},
 			"A failed deletion is an error of the kubelet's pass; here it is none if the pass has freed enough without it.",
 		},

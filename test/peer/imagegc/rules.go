@@ -37,7 +37,6 @@ type cause struct {
 	name     string
 	trait    traits
 	class    judge.Class
-	item     string // of a defect of ours
 	parts    []part
 	sentence string
 }
@@ -46,7 +45,7 @@ func rules() (rules []judge.Rule[*World]) {
 	for _, c := range causes() {
 		for _, part := range c.parts {
 			rules = append(rules, judge.Rule[*World]{
-				Name: c.name + ": " + string(part), Class: c.class, Sentence: c.sentence, Doc: doc(c.class), Item: c.item,
+				Name: c.name + ": " + string(part), Class: c.class, Sentence: c.sentence, Doc: doc,
 				Ends: part == deletions || part == all,
 				Explains: func(s judge.Scene[*World]) bool {
 					return part.has(s.Fact) && s.World.explains(s, c.trait)
@@ -65,12 +64,7 @@ func rules() (rules []judge.Rule[*World]) {
 	})
 }
 
-func doc(c judge.Class) string {
-	if c == judge.DefectOfOurs {
-		return ""
-	}
-	return "imagegc/doc.go"
-}
+const doc = "imagegc/doc.go"
 
 // explains reports whether the models have both values of a difference, and a trait is
 // its cause: without it ours would have another value, or the kubelet with it. Where

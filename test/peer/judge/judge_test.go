@@ -36,7 +36,7 @@ func sum() judge.Peer[[]int] {
 		},
 		Kubelet: play(100), Ours: play(90), Scenarios: 100,
 		Rules: []judge.Rule[[]int]{{
-			Name: "large numbers", Class: judge.DefectOfOurs, Item: "new", Ends: true,
+			Name: "large numbers", Class: judge.Deliberate, Doc: "test/peer/judge/judge_test.go", Ends: true,
 			Sentence: "The kubelet adds a number once; ours adds a number above 90 twice.",
 			Explains: func(s judge.Scene[[]int]) bool {
 				kubelet, _ := strconv.Atoi(s.Kubelet)

@@ -20,18 +20,16 @@ const (
 	Deliberate     Class = "deliberate"      // ours differs on purpose
 	KubeletDefect  Class = "kubelet defect"  // ours does not repeat a defect of the kubelet
 	ArbitraryOrder Class = "arbitrary order" // the kubelet's own result depends on chance
-	DefectOfOurs   Class = "defect of ours"  // listed in DEFECTS.md, to be fixed
 )
 
 // A Rule explains one kind of difference.
 type Rule[W any] struct {
 	Name  string // short and unique in the peer, such as "pods without figures"
 	Class Class
-	// Sentence says what the kubelet does and what ours does. It stands word for
-	// word in Doc, unless Class is DefectOfOurs.
+	// Sentence says what the kubelet does and what ours does. It stands word for word in
+	// Doc.
 	Sentence string
 	Doc      string // the doc.go that users read, such as "eviction/doc.go"
-	Item     string // of a DefectOfOurs: its item in the list of known defects, or "new"
 	Explains func(Scene[W]) bool
 	// Ends is set where the two sides act on different states from here on. The
 	// rest of the scenario is not compared.

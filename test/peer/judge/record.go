@@ -35,7 +35,6 @@ type RecordedRule struct {
 	Class         Class
 	Sentence      string
 	Doc           string `json:",omitempty"`
-	Item          string `json:",omitempty"`
 	Seed          uint64
 	Fact          string
 	Kubelet, Ours string
@@ -90,7 +89,7 @@ func (p Peer[W]) recorded(t *testing.T, i int, old Record, s seen) RecordedRule 
 	r := p.Rules[i]
 	before := old.rule(r.Name)
 	now := RecordedRule{
-		Name: r.Name, Class: r.Class, Sentence: r.Sentence, Doc: r.Doc, Item: r.Item,
+		Name: r.Name, Class: r.Class, Sentence: r.Sentence, Doc: r.Doc,
 		Seed: before.Seed,
 	}
 	if old.Generator == p.generator() {
@@ -200,7 +199,7 @@ func (p Peer[W]) checkRecord(t *testing.T) {
 	require.Equal(t, p.generator(), r.Generator, "the record is of another generator: make peer-record")
 	for i, rule := range p.Rules {
 		have := r.Rules[i]
-		want := RecordedRule{Name: rule.Name, Class: rule.Class, Sentence: rule.Sentence, Doc: rule.Doc, Item: rule.Item}
+		want := RecordedRule{Name: rule.Name, Class: rule.Class, Sentence: rule.Sentence, Doc: rule.Doc}
 		have.Seed, have.Fact, have.Kubelet, have.Ours, have.Differences = 0, "", "", "", 0
 		require.Equal(t, want, have, "the record differs from the code: make peer-record")
 		if _, fires := p.firesOn(t, i, r.Rules[i].Seed); !fires {
@@ -213,10 +212,6 @@ func (p Peer[W]) checkRecord(t *testing.T) {
 // checkSentence checks that a rule's sentence stands where users look for it.
 func checkSentence(t *testing.T, name string, r RecordedRule) {
 	t.Helper()
-	if r.Class == DefectOfOurs {
-		require.NotEmpty(t, r.Item, "rule %q: a defect of ours names its item", name)
-		return
-	}
 	require.Contains(t, []Class{Deliberate, KubeletDefect, ArbitraryOrder}, r.Class, "rule %q", name)
 	data, err := os.ReadFile(filepath.Join(moduleRoot(t), r.Doc))
 	require.NoError(t, err, "rule %q", name)

@@ -18,30 +18,26 @@ const doc = "lifecycle/doc.go"
 // admissionRules compute our value by giving the kubelet's package a changed world:
 // a rule's cause is what had to be changed.
 func admissionRules() []judge.Rule[*world] {
-	cause := func(name string, class judge.Class, item, sentence string, v variant) judge.Rule[*world] {
-		r := judge.Rule[*world]{Name: name, Class: class, Item: item, Sentence: sentence, Ends: true, Explains: func(s judge.Scene[*world]) bool { return v.explains(s) }}
-		if class != judge.DefectOfOurs {
-			r.Doc = doc
-		}
-		return r
+	cause := func(name string, class judge.Class, sentence string, v variant) judge.Rule[*world] {
+		return judge.Rule[*world]{Name: name, Class: class, Sentence: sentence, Doc: doc, Ends: true, Explains: func(s judge.Scene[*world]) bool { return v.explains(s) }}
 	}
 	return []judge.Rule[*world]{
-		cause("limits without requests", judge.Deliberate, "",
+		cause("limits without requests", judge.Deliberate,
 			"The kubelet relies on the API server to fill in missing requests; here a pod without these defaults is admitted with its limits as requests.",
 			variant{defaulted: true}),
-		cause("what victims hold", judge.KubeletDefect, "",
+		cause("what victims hold", judge.KubeletDefect,
 			"When the kubelet chooses victims for a critical pod, it counts the requests of their containers alone; ours also counts overhead, requests of the whole pod and what a resized pod still holds, because that is what becomes free.",
 			variant{held: true}),
-		cause("victims that are not needed", judge.Deliberate, "",
+		cause("victims that are not needed", judge.Deliberate,
 			"The kubelet may end a pod without which its other victims would be enough; here that pod stays.",
 			variant{held: true, pruned: true}),
-		cause("resources of the fetched node", judge.KubeletDefect, "",
+		cause("resources of the fetched node", judge.KubeletDefect,
 			"If labels did not match and the kubelet fetched the node, it does not count extended resources that only the fetched node has; ours does.",
 			variant{known: true}),
-		cause("pods admitted before", judge.Deliberate, "",
+		cause("pods admitted before", judge.Deliberate,
 			"A pod that has a start time, and that Allocated says this node has admitted before, is not sent away because labels or taints have changed; the kubelet sends it away after a restart.",
 			variant{settled: true}),
-		cause("amounts that are too large", judge.KubeletDefect, "",
+		cause("amounts that are too large", judge.KubeletDefect,
 			"Amounts that an int64 cannot hold count as the largest that it can. In the kubelet they wrap around: a pod that asks for too much asks for nothing.",
 			variant{capped: true}),
 	}

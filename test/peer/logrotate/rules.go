@@ -7,18 +7,13 @@ type cause struct {
 	name     string
 	trait    traits
 	class    judge.Class
-	item     string // of a defect of ours
 	sentence string
 }
 
 func rules() (all []judge.Rule[*World]) {
 	for _, c := range causes() {
-		doc := "containergc/logrotate/doc.go"
-		if c.class == judge.DefectOfOurs {
-			doc = ""
-		}
 		all = append(all, judge.Rule[*World]{
-			Name: c.name, Class: c.class, Sentence: c.sentence, Doc: doc, Item: c.item,
+			Name: c.name, Class: c.class, Sentence: c.sentence, Doc: "containergc/logrotate/doc.go",
 			Explains: func(s judge.Scene[*World]) bool { return s.World.explains(s, c.trait) },
 		})
 	}

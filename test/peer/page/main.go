@@ -1,5 +1,5 @@
 // Command page writes what the comparisons with the kubelet have shown:
-// docs/how-we-know.md, test/peer/DEFECTS.md and one line of README.md.
+// docs/how-we-know.md and one line of README.md.
 //
 //	go run ./page
 //
@@ -32,12 +32,6 @@ func run(root string) error {
 	}
 	for name, text := range pages {
 		path := filepath.Join(root, name)
-		if text == "" {
-			if err := os.RemoveAll(path); err != nil {
-				return err
-			}
-			continue
-		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return err
 		}
@@ -46,13 +40,11 @@ func run(root string) error {
 }
 
 const (
-	pagePath    = "docs/how-we-know.md"
-	defectsPath = "test/peer/DEFECTS.md"
-	readmePath  = "README.md"
+	pagePath   = "docs/how-we-know.md"
+	readmePath = "README.md"
 )
 
-// render returns the text of each page by its path. An empty text means that the
-// file does not exist.
+// render returns the text of each page by its path.
 func render(root string) (map[string]string, error) {
 	results, err := readResults(filepath.Join(root, "test", "peer"))
 	if err != nil {
@@ -63,9 +55,8 @@ func render(root string) (map[string]string, error) {
 		return nil, err
 	}
 	return map[string]string{
-		pagePath:    page(results),
-		defectsPath: defects(results),
-		readmePath:  withLine(string(readme), readmeLine(results)),
+		pagePath:   page(results),
+		readmePath: withLine(string(readme), readmeLine(results)),
 	}, nil
 }
 

@@ -10,7 +10,7 @@ import (
 
 // classes are all classes, in the order of the page.
 func classes() []judge.Class {
-	return []judge.Class{judge.Deliberate, judge.KubeletDefect, judge.ArbitraryOrder, judge.DefectOfOurs}
+	return []judge.Class{judge.Deliberate, judge.KubeletDefect, judge.ArbitraryOrder}
 }
 
 // page returns docs/how-we-know.md.
@@ -42,12 +42,11 @@ the doc.go of the package. A difference that no rule explains fails the build.
 		b.WriteByte('\n')
 	}
 	b.WriteString(`
-The last four columns give the number of rules of each class, and how many differences they explained:
+The last three columns give the number of rules of each class, and how many differences they explained:
 
 - *deliberate*: ours differs on purpose.
 - *kubelet defect*: ours does not repeat a defect of the kubelet.
 - *arbitrary order*: the kubelet's own result depends on chance, such as the order of a map.
-- *defect of ours*: known and to be fixed; see [the list](../test/peer/DEFECTS.md).
 
 ## Repeat it
 
@@ -104,37 +103,6 @@ func section(r result) string {
 		b.WriteString("No difference.\n")
 	}
 	b.WriteByte('\n')
-	return b.String()
-}
-
-// defects returns test/peer/DEFECTS.md, or nothing if no rule is a defect of ours.
-func defects(results []result) string {
-	var b strings.Builder
-	b.WriteString(`# Known defects of ours
-
-Read this page to see which differences from the kubelet are defects of Kubeparts that are not fixed yet. Each line is a rule of class
-*defect of ours*. "Item" is its number in the list of known defects; "new" ones were found by these comparisons. The seed
-repeats the scenario: ` + "`cd test/peer/FOLDER && PEER_SEED=… go test -v .`" + `
-
-<!-- Written by "make peer-page". Do not edit. -->
-
-| comparison | item | rule | seed | fact | kubelet | ours |
-|---|---|---|---:|---|---|---|
-`)
-	found := false
-	for _, r := range results {
-		for _, rule := range r.Rules {
-			if rule.Class != judge.DefectOfOurs {
-				continue
-			}
-			found = true
-			fmt.Fprintf(&b, "| %s | %s | **%s** %s | %d | %s | %s | %s |\n", r.Name, rule.Item, rule.Name, cell(rule.Sentence), rule.Seed,
-				cell(rule.Fact), value(rule.Kubelet), value(rule.Ours))
-		}
-	}
-	if !found {
-		return ""
-	}
 	return b.String()
 }
 

@@ -126,7 +126,6 @@ func withoutIndexes(path string) string {
 type group struct {
 	name     string
 	class    judge.Class
-	item     string
 	sentence string
 	paths    []string // patterns of paths in which a container is "container"
 }

@@ -66,14 +66,11 @@ func rules() []judge.Rule[*world] {
 	for _, g := range groups() {
 		has := g.matcher()
 		r := judge.Rule[*world]{
-			Name: g.name, Class: g.class, Item: g.item, Sentence: g.sentence,
+			Name: g.name, Class: g.class, Sentence: g.sentence, Doc: docPath,
 			Explains: func(s scene) bool {
 				_, path, ok := onlyKubelet(s)
 				return ok && has(path)
 			},
-		}
-		if g.class != judge.DefectOfOurs {
-			r.Doc = docPath
 		}
 		all = append(all, r)
 	}

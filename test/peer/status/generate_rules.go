@@ -51,17 +51,14 @@ type input struct {
 // A change makes the kubelet's input one of which it makes our status. It reports
 // whether there was anything to change.
 type change struct {
-	name, sentence, item string
+	name, sentence string
 	class                judge.Class
 	apply                func(*input) bool
 	only                 string // the facts that it is about, by their beginning
 }
 
 func (c change) rule(k *kubeRuntime, all []change) generateRule {
-	r := generateRule{Name: c.name, Class: c.class, Sentence: c.sentence, Item: c.item, Doc: statusDoc}
-	if c.class == judge.DefectOfOurs {
-		r.Doc = ""
-	}
+	r := generateRule{Name: c.name, Class: c.class, Sentence: c.sentence, Doc: statusDoc}
 	r.Explains = func(s generateScene) bool {
 		turn := &s.World.Turns[s.Step]
 		turn.prepare()

@@ -84,12 +84,12 @@ func (b *backoff) plan(w *World, s *State) podrunner.Actions {
 	return podrunner.Plan(in)
 }
 
-// enforced returns what the container of that name with the highest restart count was
-// given last.
+// enforced returns what the container of that name with the highest restart count, or the
+// newest of those, was given last.
 func (s *State) enforced(name string) *podrunner.Enforced {
 	var c *Container
 	for _, other := range s.Containers {
-		if other.Name == name && (c == nil || other.Attempt > c.Attempt) {
+		if other.Name == name && (c == nil || other.Attempt > c.Attempt || other.Attempt == c.Attempt && other.Created.After(c.Created)) {
 			c = other
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
@@ -49,6 +51,20 @@ func podResizeRules() []rule {
 				}
 				before, after := podLimits(s, s.World.pods[s.Step-1]), podLimits(s, pod(s))
 				if (before.MemoryBytes == 0 || after.MemoryBytes != 0) && (before.CPUQuotaMicros == 0 || after.CPUQuotaMicros != 0) {
+					return false
+				}
+				field, about := strings.CutPrefix(s.Fact, theSandbox+"/")
+				return about && s.Ours == sandboxUpdate(s)[field] || s.Fact == "calls" && s.Ours == ourCalls(s)
+			},
+		},
+		{
+			Name: "init container without a limit after a sidecar", Class: judge.KubeletDefect, Doc: ourDoc,
+			Sentence: "The kubelet counts an init container without a limit that comes after a sidecar with one as if it had that limit, and so limits the pod as a whole; ours limits no pod in which a container has no limit.",
+			Explains: func(s scene) bool {
+				n := s.World.Node
+				kubelet := cm.ResourceConfigForPod(pod(s), n.CFSQuota, uint64(n.CFSPeriod.Microseconds()), false, kubeletconfig.NoneMemoryReservationPolicy)
+				ours := podLimits(s, pod(s))
+				if (kubelet.Memory == nil || ours.MemoryBytes != 0) && (kubelet.CPUQuota == nil || *kubelet.CPUQuota <= 0 || ours.CPUQuotaMicros != 0) {
 					return false
 				}
 				field, about := strings.CutPrefix(s.Fact, theSandbox+"/")
@@ -101,8 +117,12 @@ func podLimits(s scene, of *corev1.Pod) podcgroup.Limits {
 	return podcgroup.PodLimits(of, period)
 }
 
-// sandboxUpdate returns what ours reports to the runtime of the pod as a whole.
+// sandboxUpdate returns what ours reports to the runtime of the pod as a whole, nothing if
+// the pod's resources stay the same.
 func sandboxUpdate(s scene) map[string]string {
+	if !strings.Contains(ourCalls(s), theSandbox) {
+		return nil
+	}
 	l, before := podLimits(s, pod(s)), podLimits(s, s.World.pods[s.Step-1])
 	facts := map[string]string{"pod_sandbox_id": ourFact(s, theSandbox+"/pod_sandbox_id")}
 	for fact, value := range s.KubeletFacts[0] { // the overhead is that of the sandbox's creation
