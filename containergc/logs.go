@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
 // LogFolder is the folder with the logs of one pod.
@@ -90,7 +92,7 @@ func parseLink(name string) (l LogLink, ok bool) {
 // left out. Nothing is followed out of the root. With times, each file is asked when
 // it was written.
 func readFolders(rootPath string, times bool) (folders []LogFolder, err error) {
-	root, err := os.OpenRoot(rootPath)
+	root, err := safeopen.Root(rootPath)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -165,7 +167,7 @@ func (f *LogFolder) attempt(first int, container string, n uint32) *AttemptLogs 
 }
 
 func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(root.FS(), dir)
+	entries, err := safeopen.ReadDir(root, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -221,7 +223,7 @@ func logOf(link, podLogs string) string {
 // removeBelow removes paths below a root, whole folders included. What is gone is no
 // error; nothing is followed out of the root, nor is a link's target removed.
 func removeBelow(rootPath string, paths ...string) (err error) {
-	root, err := os.OpenRoot(rootPath)
+	root, err := safeopen.Root(rootPath)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

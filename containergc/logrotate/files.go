@@ -6,7 +6,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"time"
+
+	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
 // files are the operations on files that rotation is made of, below one root. A
@@ -16,8 +19,9 @@ type files interface {
 	// lstat does not follow a link.
 	lstat(name string) (fs.FileInfo, error)
 	list(dir string) ([]string, error)
+	// rename and link work within a folder; link gives a file a second name, which must
+	// be free.
 	rename(from, to string) error
-	// link gives a file a second name, which must be free.
 	link(from, to string) error
 	remove(name string) error
 	// open opens a regular file; create makes one, whose name must be free.
@@ -34,20 +38,45 @@ type newFile interface {
 	Sync() error
 }
 
-// rootFiles are files below a folder, which they never leave.
+// rootFiles are files below a folder, which they never leave. Containers may be able to
+// write to the folders of their logs: no link is followed.
 type rootFiles struct{ root *os.Root }
 
-func (r rootFiles) lstat(name string) (fs.FileInfo, error) { return r.root.Lstat(name) }
-func (r rootFiles) rename(from, to string) error           { return r.root.Rename(from, to) }
-func (r rootFiles) link(from, to string) error             { return r.root.Link(from, to) }
-func (r rootFiles) remove(name string) error               { return r.root.Remove(name) }
+// in does something with a file in its folder.
+func (r rootFiles) in(name string, do func(folder *os.Root, name string) error) error {
+	folder, err := safeopen.Folder(r.root, path.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(folder, path.Base(name)), folder.Close())
+}
+
+func (r rootFiles) lstat(name string) (info fs.FileInfo, err error) {
+	err = r.in(name, func(folder *os.Root, name string) (err error) {
+		info, err = folder.Lstat(name)
+		return err
+	})
+	return info, err
+}
+
+func (r rootFiles) rename(from, to string) error {
+	return r.in(from, func(folder *os.Root, from string) error { return folder.Rename(from, path.Base(to)) })
+}
+
+func (r rootFiles) link(from, to string) error {
+	return r.in(from, func(folder *os.Root, from string) error { return folder.Link(from, path.Base(to)) })
+}
+
+func (r rootFiles) remove(name string) error {
+	return r.in(name, (*os.Root).Remove)
+}
 
 func (r rootFiles) setTime(name string, modified time.Time) error {
-	return r.root.Chtimes(name, time.Time{}, modified)
+	return r.in(name, func(folder *os.Root, name string) error { return folder.Chtimes(name, time.Time{}, modified) })
 }
 
 func (r rootFiles) list(dir string) ([]string, error) {
-	f, err := r.root.Open(dir)
+	f, err := safeopen.Dir(r.root, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -55,41 +84,31 @@ func (r rootFiles) list(dir string) ([]string, error) {
 	return names, errors.Join(err, f.Close())
 }
 
-// errNotRegular says that something else is where a log should be, a link for
-// instance. Logs are written by the runtime, which makes none.
-var errNotRegular = errors.New("not a regular file")
-
 func (r rootFiles) open(name string) (io.ReadCloser, error) {
-	named, err := r.root.Lstat(name)
+	f, err := safeopen.File(r.root, name)
 	if err != nil {
-		return nil, err
-	}
-	if !named.Mode().IsRegular() {
-		return nil, errNotRegular // opening a pipe would wait
-	}
-	f, err := r.root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	if opened, err := f.Stat(); err != nil || !os.SameFile(named, opened) {
-		return nil, errors.Join(errNotRegular, err, f.Close())
+		return nil, err // not a file that is nil
 	}
 	return f, nil
 }
 
-func (r rootFiles) create(name string, perm fs.FileMode) (newFile, error) {
-	f, err := r.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Chmod(perm); err != nil { // the umask may have taken some away
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+func (r rootFiles) create(name string, perm fs.FileMode) (file newFile, err error) {
+	err = r.in(name, func(folder *os.Root, name string) error {
+		f, err := folder.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+		if err != nil {
+			return err
+		}
+		if err := f.Chmod(perm); err != nil { // the umask may have taken some away
+			return errors.Join(err, f.Close())
+		}
+		file = f
+		return nil
+	})
+	return file, err
 }
 
 func (r rootFiles) syncDir(dir string) error {
-	f, err := r.root.Open(dir)
+	f, err := safeopen.Dir(r.root, dir)
 	if err != nil {
 		return err
 	}

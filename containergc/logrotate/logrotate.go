@@ -15,6 +15,7 @@ import (
 	criapierrors "k8s.io/cri-api/pkg/errors"
 
 	"github.com/kubeparts/kubeparts/internal/loop"
+	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
 // ErrRunning is returned by a second [Rotator.Run] beside the first.
@@ -113,7 +114,7 @@ func (r *Rotator) Rotate(ctx context.Context) (res Result, err error) {
 	if err != nil {
 		return res, err
 	}
-	root, err := os.OpenRoot(r.cfg.PodLogs)
+	root, err := safeopen.Root(r.cfg.PodLogs)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return res, nil // then there are no logs
@@ -260,7 +261,7 @@ func (r *Rotator) visit(ctx context.Context, f files, c *container) (rotated boo
 	case err != nil:
 		return false, fmt.Errorf("look at log of container %s: %w", c.id, err)
 	case !info.Mode().IsRegular():
-		return false, fmt.Errorf("log %s of container %s: %w", c.path, c.id, errNotRegular)
+		return false, fmt.Errorf("log %s of container %s: %w", c.path, c.id, safeopen.ErrNotRegular)
 	case info.Size() < r.cfg.MaxSizeBytes:
 		return false, nil
 	}

@@ -41,6 +41,7 @@ func edges() map[string][]string {
 		"internal/quantity":             {},
 		"internal/crilabels":            {},
 		"internal/podips":               {},
+		"internal/safeopen":             {},
 		"internal/housetest":            {},
 		"examples/minimal-agent":        {"*"},
 	}

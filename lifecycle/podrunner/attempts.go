@@ -2,12 +2,13 @@ package podrunner
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
 // attempts returns the restart count of the next instance of a container that
@@ -19,11 +20,11 @@ func (r *Runner) attempts(pod *corev1.Pod, name string) uint32 {
 	if checkFolders(folder, name) != nil {
 		return 0
 	}
-	root, err := os.OpenRoot(r.cfg.LogRoot)
+	root, err := safeopen.Root(r.cfg.LogRoot)
 	if err != nil {
 		return 0 // no logs, no runs
 	}
-	entries, _ := fs.ReadDir(root.FS(), filepath.ToSlash(filepath.Join(folder, name)))
+	entries, _ := safeopen.ReadDir(root, filepath.Join(folder, name))
 	_ = root.Close() // it was only read
 	return nextAttempt(entries)
 }

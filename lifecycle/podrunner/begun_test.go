@@ -324,7 +324,7 @@ func TestWhatIsNoFileIsNotRead(t *testing.T) {
 			m.restart()
 			require.NoError(t, m.end(m.t.Context(), pod, true), name)
 			require.Equal(t, 3*time.Second, time.Since(m.stops.began), name)
-			require.Contains(t, m.log.String(), "end of pod uid: uid/ending is", name)
+			require.Contains(t, m.log.String(), "end of pod uid: read uid/ending: not a regular file", name)
 			require.NoError(t, m.runner.RemovePod(m.t.Context(), m.look(pod.UID)), name)
 			require.NoDirExists(t, filepath.Join(m.root, "pods/uid"), name)
 		})

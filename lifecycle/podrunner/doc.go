@@ -74,7 +74,9 @@
 //     containers and sandboxes that die young back off, also where the runtime's clock
 //     is behind.
 //  14. No name in a manifest and no symbolic link leads out of the folders for logs
-//     and files.
+//     and files. What containers can write to, such as their logs, is read only where
+//     it is a regular file in the pod's own folder and no link leads to it; a pipe or a
+//     device is never opened.
 //  15. An image is leased from being wanted until its container is created.
 //  16. A pod start costs the sandbox and its status, and of each container its
 //     image's status, create and start; no list; and one small file if it has requests
@@ -259,6 +261,8 @@
 //   - The kubelet sends zero for a limit that is taken away, so that the runtime leaves the
 //     old limit in force and the status goes on to show it; ours sends -1, which takes the
 //     limit away.
+//   - The kubelet follows links to a container's log and to its termination message, and
+//     opens whatever they lead to; ours reads regular files in the pod's own folders.
 //   - A pod with a field that this package does not support, such as a variable from a
 //     file (KEP-3721), is refused as a whole by [Runner.Unsupported]; the kubelet
 //     starts it.

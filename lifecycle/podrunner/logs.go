@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
 // LogDirectory returns the folder of the pod's container logs under root, in
@@ -48,7 +49,7 @@ func makeFolders(root string, mode fs.FileMode, names ...string) (err error) {
 	if err := os.MkdirAll(root, mode); err != nil {
 		return err
 	}
-	dir, err := os.OpenRoot(root)
+	dir, err := safeopen.Root(root)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (t *turn) linkLog(ctx context.Context, container string, attempt uint32, id
 		return
 	}
 	log := filepath.Join(LogDirectory(t.cfg.LogRoot, t.pod), containerLogPath(container, attempt))
-	if _, err := os.Stat(log); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(log); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	name := crilabels.LogLink(t.pod.Namespace, t.pod.Name, container, id)
@@ -82,7 +83,7 @@ func (t *turn) linkLog(ctx context.Context, container string, attempt uint32, id
 // removeLogs removes a pod's log folder, with the same caution. It is found by its
 // UID: of a pod that has nothing in the runtime any more nobody knows the names.
 func removeLogs(root string, uid types.UID) (err error) {
-	dir, err := os.OpenRoot(root)
+	dir, err := safeopen.Root(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

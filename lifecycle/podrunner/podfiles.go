@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,9 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/internal/safeopen"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
@@ -48,7 +48,11 @@ func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path stri
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	file := filepath.Join(string(pod.UID), hostsFile)
-	if old, err := root.ReadFile(file); err != nil || !bytes.Equal(old, text) {
+	same, err := holds(root, file, text)
+	if err != nil {
+		return "", fmt.Errorf("write hosts file: %w", err)
+	}
+	if !same {
 		if err := root.WriteFile(file, text, 0o644); err != nil {
 			return "", fmt.Errorf("write hosts file: %w", err)
 		}
@@ -57,6 +61,21 @@ func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path stri
 		}
 	}
 	return filepath.Join(r.podRoot(), file), nil
+}
+
+// holds reports whether a file has exactly this text. Containers can write to it: no more
+// of it is read than the text is long.
+func holds(root *os.Root, file string, text []byte) (_ bool, err error) {
+	f, err := safeopen.File(root, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	old, err := io.ReadAll(io.LimitReader(f, int64(len(text))+1))
+	return bytes.Equal(old, text), err
 }
 
 // giveBack takes away what was prepared for a pod of which nothing runs: the records
@@ -127,17 +146,19 @@ func readPodFile(podRoot, file string) (text []byte, err error) {
 	return readRegular(root, file)
 }
 
-// readRegular reads one file, which must be a regular one: opening a pipe would block.
-func readRegular(root *os.Root, file string) ([]byte, error) {
+// readRegular reads a regular file of at most 1 MiB.
+func readRegular(root *os.Root, file string) (_ []byte, err error) {
 	const most = 1 << 20
-	info, err := root.Lstat(file)
+	f, err := safeopen.File(root, file)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
-	if !info.Mode().IsRegular() || info.Size() > most {
-		return nil, fmt.Errorf("%s is %v of %d bytes", file, info.Mode().Type(), info.Size())
+	defer func() { err = errors.Join(err, f.Close()) }()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && len(text) > most {
+		err = fmt.Errorf("%s has more than %d bytes", file, most)
 	}
-	return root.ReadFile(file)
+	return text, err
 }
 
 // removeFiles removes what the Runner keeps in the pod's folder under these names,
@@ -191,25 +212,4 @@ func (r *Runner) Leftovers() ([]types.UID, error) {
 	}
 	slices.Sort(uids)
 	return slices.Compact(uids), nil
-}
-
-// LastWords returns what a container left at its terminationMessagePath, or the
-// tail of its log where its policy says so, by [TerminationMessage]: what a status
-// shows of one that has ended. It reads the container's files, and works for those
-// that a kubelet made too. Empty for one that has not ended.
-func LastWords(s *runtimeapi.ContainerStatus) string {
-	if !exited(s) {
-		return ""
-	}
-	path, annotations := "", s.GetAnnotations()
-	for _, m := range s.GetMounts() {
-		if m.GetContainerPath() == annotations[crilabels.TerminationMessagePath] && m.GetContainerPath() != "" {
-			path = m.GetHostPath()
-		}
-	}
-	policy := corev1.TerminationMessagePolicy(annotations[crilabels.TerminationMessagePolicy])
-	if s.GetReason() == "ContainerCannotRun" { // it never ran, and so has no log
-		policy = corev1.TerminationMessageReadFile
-	}
-	return TerminationMessage(path, s.GetLogPath(), policy, s.GetExitCode())
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
 // SubPathMount is a part of a volume that a container mounts.
@@ -54,7 +56,7 @@ func (s SubPaths) Prepare(m SubPathMount) (hostPath string, err error) {
 	if err := checkFolders(m.Volume, m.Container); err != nil {
 		return "", fmt.Errorf("sub-path: %w", err)
 	}
-	root, err := os.OpenRoot(m.HostPath)
+	root, err := safeopen.Root(m.HostPath)
 	if err != nil {
 		return "", fmt.Errorf("sub-path: %w", err)
 	}
@@ -124,7 +126,7 @@ func (s SubPaths) clear(path string) error {
 
 // openOrMake opens a path below root, and makes folders of it if it is not there.
 func openOrMake(root *os.Root, path string) (*os.File, error) {
-	f, err := openBelow(root, path)
+	f, err := safeopen.Place(root, path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
@@ -139,13 +141,13 @@ func openOrMake(root *os.Root, path string) (*os.File, error) {
 	if err := folder.Close(); err != nil {
 		return nil, err
 	}
-	return openBelow(root, path)
+	return safeopen.Place(root, path)
 }
 
 // openOrMakeFolder opens a folder below root. Folders that are missing get exactly
 // this mode: the umask of the agent must not keep users of the volume from writing.
 func openOrMakeFolder(root *os.Root, path string, mode fs.FileMode) (_ *os.Root, err error) {
-	folder, err := root.OpenRoot(path)
+	folder, err := root.OpenRoot(path + "/.") // never a pipe or a device
 	if !errors.Is(err, fs.ErrNotExist) {
 		return folder, err
 	}
@@ -164,7 +166,7 @@ func openOrMakeFolder(root *os.Root, path string, mode fs.FileMode) (_ *os.Root,
 			return nil, err
 		}
 	}
-	return parent.OpenRoot(name)
+	return parent.OpenRoot(name + "/.")
 }
 
 func makeMountPoint(path string, dir bool) error {

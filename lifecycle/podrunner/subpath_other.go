@@ -8,8 +8,6 @@ import (
 	"os"
 )
 
-func openBelow(root *os.Root, path string) (*os.File, error) { return root.Open(path) }
-
 func chmodInside(folder *os.Root, name string, mode fs.FileMode) error {
 	return folder.Chmod(name, mode)
 }

@@ -13,6 +13,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
 // What a status takes of a container's last words, as the kubelet has it.
@@ -68,7 +72,7 @@ func dropTerminationLogs(podRoot string, uid types.UID, container string, keep m
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	folder := filepath.Join(string(uid), containersFolder, container)
-	entries, err := fs.ReadDir(dir.FS(), filepath.ToSlash(folder))
+	entries, err := safeopen.ReadDir(dir, folder)
 	if err != nil {
 		return fmt.Errorf("drop termination logs: %w", err)
 	}
@@ -83,47 +87,102 @@ func dropTerminationLogs(podRoot string, uid types.UID, container string, keep m
 	return nil
 }
 
-// TerminationMessage returns the last words of a container that ended: what it
-// left in its file at messagePath (on the node), at most 4096 bytes; if that is
-// nothing, and the policy says so and it failed, the tail of its log at logPath.
-// A message file that does not exist is empty. Where a file can't be read, or the log
-// does not exist, the error is the message, as in the kubelet.
-func TerminationMessage(messagePath, logPath string, policy corev1.TerminationMessagePolicy, exitCode int32) string {
-	message, err := tailOf(messagePath, func(r io.ReaderAt, size int64) (string, error) {
-		return ReadTail(r, size, MaxTerminationMessageBytes)
-	})
-	if err != nil {
-		return fmt.Sprintf("Error on reading termination log %s: %v", messagePath, err)
+// LastWords returns what a container left at its terminationMessagePath, at most 4096
+// bytes, or the tail of its log where that is nothing, its policy says so and it
+// failed: what a status shows of one that has ended. It reads the container's files, and
+// works for those that a kubelet made too. Empty for one that has not ended.
+//
+// A container may be able to write to the folders of its files. So only regular files are
+// read, only where the pod's names lead (UID/containers/NAME and NAMESPACE_NAME_UID/NAME),
+// and through no link. A message file that does not exist is empty. Where a file can't be
+// read, or the log does not exist, the error is the message, as in the kubelet.
+func LastWords(s *runtimeapi.ContainerStatus) string {
+	if !exited(s) {
+		return ""
 	}
-	if message != "" || policy != corev1.TerminationMessageFallbackToLogsOnError || exitCode == 0 {
+	of := ownerOf(s)
+	path := of.messagePath(s)
+	message, err := readBelow(path, of.messages(), readMessage)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("Error on reading termination log %s: %v", path, err)
+	case message != "" || s.GetExitCode() == 0:
 		return message
+	case s.GetAnnotations()[crilabels.TerminationMessagePolicy] != string(corev1.TerminationMessageFallbackToLogsOnError):
+		return ""
+	case s.GetReason() == "ContainerCannotRun": // it never ran, and so has no log
+		return ""
 	}
-	message, err = tailOfLog(logPath)
-	if err != nil {
+	message, err = readBelow(s.GetLogPath(), of.logs(), LogTail)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("Error on reading termination message from logs: failed to try resolving symlinks in path %q: %v", s.GetLogPath(), err)
+	case err != nil:
 		return fmt.Sprintf("Error on reading termination message from logs: %v", err)
 	}
 	return message
 }
 
-func tailOfLog(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	file, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return "", fmt.Errorf("failed to try resolving symlinks in path %q: %w", path, err)
-	}
-	return tailOf(file, LogTail)
+// owner is the pod and the name of a container, by its labels.
+type owner struct {
+	namespace, pod, container string
+	uid                       types.UID
 }
 
-func tailOf(path string, read func(io.ReaderAt, int64) (string, error)) (text string, err error) {
+func ownerOf(s *runtimeapi.ContainerStatus) owner {
+	l := s.GetLabels()
+	return owner{
+		namespace: l[crilabels.PodNamespace], pod: l[crilabels.PodName],
+		container: l[crilabels.ContainerName], uid: types.UID(l[crilabels.PodUID]),
+	}
+}
+
+// messages are the folders of the container's message files below the root of all pods.
+func (o owner) messages() []string { return []string{string(o.uid), containersFolder, o.container} }
+
+// logs are the folders of the container's logs below the root of all logs.
+func (o owner) logs() []string {
+	return []string{logFolder(o.namespace, o.pod, o.uid), o.container}
+}
+
+// messagePath returns the container's message file on the node. A volume that is
+// mounted at the same place is the pod's, and not read.
+func (o owner) messagePath(s *runtimeapi.ContainerStatus) string {
+	at := s.GetAnnotations()[crilabels.TerminationMessagePath]
+	for _, m := range s.GetMounts() {
+		if at == "" || m.GetContainerPath() != absolute(at) {
+			continue
+		}
+		if _, ok := rootOf(m.GetHostPath(), o.messages()); ok {
+			return m.GetHostPath()
+		}
+	}
+	return ""
+}
+
+// rootOf returns the folder below which a file is in the folders of these names.
+func rootOf(path string, names []string) (root string, ok bool) {
+	if checkFolders(names...) != nil || !filepath.IsAbs(path) {
+		return "", false
+	}
+	return strings.CutSuffix(filepath.Dir(path), string(filepath.Separator)+filepath.Join(names...))
+}
+
+// readBelow reads a file in the folders of these names. No path is an empty file.
+func readBelow(path string, names []string, read func(io.ReaderAt, int64) (string, error)) (text string, err error) {
 	if path == "" {
 		return "", nil
 	}
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+	top, ok := rootOf(path, names)
+	if !ok {
+		return "", fmt.Errorf("%s is not in the folder of the container", path)
 	}
+	root, err := safeopen.Root(top)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	f, err := safeopen.File(root, filepath.Join(filepath.Join(names...), filepath.Base(path)))
 	if err != nil {
 		return "", err
 	}
@@ -132,10 +191,11 @@ func tailOf(path string, read func(io.ReaderAt, int64) (string, error)) (text st
 	if err != nil {
 		return "", err
 	}
-	if !info.Mode().IsRegular() {
-		return "", errors.New("not a regular file")
-	}
 	return read(f, info.Size())
+}
+
+func readMessage(r io.ReaderAt, size int64) (string, error) {
+	return ReadTail(r, size, MaxTerminationMessageBytes)
 }
 
 // ReadTail returns the last bytes of what r holds, at most limit, as valid UTF-8:

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
@@ -32,11 +32,12 @@ func TestTerminationLog(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o666), info.Mode().Perm(), "whoever runs in the container may write")
 	require.NoError(t, os.WriteFile(path, []byte("bye"), 0o600))
-	require.Equal(t, "bye", podrunner.TerminationMessage(path, "", corev1.TerminationMessageReadFile, 1))
 
 	_, err = podrunner.MakeTerminationLog(root, "uid", "app", 3)
 	require.NoError(t, err)
-	require.Empty(t, podrunner.TerminationMessage(path, "", corev1.TerminationMessageReadFile, 1), "made again, it says nothing")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Empty(t, text, "made again, it says nothing")
 
 	for _, name := range []string{"..", "a/b", ""} {
 		_, err := podrunner.MakeTerminationLog(root, "uid", name, 0)
@@ -51,40 +52,119 @@ func TestTerminationLog(t *testing.T) {
 	require.Empty(t, left, "no link is followed out of the root")
 }
 
-func TestTerminationMessage(t *testing.T) {
+// words is a container that has ended, with its files on the node.
+type words struct {
+	message, log string // paths
+	status       *runtimeapi.ContainerStatus
+}
+
+func newWords(t *testing.T) words {
+	t.Helper()
+	root := t.TempDir()
+	w := words{message: filepath.Join(root, "pods/uid/containers/app/0"), log: filepath.Join(root, "logs/ns_pod_uid/app/0.log")}
+	require.NoError(t, os.MkdirAll(filepath.Dir(w.message), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Dir(w.log), 0o755))
+	w.status = &runtimeapi.ContainerStatus{
+		State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 1, StartedAt: 1, FinishedAt: 2, LogPath: w.log,
+		Labels: map[string]string{
+			"io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.name": "pod",
+			"io.kubernetes.pod.uid": "uid", "io.kubernetes.container.name": "app",
+		},
+		Annotations: map[string]string{
+			"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
+			"io.kubernetes.container.terminationMessagePolicy": "FallbackToLogsOnError",
+		},
+		Mounts: []*runtimeapi.Mount{{ContainerPath: "/dev/termination-log", HostPath: w.message}},
+	}
+	return w
+}
+
+func TestLastWords_MessageAndLog(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	file := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
-	const readFile, fallback = corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError
-	log := file("log", "2026-01-02T03:04:05.000000006Z stderr F it broke\n")
-	said, empty, missing := file("said", "words"), file("empty", ""), filepath.Join(dir, "missing")
-	long := file("long", strings.Repeat("a", 100)+strings.Repeat("b", 4095)+"\xff")
+	const none = "\x00"
+	long := strings.Repeat("a", 100) + strings.Repeat("b", 4095) + "\xff"
 	for name, c := range map[string]struct {
-		file, log string
-		policy    corev1.TerminationMessagePolicy
-		code      int32
-		want      string
+		message, log string
+		change       func(words)
+		want         func(words) string
 	}{
-		"what it said":              {said, log, fallback, 1, "words"},
-		"nothing, and no fallback":  {empty, log, readFile, 1, ""},
-		"nothing, so its log":       {empty, log, fallback, 1, "it broke\n"},
-		"nothing, but it succeeded": {empty, log, fallback, 0, ""},
-		"no file":                   {missing, log, fallback, 137, "it broke\n"},
-		"no file is known":          {"", log, fallback, 137, "it broke\n"},
-		"no log": {empty, missing, fallback, 1, "Error on reading termination message from logs: " +
-			"failed to try resolving symlinks in path \"" + missing + "\": lstat " + missing + ": no such file or directory"},
-		"no log is known":        {empty, "", fallback, 1, ""},
-		"more than there may be": {long, log, fallback, 1, strings.Repeat("b", 4095)},
-		"a folder":               {dir, log, fallback, 1, "Error on reading termination log " + dir + ": not a regular file"},
-		"a folder for a log":     {empty, dir, fallback, 1, "Error on reading termination message from logs: not a regular file"},
+		"what it said":              {message: "words", log: "it broke", want: func(words) string { return "words" }},
+		"nothing, and no fallback":  {log: "it broke", change: func(w words) { clear(w.status.Annotations) }},
+		"nothing, so its log":       {log: "it broke", want: func(words) string { return "it broke\n" }},
+		"nothing, but it succeeded": {log: "it broke", change: func(w words) { w.status.ExitCode = 0 }},
+		"no file":                   {message: none, log: "it broke", want: func(words) string { return "it broke\n" }},
+		"no file is known":          {message: "words", log: "it broke", change: func(w words) { w.status.Mounts = nil }, want: func(words) string { return "it broke\n" }},
+		"no log": {log: none, want: func(w words) string {
+			return "Error on reading termination message from logs: " +
+				"failed to try resolving symlinks in path \"" + w.log + "\": lstat " + w.log + ": no such file or directory"
+		}},
+		"no log is known":        {log: "it broke", change: func(w words) { w.status.LogPath = "" }},
+		"more than there may be": {message: long, want: func(words) string { return strings.Repeat("b", 4095) }},
+		"a folder": {message: none, change: func(w words) { _ = os.Mkdir(w.message, 0o700) }, want: func(w words) string {
+			return "Error on reading termination log " + w.message + ": not a regular file"
+		}},
+		"a folder for a log": {log: none, change: func(w words) { _ = os.Mkdir(w.log, 0o700) }, want: func(words) string {
+			return "Error on reading termination message from logs: not a regular file"
+		}},
 	} {
-		require.Equal(t, c.want, podrunner.TerminationMessage(c.file, c.log, c.policy, c.code), name)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWords(t)
+			if c.message != none {
+				require.NoError(t, os.WriteFile(w.message, []byte(c.message), 0o600))
+			}
+			if c.log != none {
+				require.NoError(t, os.WriteFile(w.log, []byte("2026-01-02T03:04:05.000000006Z stderr F "+c.log+"\n"), 0o600))
+			}
+			if c.change != nil {
+				c.change(w)
+			}
+			want := ""
+			if c.want != nil {
+				want = c.want(w)
+			}
+			require.Equal(t, want, podrunner.LastWords(w.status))
+		})
 	}
-	require.Contains(t, podrunner.TerminationMessage(filepath.Join(said, "x"), "", readFile, 1), "Error on reading termination log ")
+}
+
+// A container that can write to the folders of its logs, or of another file of the node's,
+// reads no file of the node's with the agent's rights.
+func TestLastWords_NoLinkIsFollowed(t *testing.T) {
+	t.Parallel()
+	for name, plant := range map[string]func(w words, secret string) error{
+		"a link for the log":     func(w words, secret string) error { return os.Symlink(secret, w.log) },
+		"a link for the message": func(w words, secret string) error { return os.Symlink(secret, w.message) },
+		"a link for the folder of the logs": func(w words, secret string) error {
+			return errors.Join(os.Remove(filepath.Dir(w.log)), os.Symlink(filepath.Dir(secret), filepath.Dir(w.log)))
+		},
+		"a link to another pod's logs": func(w words, secret string) error {
+			other := filepath.Join(filepath.Dir(w.log), "../../ns_other_uid2/app")
+			return errors.Join(os.MkdirAll(other, 0o755), os.Link(secret, filepath.Join(other, "0.log")),
+				os.Remove(filepath.Dir(w.log)), os.Symlink("../ns_other_uid2/app", filepath.Dir(w.log)))
+		},
+		"a log of another pod": func(w words, secret string) error {
+			w.status.LogPath = secret
+			return nil
+		},
+		"a volume in the place of the message file": func(w words, secret string) error {
+			w.status.Mounts[0].HostPath = secret
+			return nil
+		},
+		"no labels": func(w words, secret string) error {
+			w.status.Labels, w.status.LogPath, w.status.Mounts[0].HostPath = nil, secret, secret
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWords(t)
+			secret := filepath.Join(t.TempDir(), "0.log")
+			require.NoError(t, os.WriteFile(secret, []byte("2026-01-02T03:04:05.000000006Z stderr F secret\n"), 0o600))
+			require.NoError(t, plant(w, secret))
+			require.NotContains(t, podrunner.LastWords(w.status), "secret\n")
+		})
+	}
 }
 
 func logTail(t *testing.T, text string) string {

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+
+	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
 const (
@@ -54,7 +56,7 @@ func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
 // empty removes what is in a folder. It reads the folder anew after each chunk, for
 // removing changes what comes next, and stops when nothing of a chunk can be removed.
 func (r *remover) empty(parent *os.Root, name, file string, depth int) (err error) {
-	folder, err := parent.OpenRoot(name)
+	folder, err := safeopen.Folder(parent, name)
 	if err != nil {
 		return err
 	}

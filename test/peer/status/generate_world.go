@@ -3,8 +3,10 @@ package status
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +25,7 @@ type generateWorld struct {
 	Pod     *corev1.Pod // as the API server has it; its resources may not be allocated yet
 	NodeIPs []string
 	RRO     bool   // the runtime supports recursive read-only mounts
-	Files   string // folder of termination messages
+	Files   string // folder of the pods' termination messages and logs, as in the kubelet
 	Steps   []generateStep
 
 	Turns []generateTurn `json:"-"` // what the kubelet's side began each step with
@@ -347,9 +349,9 @@ func (h *history) start(c *corev1.Container, mine []runtimeContainer) {
 		st.Mounts = append(st.Mounts, &runtimeapi.Mount{ContainerPath: m.MountPath, Readonly: m.ReadOnly, RecursiveReadOnly: m.ReadOnly && h.Chance(40)})
 	}
 	if name := judge.Pick(h.Draw, "", "short", "empty", "long", "runes", "missing"); name != "" && h.Chance(30) {
-		st.Mounts = append(st.Mounts, &runtimeapi.Mount{ContainerPath: "/dev/termination-log", HostPath: h.w.Files + "/" + name})
+		st.Mounts = append(st.Mounts, &runtimeapi.Mount{ContainerPath: "/dev/termination-log", HostPath: filepath.Join(h.w.Files, "pods", string(podUID), "containers", c.Name, name)})
 	}
-	st.LogPath = judge.Pick(h.Draw, h.w.Files+"/log", "/missing/log")
+	st.LogPath = filepath.Join(h.w.Files, "logs", strings.Join([]string{namespace, podName, string(podUID)}, "_"), c.Name, judge.Pick(h.Draw, "log", "missing"))
 	h.containers = append(h.containers, runtimeContainer{h.sandboxes[len(h.sandboxes)-1].Id, st})
 	for _, before := range mine {
 		if s := before.Status; s.State == runtimeapi.ContainerState_CONTAINER_RUNNING && !h.Chance(5) {

@@ -27,15 +27,21 @@ func TestPeerMerge(t *testing.T) { judge.Run(t, mergePeer()) }
 
 func TestPeerManager(t *testing.T) { judge.Run(t, managerPeer()) }
 
-// messageFiles makes the files that containers leave.
+// messageFiles makes the files that containers leave, in the kubelet's folders.
 func messageFiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"short": "goodbye", "empty": "", "long": strings.Repeat("x", 5000), "runes": strings.Repeat("é", 3000),
-		"log": "2000-01-01T00:00:00.000000000Z stdout F one\n2000-01-01T00:00:01.000000000Z stderr F two\n",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	write := func(folder, name, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, folder), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, folder, name), []byte(text), 0o600))
+	}
+	for _, c := range []string{"c1", "c2", "c3", "i1", "i2", "i3", "e0", "e1", "e2"} {
+		for name, text := range map[string]string{
+			"short": "goodbye", "empty": "", "long": strings.Repeat("x", 5000), "runes": strings.Repeat("é", 3000),
+		} {
+			write("pods/uid-1/containers/"+c, name, text)
+		}
+		write("logs/ns_pod_uid-1/"+c, "log", "2000-01-01T00:00:00.000000000Z stdout F one\n2000-01-01T00:00:01.000000000Z stderr F two\n")
 	}
 	return dir
 }

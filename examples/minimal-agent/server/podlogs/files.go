@@ -11,8 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
 
 const (
@@ -82,12 +83,12 @@ func sortNames(files []string) []name {
 type folder struct{ root *os.Root }
 
 func openFolder(src Source) (folder, error) {
-	all, err := os.OpenRoot(src.Root)
+	all, err := safeopen.Root(src.Root)
 	if err != nil {
 		return folder{}, noLog(err)
 	}
 	defer func() { _ = all.Close() }() // nothing was written
-	root, err := all.OpenRoot(src.Dir)
+	root, err := safeopen.Folder(all, src.Dir)
 	if err != nil {
 		return folder{}, noLog(err)
 	}
@@ -120,23 +121,12 @@ func (f folder) list(attempt uint32) ([]name, error) {
 
 // open opens a file of the log.
 func (f folder) open(n name) (*logFile, error) {
-	info, err := f.root.Lstat(n.file)
+	file, err := safeopen.File(f.root, n.file)
 	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", n.file)
-	}
-	// It must not wait if a pipe has taken the file's place.
-	file, err := f.root.OpenFile(n.file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", n.file, err)
 	}
 	l := &logFile{name: n, file: file}
-	if l.info, err = file.Stat(); err == nil && !l.info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", n.file)
-	}
-	if err != nil {
+	if l.info, err = file.Stat(); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return l, nil

@@ -187,7 +187,7 @@ func TestNothingOutsideTheFolderIsRead(t *testing.T) {
 		src := logs(t, nil)
 		require.NoError(t, os.Symlink(secret, filepath.Join(src.Root, src.Dir, "0.log")))
 		var b strings.Builder
-		require.ErrorContains(t, podlogs.Copy(t.Context(), &b, src, podlogs.Options{}), "no regular file")
+		require.ErrorContains(t, podlogs.Copy(t.Context(), &b, src, podlogs.Options{}), "not a regular file")
 		require.Empty(t, b.String())
 	})
 	t.Run("a folder that is a link", func(t *testing.T) {
@@ -196,6 +196,16 @@ func TestNothingOutsideTheFolderIsRead(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(secret), "0.log"), []byte(line("1 out F secret")), 0o600))
 		require.NoError(t, os.Remove(filepath.Join(src.Root, src.Dir)))
 		require.NoError(t, os.Symlink(filepath.Dir(secret), filepath.Join(src.Root, src.Dir)))
+		var b strings.Builder
+		require.Error(t, podlogs.Copy(t.Context(), &b, src, podlogs.Options{}))
+		require.Empty(t, b.String())
+	})
+	t.Run("a folder that is a link to another pod's", func(t *testing.T) {
+		t.Parallel()
+		src := logs(t, map[string]string{"0.log": line("1 out F another pod's")})
+		require.NoError(t, os.Mkdir(filepath.Join(src.Root, "ns_mine_uid2"), 0o755))
+		require.NoError(t, os.Symlink("../ns_pod_uid/app", filepath.Join(src.Root, "ns_mine_uid2/app")))
+		src.Dir = "ns_mine_uid2/app"
 		var b strings.Builder
 		require.Error(t, podlogs.Copy(t.Context(), &b, src, podlogs.Options{}))
 		require.Empty(t, b.String())
@@ -214,7 +224,7 @@ func TestNothingOutsideTheFolderIsRead(t *testing.T) {
 		t.Parallel()
 		src := logs(t, nil)
 		require.NoError(t, os.Mkdir(filepath.Join(src.Root, src.Dir, "0.log"), 0o700))
-		require.ErrorContains(t, podlogs.Copy(t.Context(), &strings.Builder{}, src, podlogs.Options{}), "no regular file")
+		require.ErrorContains(t, podlogs.Copy(t.Context(), &strings.Builder{}, src, podlogs.Options{}), "not a regular file")
 	})
 	t.Run("a compressed file that is none", func(t *testing.T) {
 		t.Parallel()

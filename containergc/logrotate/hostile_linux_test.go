@@ -1,0 +1,60 @@
+package logrotate
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// exchanging calls a function after each look at a file: a container that can write to the
+// folder of its logs is never late.
+type exchanging struct {
+	files
+	exchange func(name string)
+}
+
+func (e exchanging) lstat(name string) (fs.FileInfo, error) {
+	info, err := e.files.lstat(name)
+	e.exchange(name)
+	return info, err
+}
+
+// One pipe must not stop the rotation of all logs.
+func TestRotate_FolderBecomesAPipe(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t)
+	w.write(10)
+	r := w.rotator(testingclock.NewFakeClock(time.Unix(0, 0)), func(f files) files {
+		return exchanging{f, func(string) {
+			dir := filepath.Dir(w.path)
+			require.NoError(t, os.RemoveAll(dir))
+			require.NoError(t, syscall.Mkfifo(dir, 0o600))
+		}}
+	})
+	_, err := r.Rotate(t.Context())
+	require.ErrorIs(t, err, syscall.ENOTDIR)
+}
+
+// A folder that is a link to that of another pod's logs has none of them renamed.
+func TestRotate_LinkToAnotherPodsLogs(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t)
+	w.write(10)
+	other := filepath.Join(w.root(), "ns_other_uid2/app")
+	require.NoError(t, os.MkdirAll(other, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(other, logName), make([]byte, 100), 0o600))
+	require.NoError(t, os.RemoveAll(filepath.Dir(w.path)))
+	require.NoError(t, os.Symlink("../ns_other_uid2/app", filepath.Dir(w.path)))
+	_, err := w.rotator(testingclock.NewFakeClock(time.Unix(1e9, 0)), nil).Rotate(t.Context())
+	require.ErrorIs(t, err, syscall.ENOTDIR)
+	require.Zero(t, w.calls)
+	entries, err := os.ReadDir(other)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
