@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/internal/expansion"
 )
 
 // maxOutput is how much of what a container says is read, as in the kubelet.
@@ -31,9 +33,15 @@ func (m *Manager) execProbe(ctx context.Context, p *probe, j *job) finding {
 		j.flight.cancel()
 		return finding{outcome: Errored, err: errors.New("no runner for exec probes")}
 	}
+	command, err := expand(j.spec.Exec.Command, j.container.Env)
+	if err != nil {
+		m.landed(p, j.flight)
+		j.flight.cancel()
+		return finding{outcome: Errored, err: err}
+	}
 	out, flight := &output{}, j.flight
 	r := ExecRequest{
-		ContainerID: j.target.ID, Command: expand(j.spec.Exec.Command, j.container.Env),
+		ContainerID: j.target.ID, Command: command,
 		Timeout: j.timing.timeout, Output: out,
 	}
 	timer := clock.RealClock{}.NewTimer(r.Timeout)
@@ -47,17 +55,17 @@ func (m *Manager) execProbe(ctx context.Context, p *probe, j *job) finding {
 	})
 	select {
 	case e := <-done:
-		return execFinding(j, e, out.String())
+		return execFinding(r, e, out.String())
 	case <-ctx.Done():
 		select {
 		case e := <-done: // it has ended, which is why
-			return execFinding(j, e, out.String())
+			return execFinding(r, e, out.String())
 		default: // it was cut short, and counts for nothing
 		}
 	case <-timer.C():
 		m.outlived(ctx, j, r)
 	}
-	return finding{outcome: Failed, output: timedOut(j)}
+	return finding{outcome: Failed, output: timedOut(r)}
 }
 
 // outlived gives the command its grace.
@@ -71,23 +79,23 @@ func (m *Manager) outlived(ctx context.Context, j *job, r ExecRequest) {
 }
 
 // execFinding says what the end of a command means.
-func execFinding(j *job, e exited, output string) finding {
+func execFinding(r ExecRequest, e exited, output string) finding {
 	switch {
 	case e.err == nil && e.code == 0:
 		return finding{outcome: Succeeded, output: output}
 	case e.err == nil:
 		return finding{outcome: Failed, output: output}
 	case errors.Is(e.err, context.DeadlineExceeded):
-		return finding{outcome: Failed, output: timedOut(j)}
+		return finding{outcome: Failed, output: timedOut(r)}
 	default:
 		return finding{outcome: Errored, output: output, err: e.err}
 	}
 }
 
 // timedOut is the kubelet's text for a command that took too long.
-func timedOut(j *job) string {
+func timedOut(r ExecRequest) string {
 	return fmt.Sprintf("command timed out: %q timed out after %s",
-		strings.Join(expand(j.spec.Exec.Command, j.container.Env), " "), j.timing.timeout.Round(time.Millisecond))
+		strings.Join(r.Command, " "), r.Timeout.Round(time.Millisecond))
 }
 
 // output keeps the beginning of what is written to it.
@@ -112,44 +120,23 @@ func (o *output) String() string {
 
 // expand replaces each $(NAME) in a command by the value that the container's spec
 // has for it, which is nothing for those that come from elsewhere. $$ is a dollar,
-// and what is not known stays as it is.
-func expand(command []string, env []corev1.EnvVar) []string {
-	expanded := command
+// and what is not known stays as it is. A command too long to be run is an error.
+func expand(command []string, env []corev1.EnvVar) ([]string, error) {
+	expanded, left := command, expansion.MaxBytes
 	for i, arg := range command {
-		if !strings.Contains(arg, "$") {
-			continue
-		}
-		if &expanded[0] == &command[0] {
-			expanded = slices.Clone(command)
-		}
-		expanded[i] = expandOne(arg, env)
-	}
-	return expanded
-}
-
-func expandOne(arg string, env []corev1.EnvVar) string {
-	var b strings.Builder
-	for {
-		plain, rest, found := strings.Cut(arg, "$")
-		b.WriteString(plain)
-		if !found {
-			return b.String()
-		}
-		switch {
-		case strings.HasPrefix(rest, "$"):
-			b.WriteByte('$')
-			arg = rest[1:]
-			continue
-		case strings.HasPrefix(rest, "("):
-			if name, after, closed := strings.Cut(rest[1:], ")"); closed {
-				b.WriteString(valueOf(name, env))
-				arg = after
-				continue
+		if strings.Contains(arg, "$") {
+			if &expanded[0] == &command[0] {
+				expanded = slices.Clone(command)
 			}
+			text, ok := expansion.Expand(arg, left, func(name string) string { return valueOf(name, env) })
+			if !ok {
+				return nil, expansion.ErrTooLong{What: "command of exec probe"}
+			}
+			expanded[i] = text
 		}
-		b.WriteByte('$')
-		arg = rest
+		left -= len(expanded[i])
 	}
+	return expanded, nil
 }
 
 // valueOf returns the value of the last variable of this name, and the reference

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -290,6 +291,18 @@ func TestWhatCannotBeRunIsAnError(t *testing.T) {
 			require.Contains(t, s.events[0], "Startup probe errored and resulted in unknown state: "+name)
 		})
 	}
+}
+
+// A small manifest asks for 250 GB: the value of one variable, many times.
+func TestProbe_HugeCommandIsNotExpanded(t *testing.T) {
+	t.Parallel()
+	c := withProbes("app", prober.Startup)
+	c.Env = []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 500_000)}}
+	c.StartupProbe.Exec.Command = []string{"sh", strings.Repeat("$(A)", 500_000)}
+	s := newStepper(t, c)
+	s.step(prober.Startup)
+	require.Equal(t, prober.Errored, s.runs[0].Outcome)
+	require.EqualError(t, s.runs[0].Err, "command of exec probe: more than 6291456 bytes with all $(NAME) references replaced")
 }
 
 func TestHistoryKeepsTheLast(t *testing.T) {

@@ -98,7 +98,9 @@ func (m *Manager) first(ctx context.Context, p *probe, j *job) finding {
 	m.launch(p, j, cancel)
 	if j.outlived {
 		cancel()
-		return finding{outcome: Failed, output: timedOut(j) + ", and has not ended since"}
+		command, _ := expand(j.spec.Exec.Command, j.container.Env) // one that is too long has not been run
+		r := ExecRequest{Command: command, Timeout: j.timing.timeout}
+		return finding{outcome: Failed, output: timedOut(r) + ", and has not ended since"}
 	}
 	return m.execProbe(ctx, p, j) // which calls cancel when the command has ended
 }

@@ -37,6 +37,7 @@ func edges() map[string][]string {
 		"fakecri/fakeyaml":              {"fakecri"},
 		"fakecri/streaming":             {"fakecri"},
 		"internal/coalesce":             {},
+		"internal/expansion":            {},
 		"internal/loop":                 {},
 		"internal/quantity":             {},
 		"internal/crilabels":            {},

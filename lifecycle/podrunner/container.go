@@ -66,11 +66,15 @@ func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Nod
 	if err != nil {
 		return nil, err
 	}
+	command, args := vars.expandAll(c.Command), vars.expandAll(c.Args)
+	if err := vars.fits(); err != nil {
+		return nil, err
+	}
 	config := &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: in.Attempt},
 		Image:       &runtimeapi.ImageSpec{Image: in.Image.GetId(), UserSpecifiedImage: c.Image},
-		Command:     vars.expandAll(c.Command),
-		Args:        vars.expandAll(c.Args),
+		Command:     command,
+		Args:        args,
 		WorkingDir:  c.WorkingDir,
 		Envs:        keyValues(vars),
 		Labels:      containerLabels(pod, c, node.Agent),

@@ -261,6 +261,10 @@
 //   - The kubelet sends zero for a limit that is taken away, so that the runtime leaves the
 //     old limit in force and the status goes on to show it; ours sends -1, which takes the
 //     limit away.
+//   - A container whose environment, command and arguments are longer than Linux lets
+//     them be (6 MiB together, values that others of the same name replace included)
+//     waits with CreateContainerConfigError; the kubelet makes them however long, and
+//     the runtime fails.
 //   - The kubelet follows links to a container's log and to its termination message, and
 //     opens whatever they lead to; ours reads regular files in the pod's own folders.
 //   - A pod with a field that this package does not support, such as a variable from a

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubeparts/kubeparts/internal/expansion"
 )
 
 // environment resolves the container's variables: those of services, those of envFrom,
@@ -152,9 +154,11 @@ func notFound(kind, name string) error {
 type variables struct {
 	names, values []string
 	at            map[string]int
+	bytes         int // of all that was set and expanded
 }
 
 func (v *variables) set(name, value string) {
+	v.bytes += len(name) + len(value)
 	if i, ok := v.at[name]; ok {
 		v.values[i] = value
 		return
@@ -193,6 +197,7 @@ func (v *variables) expandAll(words []string) []string {
 	out := make([]string, len(words))
 	for i, w := range words {
 		out[i] = v.expand(w)
+		v.bytes += len(out[i])
 	}
 	return out
 }
@@ -200,7 +205,7 @@ func (v *variables) expandAll(words []string) []string {
 // expand replaces $(NAME) by the variable's value; a name that is not known stays
 // as it is written.
 func (v *variables) expand(s string) string {
-	return expand(s, func(name string) string {
+	return v.expandBy(s, func(name string) string {
 		if value, known := v.get(name); known {
 			return value
 		}
@@ -208,46 +213,42 @@ func (v *variables) expand(s string) string {
 	})
 }
 
+// expandBy expands by what value returns. What is too long is empty, and so is all that
+// comes after: fits reports it.
+func (v *variables) expandBy(s string, value func(name string) string) string {
+	text, ok := expansion.Expand(s, expansion.MaxBytes-v.bytes, value)
+	if !ok {
+		v.bytes = expansion.MaxBytes + 1
+	}
+	return text
+}
+
+// fits refuses what is too long for a program to start. The values of variables that
+// were replaced by others of the same name count as well.
+func (v *variables) fits() error {
+	if v.bytes > expansion.MaxBytes {
+		return expansion.ErrTooLong{What: "environment, command and arguments"}
+	}
+	return nil
+}
+
 // expandPath expands a subPathExpr, in which every variable must have a value.
 func (v *variables) expandPath(s string) (string, error) {
 	var missing []string
-	path := expand(s, func(name string) string {
+	path := v.expandBy(s, func(name string) string {
 		value, _ := v.get(name)
 		if value == "" && !slices.Contains(missing, name) {
 			missing = append(missing, name)
 		}
 		return value
 	})
+	v.bytes += len(path)
+	if err := v.fits(); err != nil {
+		return "", err
+	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
 		return "", fmt.Errorf("missing value for %s", strings.Join(missing, ", "))
 	}
 	return path, nil
-}
-
-// expand replaces $(NAME) by what value says. $$ is a dollar, so that $$(NAME)
-// stays as $(NAME).
-func expand(s string, value func(name string) string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(s, "$")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		switch {
-		case strings.HasPrefix(after, "$"):
-			b.WriteByte('$')
-			s = after[1:]
-			continue
-		case strings.HasPrefix(after, "("):
-			if name, rest, closed := strings.Cut(after[1:], ")"); closed {
-				b.WriteString(value(name))
-				s = rest
-				continue
-			}
-		}
-		b.WriteByte('$')
-		s = after
-	}
 }
