@@ -200,7 +200,8 @@ func (w *podWalk) finish(figure diskFigure, err error) error {
 // is in memory knows what it holds, and what is gone takes nothing of anything.
 func begin(target diskTarget, now time.Time) (diskFigure, *walk, error) {
 	figure := diskFigure{diskTarget: target}
-	if isMemory(target.path) {
+	// A container may be able to put a link to any filesystem beside its logs.
+	if target.kind == volumeDisk && isMemory(target.path) {
 		u, err := statfs(target.path)
 		if err == nil {
 			figure.Bytes = usage(u.used, now)

@@ -216,6 +216,19 @@ func TestVolumeInMemory(t *testing.T) {
 	require.Positive(t, s.Volumes[0].Inodes.Value)
 }
 
+// A link beside a pod's logs is a link: whatever it leads to is not asked, which may take for
+// ever, nor counted.
+func TestRefresh_LinkInTheFolderOfLogs(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	link := logs(cfg, "burstable", burstable, "app")
+	require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o755))
+	require.NoError(t, os.Symlink("/dev/shm", link)) // which is in memory on most machines
+	s := measured(t, newProvider(t, cfg))[burstable]
+	require.EqualValues(t, 1, s.Other.Inodes.Value)
+	require.Equal(t, blocks(t, link), s.Other.Bytes.Value)
+}
+
 // hung is a runtime that does not answer.
 type hung struct{}
 

@@ -54,6 +54,8 @@
 //   - Unmount finds mounts in /proc/self/mountinfo, not in a memory of its own, so
 //     that a restart of the agent changes nothing.
 //   - A hostPath that is not absolute is refused, whatever its type.
+//   - A hostPath of type FileOrCreate that is a link to nothing is refused; the kubelet
+//     makes the file that the link names, wherever that is.
 //   - fsGroupChangePolicy has no effect: volumes here begin empty and are of the
 //     right group from then on.
 //   - A Secret's stringData counts, as there may be no API server that merged it.

@@ -37,7 +37,13 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	case absent && kind == corev1.HostPathDirectoryOrCreate:
 		return path, os.MkdirAll(path, 0o755)
 	case absent && kind == corev1.HostPathFileOrCreate:
-		return path, create(path)
+		err := create(path)
+		if !errors.Is(err, fs.ErrExist) {
+			return path, err
+		}
+		if info, err = os.Stat(path); err != nil || !is(info.Mode()) { // it has appeared meanwhile
+			return "", fmt.Errorf("hostPath type check failed: %s is not a %s", path, name)
+		}
 	case is == nil:
 		return "", fmt.Errorf("%s is an invalid volume type", kind)
 	case err != nil || !is(info.Mode()):
@@ -46,9 +52,10 @@ func hostPath(source *corev1.HostPathVolumeSource) (string, error) {
 	return path, nil
 }
 
-// create makes an empty file; one that has appeared meanwhile is as good.
+// create makes an empty file where there is nothing. It opens no pipe or device, and
+// makes nothing through a link, that a container has put there meanwhile.
 func create(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}

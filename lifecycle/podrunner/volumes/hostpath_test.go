@@ -15,6 +15,7 @@ func TestHostPath(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir+"/folder", 0o700))
 	require.NoError(t, os.WriteFile(dir+"/file", []byte("x"), 0o600))
 	require.NoError(t, os.Symlink("folder", dir+"/link"))
+	require.NoError(t, os.Symlink(dir+"/made-by-the-agent", dir+"/dangling"))
 	listener, err := net.Listen("unix", dir+"/socket")
 	require.NoError(t, err)
 	defer listener.Close()
@@ -39,6 +40,7 @@ func TestHostPath(t *testing.T) {
 		{"a file to make", corev1.HostPathFileOrCreate, dir + "/newfile", ""},
 		{"a file that is there", corev1.HostPathFileOrCreate, dir + "/file", ""},
 		{"a folder in its place", corev1.HostPathFileOrCreate, dir + "/folder", failed + dir + "/folder is not a file"},
+		{"a link to nothing in its place", corev1.HostPathFileOrCreate, dir + "/dangling", failed + dir + "/dangling is not a file"},
 		{"its folder is not made", corev1.HostPathFileOrCreate, dir + "/none/file", "open " + dir + "/none/file: no such file or directory"},
 		{"a socket", corev1.HostPathSocket, dir + "/socket", ""},
 		{"a file is no socket", corev1.HostPathSocket, dir + "/file", failed + dir + "/file is not a socket file"},
@@ -73,5 +75,6 @@ func TestHostPath(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, info.IsDir())
 	require.FileExists(t, dir+"/newfile")
+	require.NoFileExists(t, dir+"/made-by-the-agent")
 	require.NoDirExists(t, "from-nowhere")
 }
