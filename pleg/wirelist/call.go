@@ -122,6 +122,11 @@ type receiver interface {
 // codec encodes requests as gRPC does, and hands answers to their receivers.
 type codec struct{ encoding.CodecV2 }
 
+// Name implements encoding.CodecV2. It is empty because gRPC appends the name to the
+// content type of the call, and CRI-O closes a connection whose first call has another
+// content type than application/grpc, which is that of ordinary calls.
+func (codec) Name() string { return "" }
+
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r, ok := v.(receiver); ok {

@@ -54,6 +54,8 @@
 //     then on at once, until it is half as large. A stream that breaks is an error,
 //     not half a list. If the runtime has no streams the error is [ErrTooLarge],
 //     and every list is tried anew.
+//  6. On the wire a list is the call that an ordinary client makes, so that containerd
+//     and CRI-O accept it as the first one of a connection.
 //
 // # Goroutines and locking
 //

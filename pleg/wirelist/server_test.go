@@ -63,12 +63,18 @@ func newServer(methods map[string]handler, opts ...grpc.ServerOption) *grpc.Serv
 // connection to it.
 func serve(tb testing.TB, methods map[string]handler, opts ...grpc.ServerOption) *grpc.ClientConn {
 	tb.Helper()
+	return serveOn(tb, func(l net.Listener) net.Listener { return l }, methods, opts...)
+}
+
+// serveOn is serve with the listener that wrap makes of the socket's.
+func serveOn(tb testing.TB, wrap func(net.Listener) net.Listener, methods map[string]handler, opts ...grpc.ServerOption) *grpc.ClientConn {
+	tb.Helper()
 	socket := filepath.Join(tb.TempDir(), "cri.sock")
 	lis, err := net.Listen("unix", socket)
 	require.NoError(tb, err)
 	srv := newServer(methods, opts...)
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(lis) }()
+	go func() { served <- srv.Serve(wrap(lis)) }()
 	tb.Cleanup(func() {
 		srv.Stop()
 		require.NoError(tb, <-served)

@@ -282,7 +282,8 @@ type rawCodec struct{}
 
 var _ encoding.CodecV2 = rawCodec{}
 
-func (rawCodec) Name() string { return "proto" }
+// Name is empty: with a name the content type of the calls would be one that CRI-O refuses.
+func (rawCodec) Name() string { return "" }
 
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	b, ok := v.(*[]byte)
