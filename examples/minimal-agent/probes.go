@@ -225,11 +225,13 @@ func (c commands) Exec(ctx context.Context, r prober.ExecRequest) (exitCode int3
 	return answer.GetExitCode(), nil
 }
 
-// isNotFound says whether a command is not in its container. CRI has no code for
-// that; runtimes pass on what runc or crun prints, so that is all there is.
+// isNotFound reports whether err means that the command is not in its container. CRI
+// has no code for that, but runtimes pass on the text of runc or crun. CRI-O passes on
+// lines of runc's log, which escape the quotes: once, with older runcs three times.
 func isNotFound(err error) bool {
-	text := grpcstatus.Convert(err).Message()
+	text := strings.ReplaceAll(grpcstatus.Convert(err).Message(), `\`, "")
 	_, runc, _ := strings.Cut(text, `exec: "`)
+	_, crun, _ := strings.Cut(text, "executable file `")
 	return strings.Contains(runc, "executable file not found") || strings.Contains(runc, "no such file or directory") ||
-		strings.Contains(text, "not found in $PATH")
+		strings.Contains(crun, "` not found") || strings.Contains(text, "not found in $PATH")
 }

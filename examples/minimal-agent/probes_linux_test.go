@@ -193,13 +193,29 @@ func (e *execs) ExecSync(_ context.Context, r *runtimeapi.ExecSyncRequest, _ ...
 func TestCommandsOverCRI(t *testing.T) {
 	t.Parallel()
 	const containerd = "failed to exec in container: failed to start exec \"x\": OCI runtime exec failed: exec failed: unable to start container process: "
+	// CRI-O passes on what the OCI runtime logs: for runc a line of logfmt, which escapes quotes.
+	crio := func(message string) error {
+		return grpcstatus.Error(codes.Unknown, "command error: "+message+"\n, stdout: , stderr: , exit code -1")
+	}
+	const runc = `time="2026-11-25T10:00:00Z" level=error msg="exec failed: unable to start container process: `
 	for name, c := range map[string]struct {
 		err  error
 		want error
 	}{
-		"not in the path":          {grpcstatus.Error(codes.Unknown, containerd+`exec: "nosuch": executable file not found in $PATH: unknown`), prober.ErrCommandNotFound},
-		"not in the image":         {grpcstatus.Error(codes.Unknown, containerd+`exec: "/nosuch": stat /nosuch: no such file or directory: unknown`), prober.ErrCommandNotFound},
-		"as crun says it":          {grpcstatus.Error(codes.Unknown, "executable file `nosuch` not found in $PATH: No such file or directory"), prober.ErrCommandNotFound},
+		"not in the path":         {grpcstatus.Error(codes.Unknown, containerd+`exec: "nosuch": executable file not found in $PATH: unknown`), prober.ErrCommandNotFound},
+		"not in the image":        {grpcstatus.Error(codes.Unknown, containerd+`exec: "/nosuch": stat /nosuch: no such file or directory: unknown`), prober.ErrCommandNotFound},
+		"as crun says it":         {grpcstatus.Error(codes.Unknown, "executable file `nosuch` not found in $PATH: No such file or directory"), prober.ErrCommandNotFound},
+		"not in crun's image":     {grpcstatus.Error(codes.Unknown, "executable file `/nosuch` not found: No such file or directory"), prober.ErrCommandNotFound},
+		"CRI-O, not in the path":  {crio(runc + `exec: \"nosuch\": executable file not found in $PATH"`), prober.ErrCommandNotFound},
+		"CRI-O, not in the image": {crio(runc + `exec: \"/nosuch\": stat /nosuch: no such file or directory"`), prober.ErrCommandNotFound},
+		"CRI-O, an older runc": {
+			crio(`time="2020-04-30T03:10:44Z" level=error msg="exec failed: container_linux.go:349: starting container process caused \"exec: \\\"/nosuch\\\": stat /nosuch: no such file or directory\""`),
+			prober.ErrCommandNotFound,
+		},
+		"CRI-O with crun":          {crio("executable file `/nosuch` not found in $PATH: No such file or directory"), prober.ErrCommandNotFound},
+		"CRI-O, no permission":     {crio(runc + `exec: \"/etc/passwd\": permission denied"`), nil},
+		"CRI-O, a pod that stops":  {crio("cannot register an exec PID: container is stopping"), nil},
+		"CRI-O, no working folder": {crio(runc + `chdir to cwd (\"/nosuch\") set in config.json failed: no such file or directory"`), nil},
 		"too slow":                 {grpcstatus.Error(codes.DeadlineExceeded, "timeout 1s exceeded"), context.DeadlineExceeded},
 		"a socket that is missing": {grpcstatus.Error(codes.Unavailable, "dial unix /run/shim.sock: no such file or directory"), nil},
 	} {
