@@ -16,7 +16,8 @@
 // little later if it has begun. What else it says is not used, for events come late,
 // twice, out of order or without their contents. As long as the
 // stream announces everything that the global relists find, these become rarer, from
-// one in Period to one in MaxPeriod. One change that it did not announce, or a break
+// one in Period to one in MaxPeriod. That begins with the first event of each stream: an
+// open one may yet be silent. One change that it did not announce, or a break
 // of the stream, brings Period back, and a stream that has failed so has to announce
 // a change first. A break is mended with back-off for ever.
 //

@@ -139,6 +139,7 @@ func (s slow) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter
 func TestABacklogIsServedByOneRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
+		w.silent = true
 		r := newRig(t, clock.RealClock{}, hinted(w))
 		for i := range 100 {
 			uid := types.UID(fmt.Sprint(i))

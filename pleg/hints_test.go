@@ -25,10 +25,12 @@ var (
 )
 
 // wire is a stream of events. Like the usual client it sends without regard to
-// the context.
+// the context. Like a runtime that keeps events for the next stream, it sends one
+// at the opening, unless it is silent.
 type wire struct {
 	events chan *runtimeapi.ContainerEventResponse
 	broken chan error
+	silent bool
 
 	mu     sync.Mutex
 	refuse error
@@ -50,6 +52,9 @@ func (w *wire) GetContainerEvents(ctx context.Context, events chan *runtimeapi.C
 		return err
 	}
 	opened(nil)
+	if !w.silent {
+		events <- eventOf("kept", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	}
 	for {
 		select {
 		case e := <-w.events:
@@ -80,7 +85,11 @@ func (w *wire) tell(uid types.UID) {
 }
 
 func (w *wire) tellOf(uid types.UID, kind runtimeapi.ContainerEventType) {
-	w.events <- &runtimeapi.ContainerEventResponse{
+	w.events <- eventOf(uid, kind)
+}
+
+func eventOf(uid types.UID, kind runtimeapi.ContainerEventType) *runtimeapi.ContainerEventResponse {
+	return &runtimeapi.ContainerEventResponse{
 		ContainerId: "whatever", CreatedAt: -7, ContainerEventType: kind,
 		PodSandboxStatus: &runtimeapi.PodSandboxStatus{Labels: labelsOf(uid)},
 	}

@@ -10,8 +10,9 @@ import (
 // standing is what a global relist says of the stream of hints.
 type standing struct {
 	// steady: the stream was open at this relist and at the one before, without a
-	// break. trusted: no hint was missed since one last proved true. surprised: the
-	// relist found a change that no hint has announced so far.
+	// break. trusted: this stream has sent an event, and no hint was missed since one
+	// last proved true. surprised: the relist found a change that no hint has announced
+	// so far.
 	steady, trusted, surprised bool
 }
 
@@ -37,6 +38,10 @@ type pace struct {
 	// known is the one that was open when the last relist began, or 0.
 	opened, known int
 	up            bool
+	// proven means that the open stream has sent an event. A stream of containerd 1.7
+	// may stay silent although it is open: all streams share one channel there, and one
+	// whose client has gone takes an event before it ends.
+	proven bool
 	// trusted is lost by a hint that was missed and regained by one that came. A new
 	// stream has the benefit of the doubt, once in the life of a generator.
 	trusted bool
@@ -66,13 +71,14 @@ func (p *pace) open() bool {
 
 // down notes that there is no stream: only lists are left.
 func (p *pace) down() {
-	p.up = false
+	p.up, p.proven = false, false
 	p.period = p.shortest
 	clear(p.suspects)
 }
 
 // heard notes a hint of the pod.
 func (p *pace) heard(uid types.UID) {
+	p.proven = true
 	if _, late := p.suspects[uid]; late {
 		delete(p.suspects, uid)
 		p.trusted = true
@@ -80,7 +86,10 @@ func (p *pace) heard(uid types.UID) {
 }
 
 // heardVaguely notes an event of whatever pod.
-func (p *pace) heardVaguely() { clear(p.suspects) }
+func (p *pace) heardVaguely() {
+	p.proven = true
+	clear(p.suspects)
+}
 
 // stream returns which stream is open, or 0.
 func (p *pace) stream() int {
@@ -121,7 +130,7 @@ func (p *pace) judge(surprises map[types.UID]struct{}, by asked, stream int) (mi
 	if missed > 0 {
 		p.trusted = false
 	}
-	s.trusted, s.surprised = p.trusted, len(p.suspects) > 0
+	s.trusted, s.surprised = p.trusted && p.proven, len(p.suspects) > 0
 	p.period = nextPeriod(p.period, p.shortest, p.longest, s)
 	return missed
 }

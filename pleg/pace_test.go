@@ -53,29 +53,38 @@ func TestPaceFollowsTheStream(t *testing.T) {
 		missed    int
 		period    time.Duration
 	}
+	proven := func(p *pace) { p.open(); p.heard("any") }
 	for name, rows := range map[string][]row{
 		"no stream": {{period: s}, {period: s}},
 		"a stream, from its second relist on": {
-			{before: func(p *pace) { p.open() }, period: s, surprises: set("new")}, {period: 2 * s}, {period: 4 * s},
+			{before: proven, period: s, surprises: set("new")}, {period: 2 * s}, {period: 4 * s},
 		},
 		"a break between two relists": {
-			{before: func(p *pace) { p.open() }, period: s},
+			{before: proven, period: s},
 			{period: 2 * s},
-			{before: func(p *pace) { p.down(); p.open() }, period: s, surprises: set("a")},
+			{before: func(p *pace) { p.down(); proven(p) }, period: s, surprises: set("a")},
 			{period: 2 * s},
 		},
-		"a hint that comes after the list was faster": {
+		"a stream that sends nothing at first": {
 			{before: func(p *pace) { p.open() }, period: s},
+			{period: s},
+			{before: func(p *pace) { p.heard("any") }, period: 2 * s},
+			{before: func(p *pace) { p.down(); p.open() }, period: s},
+			{period: s},
+			{before: func(p *pace) { p.heardVaguely() }, period: 2 * s},
+		},
+		"a hint that comes after the list was faster": {
+			{before: proven, period: s},
 			{period: s, surprises: set("a")},
 			{before: func(p *pace) { p.heard("b"); p.heard("a") }, period: 2 * s},
 		},
 		"an event that says nothing after the list was faster": {
-			{before: func(p *pace) { p.open() }, period: s},
+			{before: proven, period: s},
 			{period: s, surprises: set("a")},
 			{before: func(p *pace) { p.heardVaguely() }, period: 2 * s},
 		},
 		"missed hints, until one comes true": {
-			{before: func(p *pace) { p.open() }, period: s},
+			{before: proven, period: s},
 			{period: 2 * s},
 			{period: s, surprises: set("a", "b")},
 			{period: s, missed: 2},
@@ -84,16 +93,16 @@ func TestPaceFollowsTheStream(t *testing.T) {
 			{period: 2 * s, surprises: set("a"), by: asked{hinted: set("a")}},
 		},
 		"one missed and one true": {
-			{before: func(p *pace) { p.open() }, period: s},
+			{before: proven, period: s},
 			{period: s, surprises: set("a", "b"), by: asked{hinted: set("b")}},
 			{period: s, missed: 1},
 		},
 		"changes that an event may have meant": {
-			{before: func(p *pace) { p.open() }, period: s},
+			{before: proven, period: s},
 			{period: 2 * s, surprises: set("a"), by: asked{vague: true}},
 		},
 		"a failure": {
-			{before: func(p *pace) { p.open() }, period: s},
+			{before: proven, period: s},
 			{period: s, surprises: set("a")},
 			{before: func(p *pace) { p.failed() }, period: s},
 			{period: 2 * s},
