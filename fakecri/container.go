@@ -71,6 +71,10 @@ func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config 
 	if podMeta == nil {
 		return "", errUnknown("pod sandbox config must include metadata")
 	}
+	security := config.GetLinux().GetSecurityContext()
+	if err := checkUser(security.GetRunAsUser(), security.GetRunAsUsername(), security.GetRunAsGroup()); err != nil {
+		return "", err
+	}
 	seq, id := n.newID()
 	name := meta.GetName() + "_" + joinName(podMeta.GetName(), podMeta.GetNamespace(), podMeta.GetUid(), meta.GetAttempt())
 	if err := n.reserve(name, id); err != nil {
@@ -95,6 +99,14 @@ func (n *Node) CreateContainer(ctx context.Context, podSandboxID string, config 
 	s.containers = append(s.containers, c)
 	n.emit(c.id, s, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, c.createdAt)
 	return id, nil
+}
+
+// checkUser refuses a group without a user, as runtimes do.
+func checkUser(user *runtimeapi.Int64Value, username string, group *runtimeapi.Int64Value) error {
+	if group != nil && user == nil && username == "" {
+		return errUnknown("failed to generate user string: user group \"%d\" is specified without user", group.GetValue())
+	}
+	return nil
 }
 
 // StartContainer starts a container that was created and never started, in a

@@ -19,6 +19,10 @@ func TestCreateContainerRefusesBadRequests(t *testing.T) {
 	b := newBed(t)
 	sandbox := b.pod("a")
 	noMeta := &runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: "demo/web:1"}}
+	groupOnly := containerConfig("app", "demo/web:1", 0)
+	groupOnly.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+		RunAsGroup: &runtimeapi.Int64Value{Value: 20},
+	}}
 	for name, tc := range map[string]struct {
 		config *runtimeapi.ContainerConfig
 		pod    *runtimeapi.PodSandboxConfig
@@ -31,13 +35,22 @@ func TestCreateContainerRefusesBadRequests(t *testing.T) {
 		"image not there":   {containerConfig("app", "demo/none:1", 0), podConfig("a", 0), codes.NotFound, `failed to resolve image "demo/none:1"`},
 		"no image":          {containerConfig("app", "", 0), podConfig("a", 0), codes.NotFound, "failed to resolve image"},
 		"not an image name": {containerConfig("app", "A B", 0), podConfig("a", 0), codes.NotFound, "failed to resolve image"},
+		"only a group":      {groupOnly, podConfig("a", 0), codes.Unknown, `user group "20" is specified without user`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := b.CreateContainer(t.Context(), sandbox, tc.config, tc.pod)
 			requireCode(t, tc.code, err, tc.want)
 		})
 	}
-	b.make(sandbox, "a", "app", "demo/web:1") // no failure has kept the name
+	groupOnly.Linux.SecurityContext.RunAsUsername = "www"
+	id, err := b.CreateContainer(t.Context(), sandbox, groupOnly, podConfig("a", 0)) // no failure has kept the name
+	require.NoError(t, err)
+	require.NoError(t, b.RemoveContainer(t.Context(), id))
+	groupOnly.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{
+		RunAsUser: &runtimeapi.Int64Value{}, RunAsGroup: &runtimeapi.Int64Value{Value: 20},
+	}
+	_, err = b.CreateContainer(t.Context(), sandbox, groupOnly, podConfig("a", 0))
+	require.NoError(t, err, "root is a user")
 }
 
 func TestContainerNameIsReservedInItsPod(t *testing.T) {

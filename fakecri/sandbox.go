@@ -52,6 +52,10 @@ func (n *Node) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxC
 	if meta == nil {
 		return "", errUnknown("sandbox config must include metadata")
 	}
+	security := config.GetLinux().GetSecurityContext()
+	if err := checkUser(security.GetRunAsUser(), "", security.GetRunAsGroup()); err != nil {
+		return "", err
+	}
 	seq, id := n.newID()
 	name := joinName(meta.GetName(), meta.GetNamespace(), meta.GetUid(), meta.GetAttempt())
 	if runtimeHandler != "" && !slices.Contains(n.cfg.RuntimeHandlers, runtimeHandler) {
@@ -64,7 +68,7 @@ func (n *Node) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxC
 		id: id, seq: seq, name: name, object: podName(config), config: proto.CloneOf(config),
 		handler: runtimeHandler, condition: condition{ready: true},
 	}
-	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_NODE {
+	if security.GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_NODE {
 		ip, err := n.addresses.take()
 		if err != nil {
 			delete(n.reserved, name)

@@ -10,6 +10,10 @@ import (
 )
 
 func TestRunPodSandboxRefusesBadConfigs(t *testing.T) {
+	groupOnly := podConfig("a", 0)
+	groupOnly.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+		RunAsGroup: &runtimeapi.Int64Value{Value: 20},
+	}}
 	for name, tc := range map[string]struct {
 		config  *runtimeapi.PodSandboxConfig
 		handler string
@@ -18,6 +22,7 @@ func TestRunPodSandboxRefusesBadConfigs(t *testing.T) {
 		"no config":       {nil, "", "must include metadata"},
 		"no metadata":     {&runtimeapi.PodSandboxConfig{}, "", "must include metadata"},
 		"unknown handler": {podConfig("a", 0), "kata", `no runtime for "kata" is configured`},
+		"only a group":    {groupOnly, "", `user group "20" is specified without user`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
