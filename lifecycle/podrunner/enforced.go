@@ -84,8 +84,11 @@ func (r *Runner) enforced(uid types.UID) enforcement {
 }
 
 func (r *Runner) readEnforced(uid types.UID) (e enforcement, err error) {
-	if r.cfg.RootDir == "" || checkFolders(string(uid)) != nil {
+	if r.cfg.RootDir == "" {
 		return enforcement{}, nil
+	}
+	if err := checkFolders(string(uid)); err != nil {
+		return enforcement{}, fmt.Errorf("read enforced resources of pod %s: %w", uid, err)
 	}
 	text, err := readPodFile(r.podRoot(), filepath.Join(string(uid), enforcedFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -103,25 +103,26 @@ func sameAmounts(a, b corev1.ResourceRequirements, name corev1.ResourceName) boo
 	return same(a.Requests, b.Requests) && same(a.Limits, b.Limits)
 }
 
-// renewResizeOrder renews the order of resizes after some were added: what shrinks
-// comes before what grows.
+// renewResizeOrder renews the order of resizes after some were added: what shrinks comes
+// before what grows, by what ours has given the containers.
 func (s *State) renewResizeOrder(f judge.Facts) {
-	forget(f, "resize order of memory", "resize order of cpu")
-	for _, c := range s.resizable() {
-		spec, _ := s.spec(c.Name)
-		is := linuxOf(s.Pod, spec)
-		if f["resize memory "+c.ID] != "" {
-			f["resize order of memory"] = sorted(f["resize order of memory"] + memoryGrows(c.Linux, is))
+	for resource, grows := range map[string]direction{"memory": memoryGrows, "cpu": cpuGrows} {
+		order := map[string]string{} // the directions of what shrinks, stays and grows by the record
+		for _, name := range s.names() {
+			c := s.here(name)
+			if c == nil || f["resize "+resource+" "+c.ID] == "" {
+				continue
+			}
+			spec, _ := s.spec(name)
+			wanted := linuxOf(s.Pod, spec)
+			given := grows(linuxOf(&corev1.Pod{}, &corev1.Container{Resources: c.Has}), wanted)
+			order[given] += grows(c.Linux, wanted)
 		}
-		if f["resize cpu "+c.ID] != "" {
-			f["resize order of cpu"] = sorted(f["resize order of cpu"] + cpuGrows(c.Linux, is))
+		delete(f, "resize order of "+resource)
+		if all := order["-"] + order[""] + order["+"]; all != "" {
+			f["resize order of "+resource] = all
 		}
 	}
-}
-
-func sorted(directions string) string {
-	shrink := strings.Count(directions, "-")
-	return strings.Repeat("-", shrink) + strings.Repeat("+", len(directions)-shrink)
 }
 
 // podWanted returns what the kubelet's cgroup of the pod is to have.
