@@ -8,6 +8,11 @@ FRESH        ?= 0s
 N            ?= 200000
 MUTATIONS    ?= 60
 
+# Images of make conformance-cri: one with a shell, one to pull and remove, and one that does not exist.
+IMAGE         ?= docker.io/library/busybox:1
+PULL_IMAGE    ?= docker.io/library/hello-world:latest
+MISSING_IMAGE ?= missing.invalid/missing:1
+
 # The modules inside this one. The comparison with the kubelet is apart: it builds
 # without cgo, so it has no race detector, and its coverage is that of other code.
 PEER    := ./test/peer
@@ -22,10 +27,10 @@ PEER_TEST  := CGO_ENABLED=0 $(GO) test -vet=off -ldflags='-s -w' -count=1
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz bench bench-report cover peer peer-long peer-record peer-mutate peer-cover peer-page e2e test-cgroup2 run ci
+.PHONY: help test race lint fmt generate golden fuzz bench bench-report cover peer peer-long peer-record peer-mutate peer-cover peer-page e2e conformance-cri test-cgroup2 run ci
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
 
 test: ## all tests: needs Go only, no root, no network beyond modules
 	$(GO) test ./...
@@ -98,6 +103,10 @@ e2e: ## real pods on a real containerd that it starts, and packages on this kern
 	$(GO) test -tags e2e -count=1 -timeout 45m -parallel 4 -v ./test/e2e
 	@grep -rlE --include='*_test.go' '^//go:build.*\be2e\b' . | xargs -r -n1 dirname | grep -vx ./test/e2e | sort -u | \
 	xargs -r $(GO) test -p 1 -tags e2e -count=1 -v -run '^TestE2E'
+
+conformance-cri: ## check the runtime behind SOCKET; IMAGE, PULL_IMAGE, MISSING_IMAGE, CGROUP_PARENT: see fakecri/conformance
+	@KPCRI_SOCKET="$(SOCKET)" KPCRI_IMAGE="$(IMAGE)" KPCRI_PULL_IMAGE="$(PULL_IMAGE)" KPCRI_MISSING_IMAGE="$(MISSING_IMAGE)" \
+		KPCRI_CGROUP_PARENT="$(CGROUP_PARENT)" $(GO) test -tags conformance -count=1 -v -run '^TestSocket$$' ./fakecri/conformance
 
 test-cgroup2: ## the tests that need cgroup v2, PSI or a machine to kill, in QEMU: root on Debian
 	@grep -rl --include='*_test.go' '^//go:build.*cgroup2' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \

@@ -7,9 +7,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Test checks a runtime, each check as a parallel subtest with pods of its own,
-// which are taken away again. What else the runtime holds is not touched. dial
-// is called once; its connection is to stay until the end of the test it gets.
+// Test checks a runtime, each check as a subtest with pods of its own, which are
+// removed again. Checks run in parallel, except those that read events. What else
+// the runtime holds is not touched. dial is called once; its connection is to stay
+// until the end of the test it gets.
 func Test(t *testing.T, dial func(testing.TB) grpc.ClientConnInterface, o Options) {
 	t.Helper()
 	if err := o.Validate(); err != nil {
@@ -22,7 +23,9 @@ func Test(t *testing.T, dial func(testing.TB) grpc.ClientConnInterface, o Option
 			if reason := o.Skip[c.name]; reason != "" {
 				t.Skipf("NOT CHECKED, by Options.Skip: %s", reason)
 			}
-			t.Parallel()
+			if !c.alone {
+				t.Parallel()
+			}
 			c.run(newProbe(t, conn, o))
 		})
 	}
@@ -44,6 +47,8 @@ func Checks() []string {
 type check struct {
 	name string
 	run  func(*probe)
+	// alone means that no other check runs meanwhile.
+	alone bool
 }
 
 func checks() []check {

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,18 +11,18 @@ import (
 
 func containerChecks() []check {
 	return []check{
-		{"container/life", checkContainerLife},
-		{"container/says-what-it-was-given", checkContainerEcho},
-		{"container/exit-codes-and-reasons", checkExitCodes},
-		{"container/starts-once", checkStartsOnce},
-		{"container/name-is-reserved-until-removal", checkContainerName},
-		{"container/attempts", checkAttempts},
-		{"container/unknown-ids", checkContainerUnknown},
-		{"container/that-cannot-start", checkBroken},
-		{"container/of-a-missing-image", checkMissingImage},
-		{"container/resources", checkResources},
-		{"log/is-written", checkLog},
-		{"log/is-reopened", checkReopen},
+		{name: "container/life", run: checkContainerLife},
+		{name: "container/says-what-it-was-given", run: checkContainerEcho},
+		{name: "container/exit-codes-and-reasons", run: checkExitCodes},
+		{name: "container/starts-once", run: checkStartsOnce},
+		{name: "container/name-is-reserved-until-removal", run: checkContainerName},
+		{name: "container/attempts", run: checkAttempts},
+		{name: "container/unknown-ids", run: checkContainerUnknown},
+		{name: "container/that-cannot-start", run: checkBroken},
+		{name: "container/of-a-missing-image", run: checkMissingImage},
+		{name: "container/resources", run: checkResources},
+		{name: "log/is-written", run: checkLog},
+		{name: "log/is-reopened", run: checkReopen},
 	}
 }
 
@@ -69,9 +68,9 @@ func checkContainerEcho(p *probe) {
 	p.must(st.GetId() == id, "pleg: takes one container for another", "%s is %s", id, st.GetId())
 	p.must(st.GetMetadata().GetName() == "app" && st.GetMetadata().GetAttempt() == 7,
 		"podcache: a container is filed under a wrong name", "%v", st.GetMetadata())
-	p.must(maps.Equal(st.GetLabels(), config.GetLabels()),
+	p.must(contains(st.GetLabels(), config.GetLabels()),
 		"pleg: a container whose labels are not those given belongs to nobody", "%v for %v", st.GetLabels(), config.GetLabels())
-	p.must(maps.Equal(st.GetAnnotations(), config.GetAnnotations()),
+	p.must(contains(st.GetAnnotations(), config.GetAnnotations()),
 		"podrunner: restart counts and hashes, which are annotations, are lost", "%v for %v", st.GetAnnotations(), config.GetAnnotations())
 	p.must(st.GetLogPath() == filepath.Join(pod.config.GetLogDirectory(), config.GetLogPath()),
 		"containergc: rotates another file than the log", "%s", st.GetLogPath())
@@ -114,12 +113,15 @@ func checkContainerName(p *probe) {
 	pod := p.runPod()
 	config := p.containerConfig("app", p.Completer, 0)
 	id := p.create(pod, "app", p.Completer)
-	_, err := p.tryCreate(pod, config)
-	p.must(err != nil, "podrunner: a container that it made and lost sight of runs twice", "no error")
+	again := func(breaks string) {
+		p.Helper()
+		second, err := p.tryCreate(pod, config)
+		p.must(err != nil || second == id, breaks, "%s, then %s", id, second)
+	}
+	again("podrunner: a container that it made and lost sight of runs twice")
 	p.start(id)
 	p.ended(id)
-	_, err = p.tryCreate(pod, config)
-	p.must(err != nil, "podrunner: two containers have one name and attempt", "no error")
+	again("podrunner: two containers have one name and attempt")
 	p.must(len(p.list(p.ourContainers())) == 1, "podrunner: a container that could not be made is there", "two are")
 	p.ok(p.tryRemove(id), "containergc: a container cannot be removed")
 	p.create(pod, "app", p.Completer) // the name is free
@@ -151,10 +153,16 @@ func checkContainerUnknown(p *probe) {
 	p.must(err != nil, "containergc: takes a log for rotated that is gone", "no error")
 }
 
+// checkBroken accepts that the container is not created, as on CRI-O, where the OCI
+// runtime looks for the command at that step.
 func checkBroken(p *probe) {
 	pod := p.runPod()
 	id, err := p.tryCreate(pod, p.containerConfig("app", p.Broken, 0))
-	p.ok(err, "podrunner: a broken command shows at the wrong step, as CreateContainerError")
+	if err != nil {
+		p.must(len(p.list(p.ourContainers())) == 0, "podrunner: a container that could not be made is there", "it is listed")
+		p.create(pod, "app", p.Sleeper) // the name is free
+		return
+	}
 	p.must(p.tryStart(id) != nil, "podrunner: takes a container for started that cannot be", "no error")
 	st := p.status(id)
 	p.must(exited(st), "podrunner: does not try again a container that could not be started", "%v", st)
@@ -184,7 +192,7 @@ func checkResources(p *probe) {
 	p.start(id)
 	update := &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20, CpuShares: 512}
 	_, err = p.rt.UpdateContainerResources(p.call(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: update})
-	p.ok(err, "podrunner: a running container cannot be resized")
+	p.optional(err, "podrunner: a running container cannot be resized")
 	got := p.status(id).GetResources().GetLinux()
 	p.must(got.GetMemoryLimitInBytes() == 128<<20 && got.GetCpuShares() == 512,
 		"podrunner: a resize never ends, because the status does not show it", "%v", got)
@@ -223,7 +231,7 @@ func checkReopen(p *probe) {
 	}
 	log := filepath.Join(pod.config.GetLogDirectory(), "app_0.log")
 	p.ok(os.Rename(log, log+".1"), "this test: a log cannot be renamed")
-	p.ok(reopen(id), "containergc: logs cannot be rotated")
+	p.optional(reopen(id), "containergc: logs cannot be rotated")
 	_, err := os.Stat(log)
 	p.ok(err, "containergc: a rotated log is not written any more")
 	p.stop(id, p.Settle)

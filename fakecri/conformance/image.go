@@ -10,10 +10,10 @@ import (
 
 func imageChecks() []check {
 	return []check{
-		{"image/pull-show-remove", checkImageLife},
-		{"image/missing", checkImageMissing},
-		{"image/in-use", checkImageInUse},
-		{"image/filesystem", checkImageFilesystem},
+		{name: "image/pull-show-remove", run: checkImageLife},
+		{name: "image/missing", run: checkImageMissing},
+		{name: "image/in-use", run: checkImageInUse},
+		{name: "image/filesystem", run: checkImageFilesystem},
 	}
 }
 

@@ -24,6 +24,15 @@ const (
 	annotation = "kubeparts.conformance/note"
 )
 
+// The kubelet's labels, written out so that the suite needs no module of Kubernetes but
+// cri-api.
+const (
+	labelPodName       = "io.kubernetes.pod.name"
+	labelPodNamespace  = "io.kubernetes.pod.namespace"
+	labelPodUID        = "io.kubernetes.pod.uid"
+	labelContainerName = "io.kubernetes.container.name"
+)
+
 // note is an annotation's value that a careless runtime spoils.
 const note = `{"text": "ümläut, \"quotes\"` + "\n" + `and a new line"}`
 
@@ -31,6 +40,7 @@ const note = `{"text": "ümläut, \"quotes\"` + "\n" + `and a new line"}`
 type reporter interface {
 	Helper()
 	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
 	Cleanup(f func())
 	Context() context.Context
 	TempDir() string
@@ -89,6 +99,21 @@ func (p *probe) ok(err error, breaks string) {
 	p.must(err == nil, breaks, "%v", err)
 }
 
+// optional is ok for a call that the managers can do without: it skips the check if the
+// runtime answers Unimplemented.
+func (p *probe) optional(err error, breaks string) {
+	p.Helper()
+	p.unlessUnimplemented(err)
+	p.ok(err, breaks)
+}
+
+func (p *probe) unlessUnimplemented(err error) {
+	p.Helper()
+	if grpcstatus.Code(err) == codes.Unimplemented {
+		p.Skipf("NOT CHECKED, the runtime answers Unimplemented: %v", err)
+	}
+}
+
 func (p *probe) code(want codes.Code, err error, breaks string) {
 	p.Helper()
 	p.must(grpcstatus.Code(err) == want, breaks, "error %v, not %v", err, want)
@@ -101,8 +126,11 @@ func (p *probe) gone(err error, breaks string) {
 }
 
 // call is the context of one call.
-func (p *probe) call() context.Context {
-	ctx, cancel := context.WithTimeout(p.Context(), p.CallTimeout)
+func (p *probe) call() context.Context { return p.callFor(0) }
+
+// callFor is the context of a call that has d longer than others.
+func (p *probe) callFor(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(p.Context(), p.CallTimeout+d)
 	p.Cleanup(cancel)
 	return ctx
 }
@@ -150,9 +178,12 @@ func (p *probe) podConfig() *runtimeapi.PodSandboxConfig {
 	p.pods++
 	name := fmt.Sprintf("conformance-%s-%d", p.run, p.pods)
 	config := &runtimeapi.PodSandboxConfig{
-		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "conformance", Uid: "uid-" + name},
-		Hostname:     "conformance",
-		Labels:       map[string]string{labelRun: p.run, labelName: name, labelGroup: "even"},
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "conformance", Uid: "uid-" + name},
+		Hostname: "conformance",
+		Labels: map[string]string{
+			labelRun: p.run, labelName: name, labelGroup: "even",
+			labelPodName: name, labelPodNamespace: "conformance", labelPodUID: "uid-" + name,
+		},
 		Annotations:  map[string]string{annotation: note},
 		LogDirectory: filepath.Join(p.logs, name),
 		Linux:        &runtimeapi.LinuxPodSandboxConfig{CgroupParent: p.CgroupParent},
@@ -218,7 +249,13 @@ func (p *probe) containerConfig(name string, w Workload, attempt uint32) *runtim
 	}
 }
 
+// tryCreate labels the container as the kubelet does: CRI-O finds the names of pods and
+// containers by these labels.
 func (p *probe) tryCreate(in *pod, config *runtimeapi.ContainerConfig) (string, error) {
+	for _, key := range []string{labelPodName, labelPodNamespace, labelPodUID} {
+		config.Labels[key] = in.config.GetLabels()[key]
+	}
+	config.Labels[labelContainerName] = config.GetMetadata().GetName()
 	r, err := p.rt.CreateContainer(p.call(), &runtimeapi.CreateContainerRequest{
 		PodSandboxId: in.id, Config: config, SandboxConfig: in.config,
 	})
@@ -255,7 +292,7 @@ func (p *probe) launch(in *pod, name string, w Workload) string {
 }
 
 func (p *probe) tryStop(id string, grace time.Duration) error {
-	return p.tryStopIn(p.call(), id, grace)
+	return p.tryStopIn(p.callFor(grace), id, grace)
 }
 
 func (p *probe) tryStopIn(ctx context.Context, id string, grace time.Duration) error {
