@@ -191,6 +191,7 @@ func prefers(r *http.Request, a, b string) bool {
 
 // refuse answers with an error and its code.
 func refuse(w http.ResponseWriter, err error) {
+	writeWithin(w, pageTimeout)
 	code := http.StatusInternalServerError
 	if e, ok := errors.AsType[*StatusError](err); ok {
 		code = e.Code

@@ -47,7 +47,9 @@ type Config struct {
 
 	// Access says who may ask: see [Listen].
 	Access Access
-	// MaxConnections and MaxStreams bound what is open at once. Defaults 500 and 100.
+	// MaxConnections and MaxStreams bound what is open at once. Defaults 500, and 100 or
+	// half of MaxConnections if that is less. MaxStreams must be less than
+	// MaxConnections, as streams make no room for others.
 	MaxConnections, MaxStreams int
 	// Clock is the time source. Default the system clock. Deadlines of connections
 	// are in real time.
@@ -107,7 +109,7 @@ func (e *StatusError) Error() string { return e.Message }
 
 func (c Config) withDefaults() Config {
 	c.MaxConnections = cmp.Or(c.MaxConnections, 500)
-	c.MaxStreams = cmp.Or(c.MaxStreams, 100)
+	c.MaxStreams = cmp.Or(c.MaxStreams, min(100, c.MaxConnections/2))
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
@@ -122,6 +124,9 @@ func (c Config) Validate() error {
 	var errs []error
 	if c.MaxConnections < 0 || c.MaxStreams < 0 {
 		errs = append(errs, errors.New("fields MaxConnections and MaxStreams: want no negative number"))
+	}
+	if d := c.withDefaults(); d.MaxStreams >= d.MaxConnections {
+		errs = append(errs, fmt.Errorf("field MaxStreams: want less than MaxConnections, which is %d", d.MaxConnections))
 	}
 	for i, check := range c.Checks {
 		if check.Name == "" || check.Run == nil {

@@ -22,9 +22,12 @@
 //     would send after its name's address has changed (DNS rebinding).
 //  3. Certificate and token are read again when their files change. A file that is
 //     unusable then changes nothing but the log, and a slow disk holds up one request.
-//  4. A client has 10 s for its request and 30 s for an answer, a stream goes on for as
-//     long as every piece of it is taken within 10 s. Who is slow is cut off.
-//  5. At most MaxConnections are open: the one that has been idle for longest makes room
-//     for a new one. At most MaxStreams are streams, so that others are answered.
+//  4. A client has 10 s for its request and 30 s for an answer, 5 s for the page, for what
+//     a health check says and for a refusal. A stream goes on for as long as every piece
+//     of it is taken within 10 s. Who is slow is cut off.
+//  5. At most MaxConnections are open. A new one is always let in: to make room, the
+//     server closes the one whose client has done nothing for longest, also if it is
+//     being answered, but no stream. So /livez answers on a full port. At most MaxStreams
+//     are streams, profiles among them, so that others are answered.
 //  6. When Run's context is done, streams end at once and the rest within 2 s.
 package server

@@ -10,21 +10,19 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 )
 
 // guard lets through who may ask, and says how answers may be used.
-func (s *Server) guard(next http.Handler, loopback bool, conns *connections) http.Handler {
+func (s *Server) guard(next http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conns.busy(r.Context())
+		setAnswering(r.Context(), connState{})
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the page has its own
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
-		// The error is that of a writer in a test, which has no deadline.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
+		writeWithin(w, pageTimeout)
 		switch {
 		case r.URL.Path == "/livez":
 		case r.URL.Path == "/" && s.token != nil && s.cfg.Page != nil: // it asks for the token, and says nothing itself

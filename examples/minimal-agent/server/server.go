@@ -12,7 +12,8 @@ import (
 
 const (
 	requestTimeout = 10 * time.Second // for a client to say what it wants
-	answerTimeout  = 30 * time.Second // to write an answer that is no stream
+	answerTimeout  = 30 * time.Second // to compute and write an answer that is no stream
+	pageTimeout    = 5 * time.Second  // to write the page, a verdict on health or a refusal
 	pieceTimeout   = 10 * time.Second // to write a piece of a stream
 	idleTimeout    = time.Minute
 	maxHeaderBytes = 16 << 10
@@ -54,13 +55,13 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	conns := newConnections(s.cfg.MaxConnections)
 	server := &http.Server{
-		Handler:        s.guard(s.Handler(), isLoopback(listener.Addr()), conns),
+		Handler:        s.guard(s.Handler(), isLoopback(listener.Addr())),
 		ReadTimeout:    requestTimeout, // of a body too, that nobody here wants
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		Protocols:      new(http.Protocols),
 		ConnState:      conns.changed,
-		ConnContext:    label,
+		ConnContext:    conns.label,
 		// It would answer OPTIONS * before anybody was asked for a token.
 		DisableGeneralOptionsHandler: true,
 		// So that streams end when ctx is done.
@@ -124,7 +125,7 @@ func (s *Server) endpoints() (all []endpoint) {
 	}
 	on := func(there bool, pattern string, h http.HandlerFunc) {
 		if there {
-			mounted(pattern, h)
+			mounted(pattern, slowly(h))
 		}
 	}
 	mounted("/livez", healthHandler("livez", []Check{Alive()}))
@@ -141,12 +142,12 @@ func (s *Server) endpoints() (all []endpoint) {
 	on(c.Events != nil, "/events", s.events)
 	on(c.EvictionPlan != nil, "/plan/eviction", s.plan(c.EvictionPlan))
 	on(c.GCPlan != nil, "/plan/gc", s.plan(c.GCPlan))
-	mounted("/metrics", c.Metrics)
-	mounted("/metrics/probes", c.ProbeMetrics)
-	mounted("/metrics/resource", c.ResourceMetrics)
+	mounted("/metrics", slowly(c.Metrics))
+	mounted("/metrics/probes", slowly(c.ProbeMetrics))
+	mounted("/metrics/resource", slowly(c.ResourceMetrics))
 	mounted("/{$}", c.Page)
 	if c.Pprof {
-		all = append(all, profiles()...)
+		all = append(all, s.profiles()...)
 	}
 	return all
 }
