@@ -106,19 +106,6 @@ func section(r result) string {
 	return b.String()
 }
 
-// cell makes a text fit into a table.
-func cell(s string) string {
-	return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(s)
-}
-
-// value prints a fact's value for a table.
-func value(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return cell(s)
-}
-
 // anchor returns what a heading's link ends in.
 func anchor(heading string) string {
 	return strings.NewReplacer("/", "", " ", "-").Replace(strings.ToLower(heading))

@@ -52,9 +52,9 @@ type input struct {
 // whether there was anything to change.
 type change struct {
 	name, sentence string
-	class                judge.Class
-	apply                func(*input) bool
-	only                 string // the facts that it is about, by their beginning
+	class          judge.Class
+	apply          func(*input) bool
+	only           string // the facts that it is about, by their beginning
 }
 
 func (c change) rule(k *kubeRuntime, all []change) generateRule {

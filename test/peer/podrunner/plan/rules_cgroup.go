@@ -48,12 +48,17 @@ func cpuWithMemory() deviation {
 				if !before.IsZero() || after.IsZero() || !own.IsZero() {
 					continue
 				}
-				if sameRequest := c.Has.Requests.Cpu().Cmp(*is.Requests.Cpu()) == 0; sameRequest && f["resize memory "+c.ID] != "" {
+				if sharesOf(c.Has.Requests) == sharesOf(is.Requests) && f["resize memory "+c.ID] != "" {
 					delete(f, "resize nothing "+c.ID)
 				}
 			}
 		},
 	}
+}
+
+// sharesOf returns the CPU shares for requests.
+func sharesOf(requests corev1.ResourceList) int64 {
+	return linuxOf(&corev1.Pod{}, &corev1.Container{Resources: corev1.ResourceRequirements{Requests: requests}}).GetCpuShares()
 }
 
 func limitsRemoved() deviation {

@@ -46,11 +46,7 @@ func podResizeRules() []rule {
 			Name: "limits that are taken away from a pod", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "The kubelet leaves a pod's cgroup with the limit that was taken away; ours takes it away from there, too.",
 			Explains: func(s scene) bool {
-				if s.Step == 0 {
-					return false
-				}
-				before, after := podLimits(s, s.World.pods[s.Step-1]), podLimits(s, pod(s))
-				if (before.MemoryBytes == 0 || after.MemoryBytes != 0) && (before.CPUQuotaMicros == 0 || after.CPUQuotaMicros != 0) {
+				if s.Step == 0 || !slices.ContainsFunc(s.World.pods[:s.Step], func(before *corev1.Pod) bool { return limitTaken(s, before) }) {
 					return false
 				}
 				field, about := strings.CutPrefix(s.Fact, theSandbox+"/")
@@ -61,10 +57,7 @@ func podResizeRules() []rule {
 			Name: "init container without a limit after a sidecar", Class: judge.KubeletDefect, Doc: ourDoc,
 			Sentence: "The kubelet counts an init container without a limit that comes after a sidecar with one as if it had that limit, and so limits the pod as a whole; ours limits no pod in which a container has no limit.",
 			Explains: func(s scene) bool {
-				n := s.World.Node
-				kubelet := cm.ResourceConfigForPod(pod(s), n.CFSQuota, uint64(n.CFSPeriod.Microseconds()), false, kubeletconfig.NoneMemoryReservationPolicy)
-				ours := podLimits(s, pod(s))
-				if (kubelet.Memory == nil || ours.MemoryBytes != 0) && (kubelet.CPUQuota == nil || *kubelet.CPUQuota <= 0 || ours.CPUQuotaMicros != 0) {
+				if !limitTaken(s, pod(s)) {
 					return false
 				}
 				field, about := strings.CutPrefix(s.Fact, theSandbox+"/")
@@ -106,6 +99,21 @@ func podResizeRules() []rule {
 			},
 		},
 	}
+}
+
+// limitTaken reports whether the kubelet limited the pod as it was before by what does not
+// limit it now.
+func limitTaken(s scene, before *corev1.Pod) bool {
+	memory, quota := limitedByKubelet(s, before)
+	is := podLimits(s, pod(s))
+	return memory && is.MemoryBytes == 0 || quota && is.CPUQuotaMicros == 0
+}
+
+// limitedByKubelet reports whether the kubelet limits the memory and the CPU of a pod.
+func limitedByKubelet(s scene, of *corev1.Pod) (memory, quota bool) {
+	n := s.World.Node
+	c := cm.ResourceConfigForPod(of, n.CFSQuota, uint64(n.CFSPeriod.Microseconds()), false, kubeletconfig.NoneMemoryReservationPolicy)
+	return c.Memory != nil, c.CPUQuota != nil && *c.CPUQuota > 0
 }
 
 // podLimits returns what the cgroup of a pod is to have.
