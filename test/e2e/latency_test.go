@@ -5,7 +5,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -150,12 +152,14 @@ func (w *watched) sandbox(t *testing.T) string {
 
 func (w *watched) create(t *testing.T, box string, attempt int) string {
 	t.Helper()
+	labels := maps.Clone(w.labels)
+	labels[labelContainerName] = "app"
 	r, err := bed.runtime.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{
 		PodSandboxId: box, SandboxConfig: w.podConfig(),
 		Config: &runtimeapi.ContainerConfig{
 			Metadata: &runtimeapi.ContainerMetadata{Name: "app", Attempt: uint32(attempt)},
 			Image:    &runtimeapi.ImageSpec{Image: imageServer}, Args: []string{"sleep", "3600"},
-			Labels: w.labels, Linux: &runtimeapi.LinuxContainerConfig{},
+			Labels: labels, Annotations: map[string]string{annotationRestarts: strconv.Itoa(attempt)}, Linux: &runtimeapi.LinuxContainerConfig{},
 		},
 	})
 	require.NoError(t, err)
