@@ -60,27 +60,47 @@ func (l podLimits) linux() *runtimeapi.LinuxContainerResources {
 // last, when it created or resized the container; status.Input.Enforced wants them. The
 // map is empty where they are unknown. With a RootDir they outlive the agent.
 func (r *Runner) Enforced(uid types.UID) map[string]corev1.ResourceRequirements {
-	return r.enforced(uid).Containers
+	e, _ := r.enforced(uid)
+	return e.Containers
 }
 
-// enforced returns a copy of the pod's record, which it reads from disk once.
-func (r *Runner) enforced(uid types.UID) enforcement {
+// enforced returns a copy of the pod's record, and reports whether it is in memory. It
+// keeps nothing in memory: the caller may ask about a pod that was forgotten.
+func (r *Runner) enforced(uid types.UID) (e enforcement, kept bool) {
 	r.mu.Lock()
-	e, known := r.enforcements[uid]
+	e, kept = r.enforcements[uid]
 	r.mu.Unlock()
-	if !known {
-		read, err := r.readEnforced(uid)
-		if err != nil {
+	if !kept {
+		var err error
+		if e, err = r.readEnforced(uid); err != nil {
 			r.cfg.Logger.Error("could not read which resources were enforced for a pod, the runtime's status will be used", "podUID", uid, "err", err)
 		}
-		r.mu.Lock()
-		if e, known = r.enforcements[uid]; !known {
-			e = read
-			r.enforcements[uid] = e
-		}
-		r.mu.Unlock()
+	}
+	return enforcement{Containers: maps.Clone(e.Containers), Pod: e.Pod}, kept
+}
+
+// recallEnforced returns a copy of the record of a pod that is being synced, which is kept
+// in memory from then on.
+func (r *Runner) recallEnforced(uid types.UID) enforcement {
+	e, kept := r.enforced(uid)
+	if !kept {
+		r.keepEnforced(uid, e)
 	}
 	return enforcement{Containers: maps.Clone(e.Containers), Pod: e.Pod}
+}
+
+func (r *Runner) keepEnforced(uid types.UID, e enforcement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.enforcements[uid] = e
+}
+
+// dropEnforced deletes the record of a pod of which nothing runs.
+func (r *Runner) dropEnforced(uid types.UID) error {
+	r.mu.Lock()
+	delete(r.enforcements, uid)
+	r.mu.Unlock()
+	return r.removeFiles(uid, enforcedFile, newFile(enforcedFile))
 }
 
 func (r *Runner) readEnforced(uid types.UID) (e enforcement, err error) {
@@ -106,7 +126,7 @@ func (r *Runner) readEnforced(uid types.UID) (e enforcement, err error) {
 // setEnforced records what change makes of the pod's record, on disk too if it differs.
 // A BestEffort pod has no record: it can't be resized, because its QoS class would change.
 func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*enforcement)) {
-	e := r.enforced(pod.UID)
+	e := r.recallEnforced(pod.UID)
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort && e.Containers == nil {
 		return
 	}
@@ -119,9 +139,7 @@ func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*
 	if errBefore == nil && err == nil && string(before) == string(after) {
 		return
 	}
-	r.mu.Lock()
-	r.enforcements[pod.UID] = e
-	r.mu.Unlock()
+	r.keepEnforced(pod.UID, e)
 	if r.cfg.RootDir == "" {
 		return
 	}
@@ -136,7 +154,7 @@ func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*
 
 // setEnforcedContainer records what c is created with.
 func (r *Runner) setEnforcedContainer(ctx context.Context, pod *corev1.Pod, c *corev1.Container) {
-	r.setEnforced(ctx, pod, func(e *enforcement) { e.Containers[c.Name] = resizable(pod, c) })
+	r.setEnforced(ctx, pod, func(e *enforcement) { e.Containers[c.Name] = enforceable(pod, c) })
 }
 
 // setEnforcedPod records the limits to which the pod's cgroup was set.
@@ -150,7 +168,7 @@ func (r *Runner) setResized(ctx context.Context, pod *corev1.Pod, u Resize) {
 	if c == nil {
 		return
 	}
-	wanted := resizable(pod, c)
+	wanted := enforceable(pod, c)
 	r.setEnforced(ctx, pod, func(e *enforcement) {
 		is := e.Containers[c.Name]
 		e.Containers[c.Name] = corev1.ResourceRequirements{
@@ -170,9 +188,9 @@ func replaced(list, other corev1.ResourceList, name corev1.ResourceName) corev1.
 	return next
 }
 
-// resizable returns the requests and limits of c that a resize can change: CPU and
+// enforceable returns the requests and limits of c that a resize can change: CPU and
 // memory, with the pod's limits where c has none of its own (KEP-2837).
-func resizable(pod *corev1.Pod, c *corev1.Container) corev1.ResourceRequirements {
+func enforceable(pod *corev1.Pod, c *corev1.Container) corev1.ResourceRequirements {
 	only := func(list corev1.ResourceList) corev1.ResourceList {
 		return replaced(replaced(nil, list, corev1.ResourceCPU), list, corev1.ResourceMemory)
 	}

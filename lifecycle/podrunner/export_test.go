@@ -17,3 +17,10 @@ func ParseEnd(text []byte) (deadline time.Time, preStopped []string, err error) 
 	rec, err := parseEnd(text)
 	return rec.Deadline, rec.PreStopped, err
 }
+
+// EnforcedInMemory returns how many pods have a record of enforced resources in memory.
+func (r *Runner) EnforcedInMemory() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.enforcements)
+}

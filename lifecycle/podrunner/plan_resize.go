@@ -110,16 +110,16 @@ func (p *planner) containerResizes(name corev1.ResourceName) (changes []Resize) 
 		if s == nil || !running(s) || p.kills(s) {
 			continue
 		}
-		if r, differs := p.containerResize(c, s, name); differs && p.resizable(c, s, kindOf(c, init)) {
+		if r, differs := p.containerResize(c, s, name); differs && p.mayResize(c, s, kindOf(c, init)) {
 			changes = append(changes, r)
 		}
 	}
 	return changes
 }
 
-// resizable reports whether a container that runs is resized: a sidecar when it has
+// mayResize reports whether a container that runs is resized: a sidecar when it has
 // started, and of the init containers the one that the pod's start has reached.
-func (p *planner) resizable(c *corev1.Container, s *runtimeapi.ContainerStatus, kind ContainerKind) bool {
+func (p *planner) mayResize(c *corev1.Container, s *runtimeapi.ContainerStatus, kind ContainerKind) bool {
 	switch kind {
 	case Sidecar:
 		return p.started(c, s)
@@ -132,8 +132,8 @@ func (p *planner) resizable(c *corev1.Container, s *runtimeapi.ContainerStatus, 
 }
 
 // containerResize returns the change of one resource of c, which runs as s, and reports
-// whether there is one. If the Runner's record has what was enforced, requests and limits
-// are compared: a memory request may count in the cgroup, too, and is in the pod's status.
+// whether there is one. If it is known what was enforced last, requests and limits are
+// compared, because the pod's status shows both and a cgroup may depend on both.
 func (p *planner) containerResize(c *corev1.Container, s *runtimeapi.ContainerStatus, name corev1.ResourceName) (Resize, bool) {
 	r := Resize{ID: s.GetId(), Name: c.Name, Resource: name}
 	wanted := p.Resources.Container(c)
@@ -142,7 +142,7 @@ func (p *planner) containerResize(c *corev1.Container, s *runtimeapi.ContainerSt
 		return r, r.between(s.GetResources().GetLinux(), wanted)
 	}
 	r.fill(is.Linux, wanted)
-	return r, !sameAmount(is.ResourceRequirements, resizable(p.Pod, c), name)
+	return r, !sameAmount(is.ResourceRequirements, enforceable(p.Pod, c), name)
 }
 
 func (p *planner) enforced(name string) *Enforced {

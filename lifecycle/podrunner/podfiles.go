@@ -83,7 +83,10 @@ func holds(root *os.Root, file string, text []byte) (_ bool, err error) {
 // elsewhere, its user IDs, after the files that are theirs, and its cgroup. All can
 // be repeated, and are until they succeed.
 func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
-	if err := r.removeFiles(uid, endFile, newFile(endFile), enforcedFile, newFile(enforcedFile)); err != nil {
+	if err := r.removeFiles(uid, endFile, newFile(endFile)); err != nil {
+		return err
+	}
+	if err := r.dropEnforced(uid); err != nil {
 		return err
 	}
 	if r.cfg.RootDir != "" {

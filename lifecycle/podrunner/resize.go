@@ -136,7 +136,7 @@ func (r *Runner) resources(pod *corev1.Pod, node Node) Resources {
 	if r.cfg.Resizer == nil {
 		return Resources{}
 	}
-	e := r.enforced(pod.UID)
+	e := r.recallEnforced(pod.UID)
 	res := Resources{
 		Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
 			// Huge pages that the node does not have were refused at the start.

@@ -300,8 +300,28 @@ func TestEnforced_OutlivesTheAgent(t *testing.T) {
 	require.NoError(t, b.terminate(pod, 0))
 	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}))
 	require.NoFileExists(t, file)
-	b.runner.Forget(pod.UID)
 	require.Empty(t, b.runner.Enforced(pod.UID))
+}
+
+// A pod that runs again under its UID gets its record again, and a pod that is only asked
+// about leaves nothing in memory.
+func TestEnforced_GoesWithThePod(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	b := newBed(t, func(c *podrunner.Config) { c.RootDir = root })
+	pod := podOf(nil, "app")
+	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+	file := filepath.Join(root, "pods", string(pod.UID), "resources")
+	for range 2 {
+		require.NoError(t, b.sync(pod))
+		require.FileExists(t, file)
+		require.Equal(t, 1, b.runner.EnforcedInMemory())
+		require.NoError(t, b.terminate(pod, 0))
+		require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}))
+		require.NoFileExists(t, file)
+	}
+	require.Empty(t, b.runner.Enforced(pod.UID))
+	require.Zero(t, b.runner.EnforcedInMemory())
 }
 
 // A record that can't be written keeps no container from being started.
