@@ -71,10 +71,10 @@ func supervise() (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 
-	if err := errors.Join(bedDown(bedDir), os.RemoveAll(scratchDir), os.Mkdir(scratchDir, 0o755)); err != nil {
+	if err := errors.Join(bedDown(bedDir), removeScratch(), os.Mkdir(scratchDir, 0o755)); err != nil {
 		return 1, fmt.Errorf("taking away what an earlier run left: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratchDir)) }()
+	defer func() { err = errors.Join(err, removeScratch()) }()
 	agent, err := buildAgent(scratchDir)
 	if err != nil {
 		return 1, err
@@ -84,6 +84,18 @@ func supervise() (code int, err error) {
 		return 1, err
 	}
 	return runSecond(agent, lock, signals)
+}
+
+// removeScratch removes scratchDir. What a killed test has mounted there goes
+// first: a mount point cannot be removed, and through a bind mount the files of
+// somebody else would be.
+func removeScratch() error {
+	for _, target := range mountsBelow(scratchDir) {
+		if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount %s: %w", target, err)
+		}
+	}
+	return os.RemoveAll(scratchDir)
 }
 
 // runSecond runs the process with the tests, in a process group of its own: when
