@@ -72,7 +72,8 @@ func TestAHundredIdlePodsCostLittle(t *testing.T) {
 		boxes, boxErr := bed.sandboxes(map[string]string{labelAgent: n.name})
 		return fmt.Sprint(len(shown), len(boxes), err, boxErr), errors.Join(err, boxErr) == nil && len(shown)+len(boxes) == 0
 	})
-	figure(t, "hundred-gone", time.Since(began).Seconds(), "s", 40) // 12 on a quiet machine
+	// Nearly all of it is the runtime's: TestManyPodsStopAlmostAsFastAsTheRuntimeStopsThem.
+	figure(t, "hundred-gone", time.Since(began).Seconds(), "s", 0)
 
 	healthy := n.agent.health(func(code int, _ string) bool { return code == http.StatusOK })
 	waitFor(t, 10*time.Second, "the agent to be healthy", healthy)
