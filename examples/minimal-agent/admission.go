@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,21 +46,27 @@ func (a *agent) admitRunnable(_ context.Context, attrs lifecycle.PodAdmitAttribu
 	return lifecycle.PodAdmitResult{Admit: true}
 }
 
-// mayStart asks for the pod beside all that hold something of the node. Callers
+// mayStart asks for the pod beside the others that hold something of the node. Callers
 // hold mu: one pod at a time. One that has ended, for this agent or for one before,
 // starts no more: to refuse it would be to say something else of its end.
-func (a *agent) mayStart(ctx context.Context, pod *corev1.Pod) lifecycle.PodAdmitResult {
-	if s, _ := a.statuses.GetPodStatus(pod.UID); podspec.IsTerminal(s.Phase) && !a.rejected[pod.UID] {
+func (a *agent) mayStart(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) lifecycle.PodAdmitResult {
+	if a.hasEnded(pod.UID) {
 		return lifecycle.PodAdmitResult{Admit: true}
 	}
-	var others []*corev1.Pod
-	for _, p := range a.wanted() {
-		s, _ := a.statuses.GetPodStatus(p.UID)
-		if p.UID != pod.UID && !podspec.IsTerminal(s.Phase) {
-			others = append(others, p)
-		}
-	}
 	return a.admission.Admit(ctx, lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: others, Operation: lifecycle.AddOperation})
+}
+
+// active returns the pods that hold something of the node. Callers hold mu.
+func (a *agent) active() []*corev1.Pod {
+	return slices.DeleteFunc(a.wanted(), func(p *corev1.Pod) bool { return a.hasEnded(p.UID) })
+}
+
+// hasEnded says whether a pod that was admitted has ended for good. A pod that was
+// refused, or whose next life waits for the end of the last one, has a status that
+// looks like that. Callers hold mu.
+func (a *agent) hasEnded(uid types.UID) bool {
+	s, _ := a.statuses.GetPodStatus(uid)
+	return podspec.IsTerminal(s.Phase) && !a.rejected[uid] && !a.anew[uid]
 }
 
 func (a *agent) isRejected(uid types.UID) bool {

@@ -75,6 +75,7 @@ type agent struct {
 	ready    bool // every source has answered
 	draining bool // the agent stops and takes its pods with it
 	rejected map[types.UID]bool
+	anew     map[types.UID]bool        // which the sweep is to begin: their status may be that of a life before
 	cleared  map[types.UID]bool        // whose leftovers on disk were removed
 	leaving  map[types.UID]*corev1.Pod // which no manifest asks for any more, and are not gone yet
 }
@@ -91,6 +92,7 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		saves:    loop.New(clock.RealClock{}),
 		runtime:  newLastError(),
 		rejected: map[types.UID]bool{},
+		anew:     map[types.UID]bool{},
 		cleared:  map[types.UID]bool{},
 		leaving:  map[types.UID]*corev1.Pod{},
 		supplies: supplies{objects: podsource.NewStore(), exits: newExits()},

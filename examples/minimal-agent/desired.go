@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,28 +21,36 @@ func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	if a.draining {
 		return
 	}
-	gone := map[types.UID]*corev1.Pod{}
-	for _, p := range a.pods.GetPods() {
-		gone[p.UID] = p
-	}
+	asked := make(map[types.UID]bool, len(pods))
 	for _, p := range pods {
-		before, known := gone[p.UID]
-		delete(gone, p.UID)
-		delete(a.leaving, p.UID)
-		switch {
-		case !known:
-			a.pods.AddPod(p)
-			a.admit(ctx, p, podworker.Create)
-		case before.Annotations[podspec.HashAnnotation] != p.Annotations[podspec.HashAnnotation]:
-			a.pods.UpdatePod(p)
-			a.admit(ctx, p, podworker.Change)
+		asked[p.UID] = true
+	}
+	for _, p := range a.pods.GetPods() {
+		if !asked[p.UID] {
+			a.dismiss(p) // before the others come: they may need its place
 		}
 	}
-	for _, p := range gone {
-		a.pods.RemovePod(p)
-		a.leaving[p.UID] = p
-		delete(a.rejected, p.UID)
-		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: p})
+	active := a.active()
+	for _, p := range pods {
+		if ctx.Err() != nil {
+			return
+		}
+		before, known := a.pods.GetPodByUID(p.UID)
+		why := podworker.Change
+		switch {
+		case !known:
+			why = podworker.Create
+			a.enter(p)
+		case before.Annotations[podspec.HashAnnotation] != p.Annotations[podspec.HashAnnotation]:
+			a.pods.UpdatePod(p)
+			active = slices.DeleteFunc(active, func(other *corev1.Pod) bool { return other.UID == p.UID })
+		default:
+			continue
+		}
+		a.admit(ctx, p, why, active)
+		if !a.rejected[p.UID] && !a.hasEnded(p.UID) {
+			active = append(active, p)
+		}
 	}
 	// Until then what runs and is not asked for may be of a source that is silent.
 	if a.ready = len(a.merge.Unanswered()) == 0; a.ready {
@@ -52,11 +61,40 @@ func (a *agent) desired(ctx context.Context, pods []*corev1.Pod) {
 	a.eviction.Trigger() // which waits for them
 }
 
+// enter makes a pod one that is desired.
+func (a *agent) enter(pod *corev1.Pod) {
+	delete(a.leaving, pod.UID)
+	a.pods.AddPod(pod)
+	if a.sweepBegins(pod.UID) {
+		a.anew[pod.UID] = true
+	}
+}
+
+// sweepBegins says whether a pod that comes is begun by the sweep, when nothing is left
+// of a life before. What is there when the agent starts is adopted, running or ended.
+func (a *agent) sweepBegins(uid types.UID) bool {
+	return a.ready || a.workers.IsPodTerminationRequested(uid)
+}
+
+// dismiss ends a pod that no manifest asks for any more. That it was refused is known
+// until the sweep forgets its status: it may come back before that.
+func (a *agent) dismiss(pod *corev1.Pod) {
+	a.pods.RemovePod(pod)
+	a.leaving[pod.UID] = pod
+	delete(a.anew, pod.UID)
+	if !a.rejected[pod.UID] { // or what may run of an earlier version ends already
+		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
+	}
+}
+
 // admit hands the pod to its worker, or refuses it.
-func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.UpdateType) {
-	result := a.mayStart(ctx, pod)
+func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.UpdateType, others []*corev1.Pod) {
+	result := a.mayStart(ctx, pod, others)
 	if result.Admit && a.rejected[pod.UID] {
 		delete(a.rejected, pod.UID)
+		if a.anew[pod.UID] = a.sweepBegins(pod.UID); !a.anew[pod.UID] {
+			a.forget(pod.UID)
+		}
 		why = podworker.Create
 	}
 	switch {
@@ -71,11 +109,20 @@ func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.Update
 	}
 	a.node.metrics.Rejected(result.Reason)
 	a.rejected[pod.UID] = true
+	if a.anew[pod.UID] {
+		a.forget(pod.UID) // no pod that has succeeded can fail
+		delete(a.anew, pod.UID)
+	}
 	before, _ := a.statuses.GetPodStatus(pod.UID)
 	a.setStatus(pod, refused(pod, before, result))
 	if why == podworker.Change { // an earlier version of it may run
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
 	}
+}
+
+// forget drops what was said of the pod.
+func (a *agent) forget(uid types.UID) {
+	a.statuses.RemoveOrphanedStatuses(func(other types.UID) bool { return other != uid })
 }
 
 // refused is the status of a pod that is not admitted. What was said of an earlier
@@ -86,11 +133,10 @@ func refused(pod *corev1.Pod, before corev1.PodStatus, why lifecycle.PodAdmitRes
 	return before
 }
 
-// create begins a pod. What is there when the agent starts is adopted, running or
-// not. Later on a pod may come back while it still ends, and begins again after
-// that: its worker makes a note of it, and the sweep does the rest.
+// create begins a pod, unless that is for the sweep to do. A worker that still ends a
+// life before makes a note of it.
 func (a *agent) create(pod *corev1.Pod) {
-	if !a.ready || a.workers.IsPodTerminationRequested(pod.UID) {
+	if !a.anew[pod.UID] || a.workers.IsPodTerminationRequested(pod.UID) {
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
 	}
 }

@@ -127,9 +127,10 @@ func (a *agent) evictable() []*corev1.Pod {
 }
 
 // admitUnderPressure refuses pods that the node has too little for. One that is here
-// already and whose manifest has changed is not refused: it may go on.
+// already and whose manifest has changed is not refused: it may go on. One that has
+// come back while it ends is asked like any other. Callers hold mu.
 func (a *agent) admitUnderPressure(ctx context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
-	if a.workers.CouldHaveRunningContainers(attrs.Pod.UID) {
+	if !a.anew[attrs.Pod.UID] && a.workers.CouldHaveRunningContainers(attrs.Pod.UID) {
 		return lifecycle.PodAdmitResult{Admit: true}
 	}
 	attrs.Pod = ordinary(attrs.Pod)

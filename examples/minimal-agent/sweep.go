@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -33,8 +34,9 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 	known := a.workers.SyncKnownPods(func() []*corev1.Pod { return wanted })
 	isKnown := func(uid types.UID) bool { _, ok := known[uid]; return ok }
 	a.probes.keep(isKnown)
+	maps.DeleteFunc(a.rejected, func(uid types.UID, _ bool) bool { _, desired := a.pods.GetPodByUID(uid); return !desired })
 	a.statuses.RemoveOrphanedStatuses(func(uid types.UID) bool { return isKnown(uid) || a.rejected[uid] })
-	if err := a.saved.RemoveOrphans(func(uid types.UID) bool { _, desired := a.pods.GetPodByUID(uid); return desired }); err != nil {
+	if err := a.saved.RemoveOrphans(func(uid types.UID) bool { _, desired := a.pods.GetPodByUID(uid); return desired && !a.anew[uid] }); err != nil {
 		a.log.ErrorContext(ctx, "what was said of pods that are gone stays", "err", err)
 	}
 	for uid := range a.leaving {
@@ -48,6 +50,7 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 			continue // it begins when those of its life before are removed
 		} else if !isKnown {
 			a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: p})
+			delete(a.anew, p.UID)
 		}
 		keep[p.UID] = true
 	}

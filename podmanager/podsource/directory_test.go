@@ -344,3 +344,30 @@ func TestACancelledPassChangesNothing(t *testing.T) {
 	require.Len(t, res.Pods, 1)
 	require.Empty(t, res.Problems)
 }
+
+// TestMorePodsThanANodeRunsAreLeftOut: the bound is one for all files of a folder, and
+// objects don't count.
+func TestMorePodsThanANodeRunsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	documents := func(from, to int) string {
+		var all []string
+		for i := from; i < to; i++ {
+			all = append(all, yamlOf(fmt.Sprintf("p%04d", i), "i:1"))
+		}
+		return strings.Join(all, "---\n")
+	}
+	for i := range 10 {
+		b.write(fmt.Sprintf("%d.yaml", i), documents(100*i, 100*i+100))
+	}
+	b.write("last.yaml", documents(podsource.MaxPods, podsource.MaxPods+1))
+	res := b.load()
+	require.Len(t, res.Pods, podsource.MaxPods)
+	require.Equal(t, "p0999-node1", res.Pods[podsource.MaxPods-1].Name)
+	bound := "last.yaml: document 1: a source may give 1000 pods: pod default/p1000-node1 and all after it, 1 in all, are left out"
+	b.requireTold("+ " + bound)
+
+	b.remove("0.yaml")
+	require.Len(t, b.load().Pods, podsource.MaxPods+1-100)
+	b.requireTold("- " + bound)
+}

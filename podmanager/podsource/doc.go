@@ -48,6 +48,7 @@
 //     counts; the other is a problem that names both files. Of two sources of a Merge
 //     the one counts that was first to give the pod.
 //  7. Pods come in the order of file names, and of documents in a file.
+//     The first [MaxPods] count; the others are a problem.
 //  8. Nothing but regular files of at most [MaxManifestBytes] is opened. A pass over a
 //     folder at rest lists it, asks for the attributes of each manifest, and reads
 //     nothing. A file is read again if its size, time or inode differ, and then until
@@ -117,6 +118,7 @@
 //     those that end in .yaml, .yml or .json.
 //   - The kubelet ignores fields that it does not know, and takes the last of a field
 //     that is given twice; ours refuses the manifest and names each.
+//   - The kubelet takes any number of pods from a source; ours takes [MaxPods].
 //   - The kubelet ends the pods of a file that has become bad; ours refuses a file as a
 //     whole if anything in it is wrong, and its pods stay as they were.
 //   - The kubelet ends all pods of a folder that does not exist and of an answer that is

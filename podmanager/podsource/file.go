@@ -22,6 +22,10 @@ import (
 // more than the API server would take.
 const MaxManifestBytes = 1 << 20
 
+// MaxPods is how many pods a source gives at most, far more than a node can run.
+// Those after them, in the order of the source, are left out and are a [Problem].
+const MaxPods = 1000
+
 // settleTime is how long a file must look the same before it is not read any more. A
 // file that is written twice within a tick of its clock looks as it did after the
 // first time, and the clocks of some file systems tick every two seconds.
@@ -188,10 +192,12 @@ type chosen struct {
 }
 
 // choose returns what the files give, and what is wrong with them. Of two manifests
-// for one pod or one object the first one counts, and the other is a problem.
+// for one pod or one object the first one counts, and the other is a problem; so are
+// the pods after the first MaxPods.
 func choose(files []*file) (c chosen) {
 	names := make(map[string]manifest)
 	uids := make(map[types.UID]manifest)
+	var surplus []manifest
 	for _, f := range files {
 		c.problems = append(c.problems, f.problems...)
 		for _, m := range f.manifests {
@@ -213,8 +219,17 @@ func choose(files []*file) (c chosen) {
 				continue
 			}
 			uids[m.pod.UID] = m
+			if len(c.pods) == MaxPods {
+				surplus = append(surplus, m)
+				continue
+			}
 			c.pods = append(c.pods, m)
 		}
+	}
+	if len(surplus) > 0 {
+		first := surplus[0]
+		c.problems = append(c.problems, Problem{File: first.file, Document: first.document, Err: fmt.Errorf(
+			"a source may give %d pods: pod %s and all after it, %d in all, are left out", MaxPods, first.name(), len(surplus))})
 	}
 	c.problems = slices.Clip(c.problems)
 	return c

@@ -375,3 +375,29 @@ func TestHTTPLeavesNothingBehind(t *testing.T) {
 	cancel()
 	require.NoError(t, <-done)
 }
+
+// TestHTTPMorePodsThanANodeRunsAreLeftOut: the first of the answer are those that were
+// there before as long as its order stays.
+func TestHTTPMorePodsThanANodeRunsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var items []string
+	for i := range podsource.MaxPods + 3 {
+		items = append(items, jsonOf(fmt.Sprintf("p%d", i), "i:1"))
+	}
+	s.serve(listOf(items...))
+	res, err := s.Load(t.Context())
+	require.NoError(t, err)
+	require.Len(t, res.Pods, podsource.MaxPods)
+	require.Equal(t, "p0-node1", res.Pods[0].Name)
+	require.Equal(t, "p999-node1", res.Pods[podsource.MaxPods-1].Name)
+	require.Len(t, res.Problems, 1)
+	require.EqualError(t, res.Problems[0], "https://user:xxxxx@site.test/pods: document 1001: "+
+		"a source may give 1000 pods: pod default/p1000-node1 and all after it, 3 in all, are left out")
+
+	s.serve(listOf(items[:podsource.MaxPods]...))
+	res, err = s.Load(t.Context())
+	require.NoError(t, err)
+	require.Len(t, res.Pods, podsource.MaxPods)
+	require.Empty(t, res.Problems)
+}
