@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"slices"
 	"time"
 )
 
@@ -37,15 +39,8 @@ func copyLog(ctx context.Context, w io.Writer, src Source, o Options, t timing) 
 		return err
 	}
 	defer dir.close()
-	files, err := dir.openAll(src.Attempt, o.Follow)
-	if err != nil {
-		return noLog(err)
-	}
-	if len(files) == 0 {
-		return ErrNoLog
-	}
 	c := &copier{ctx: ctx, src: src, options: o, timing: t, dir: dir, w: w, out: bufio.NewWriterSize(w, 16<<10), left: o.LimitBytes, join: newJoiner()}
-	if err := c.copy(files); !errors.Is(err, errLimit) {
+	if err := c.copy(); !errors.Is(err, errLimit) {
 		return errors.Join(err, ctx.Err())
 	}
 	return c.flush()
@@ -67,50 +62,116 @@ type copier struct {
 	from int64  // lines of the first file that end before are not wanted
 }
 
-// copy copies the files, and what comes after them. It closes them.
-func (c *copier) copy(files []*logFile) error {
-	defer func() { closeAll(files) }()
-	first, err := c.begin(files)
+// copy copies the files, and what comes after them.
+func (c *copier) copy() error {
+	names, last, first, err := c.open()
 	if err != nil {
 		return err
 	}
-	closeAll(files[:first.file])
-	files = files[first.file:]
-	at := first.at
+	defer func() {
+		if last != nil {
+			_ = last.close() // it was only read
+		}
+	}()
 	c.from = first.from
-	for len(files) > 1 {
-		if err := c.whole(files[0], at, files[1].attempt); err != nil {
+	at, before := first.at, key{}
+	if first.file > 0 {
+		before = names[first.file-1].key
+	}
+	names = names[first.file:]
+	if first.opened != nil {
+		err := c.whole(first.opened, at, names[1].attempt)
+		at, before, names = 0, names[0].key, names[1:]
+		if err != nil {
 			return err
 		}
-		_ = files[0].close() // it was only read
-		files, at, c.from = files[1:], 0, 0
 	}
-	last, split, err := files[0], (*splitter)(nil), error(nil)
-	if split, err = c.read(last, at); err != nil {
+	if err := c.upToLast(names, before); err != nil {
+		return err
+	}
+	split, err := c.read(last, at)
+	if err != nil {
 		return err
 	}
 	if c.options.Follow {
-		files = nil // the follower has it now
-		return c.follow(last, split)
+		current := last
+		last = nil // the follower closes it
+		return c.follow(current, split)
 	}
 	return c.end(split, true)
 }
 
+// open lists the files of the log, opens the last one, and finds where to begin. It
+// does so anew when files are renamed meanwhile.
+func (c *copier) open() (names []name, last *logFile, first start, err error) {
+	wanted := func() ([]name, error) {
+		names, err := c.dir.list(c.src.Attempt)
+		return slices.DeleteFunc(names, func(n name) bool { return n.attempt > c.src.Attempt && !c.options.Follow }), err
+	}
+	for try := 1; ; try++ {
+		names, last, err = c.dir.openLast(wanted)
+		if err == nil && last == nil {
+			err = ErrNoLog
+		}
+		if err == nil {
+			if first, err = c.begin(names, last); err == nil {
+				return names, last, first, nil
+			}
+			_ = last.close() // it was only read
+		}
+		if try == tries || !isMoved(err) {
+			return nil, nil, start{}, noLog(err)
+		}
+	}
+}
+
 // begin says where to begin.
-func (c *copier) begin(files []*logFile) (start, error) {
+func (c *copier) begin(names []name, last *logFile) (start, error) {
 	if c.options.TailLines != nil {
-		return findTail(files, *c.options.TailLines, c.wants)
+		return c.findTail(names, last, *c.options.TailLines)
 	}
 	s := start{}
-	for !c.options.Since.IsZero() && s.file < len(files)-1 && files[s.file].info.ModTime().Before(c.options.Since) {
+	for !c.options.Since.IsZero() && s.file < len(names)-1 {
+		info, err := c.dir.root.Lstat(names[s.file].file)
+		if err != nil || !info.ModTime().Before(c.options.Since) {
+			break
+		}
 		s.file++ // nothing in it is as young
 	}
 	return s, nil
 }
 
-// whole copies a file that is not written to any more. Next is the attempt of the
-// file after it.
+// upToLast copies the files but for the last one, of which each is open only while it
+// is read. Before is the file before the first.
+func (c *copier) upToLast(names []name, before key) error {
+	for len(names) > 1 {
+		l, err := c.dir.open(names[0])
+		if errors.Is(err, fs.ErrNotExist) {
+			became, err := c.dir.renamed(names[0], before)
+			if names = append(became, names[1:]...); err == nil && len(became) == 0 {
+				err = c.unfinished() // the rest of these lines was removed
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err == nil {
+			err = c.whole(l, 0, names[1].attempt)
+		}
+		if err != nil {
+			return err
+		}
+		before, names = names[0].key, names[1:]
+	}
+	return nil
+}
+
+// whole copies a file that is not written to any more, and closes it. Next is the
+// attempt of the file after it.
 func (c *copier) whole(l *logFile, at int64, next uint32) error {
+	defer func() { _ = l.close() }() // it was only read
+	defer func() { c.from = 0 }()
 	split, err := c.read(l, at)
 	if err != nil {
 		return err
@@ -163,13 +224,21 @@ func (c *copier) end(split *splitter, attempt bool) error {
 		}
 	}
 	if attempt {
-		for _, line := range c.join.rest() {
-			if err := c.line(line); err != nil {
-				return err
-			}
+		if err := c.unfinished(); err != nil {
+			return err
 		}
 	}
 	return c.flush()
+}
+
+// unfinished copies the parts of lines that will never be whole.
+func (c *copier) unfinished() error {
+	for _, line := range c.join.rest() {
+		if err := c.line(line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *copier) piece(p piece) error {

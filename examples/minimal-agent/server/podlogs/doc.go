@@ -24,7 +24,8 @@
 //  3. Nothing but regular files in the container's folder is read, and nothing outside
 //     the root, whatever links lead there.
 //  4. Memory does not depend on the size of the log, but for 16 bytes for each of the
-//     last lines that are asked for.
+//     last lines that are asked for, and the names of its files. At most three of these
+//     are open at a time.
 //  5. Lines that are no log lines are passed over.
 //
 // # Goroutines and locking

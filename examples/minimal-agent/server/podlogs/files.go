@@ -119,9 +119,13 @@ func (f folder) list(attempt uint32) ([]name, error) {
 	return slices.DeleteFunc(sortNames(files), func(n name) bool { return n.attempt < attempt }), nil
 }
 
-// open opens a file of the log.
+// open opens a file of the log, also one that was compressed after it was listed.
 func (f folder) open(n name) (*logFile, error) {
 	file, err := safeopen.File(f.root, n.file)
+	if errors.Is(err, fs.ErrNotExist) && n.stamp != present && !n.gzip {
+		n.file, n.gzip = n.file+compressed, true
+		file, err = safeopen.File(f.root, n.file)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", n.file, err)
 	}
@@ -130,16 +134,6 @@ func (f folder) open(n name) (*logFile, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return l, nil
-}
-
-// openAll opens the files of the log, whatever is renamed meanwhile: those of one moment.
-func (f folder) openAll(attempt uint32, later bool) ([]*logFile, error) {
-	for try := 1; ; try++ {
-		files, err := f.openListed(attempt, later)
-		if err == nil || try == tries || !isMoved(err) {
-			return files, err
-		}
-	}
 }
 
 // tries is how often files are opened anew that are renamed meanwhile.
@@ -151,44 +145,44 @@ var errMoved = errors.New("the log is rotated all the time")
 // isMoved says whether it did, which shows in a missing file, too.
 func isMoved(err error) bool { return errors.Is(err, errMoved) || errors.Is(err, fs.ErrNotExist) }
 
-func (f folder) openListed(attempt uint32, later bool) (files []*logFile, err error) {
-	defer func() {
-		if err != nil {
-			closeAll(files)
-			files = nil
-		}
-	}()
-	wanted := func() ([]name, error) {
-		names, err := f.list(attempt)
-		return slices.DeleteFunc(names, func(n name) bool { return n.attempt > attempt && !later }), err
+// openLast opens the last of the listed files. What is listed and what is open is of
+// one moment: a file that gets another name meanwhile is missing in the list, or is in
+// it twice, and a second list shows that.
+func (f folder) openLast(list func() ([]name, error)) (names []name, last *logFile, err error) {
+	names, err = list()
+	if err != nil || len(names) == 0 {
+		return nil, nil, err
 	}
-	names, err := wanted()
-	if err != nil {
-		return nil, err
+	if last, err = f.open(names[len(names)-1]); err != nil {
+		return nil, nil, err
 	}
-	for i, n := range names {
-		l, err := f.open(n)
-		if err != nil {
-			return files, err
-		}
-		if i > 0 {
-			l.before = names[i-1].key
-		}
-		files = append(files, l)
+	if len(names) > 1 {
+		last.before = names[len(names)-2].key
 	}
-	// A file that got another name between the list and its opening is missing, or
-	// there twice; the next list shows it.
-	again, err := wanted()
+	again, err := list()
 	if err == nil && !slices.Equal(names, again) {
 		err = errMoved
 	}
-	return files, err
+	if err != nil {
+		_ = last.close() // it was only read
+		return nil, nil, err
+	}
+	return names, last, nil
 }
 
-func closeAll(files []*logFile) {
-	for _, l := range files {
-		_ = l.close() // it was only read
+// renamed returns the files that a missing one has become, without those up to a key.
+// There are none if it was removed. Only what the runtime wrote to gets another name.
+func (f folder) renamed(missing name, upTo key) ([]name, error) {
+	if missing.stamp != present {
+		return nil, nil
 	}
+	names, err := f.list(missing.attempt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the folder was removed
+	}
+	return slices.DeleteFunc(names, func(n name) bool {
+		return n.attempt != missing.attempt || n.stamp == present || n.compare(upTo) <= 0
+	}), err
 }
 
 // logFile is an open file of a log.
@@ -217,16 +211,19 @@ func (l *logFile) reader() (io.Reader, error) {
 	return z, nil
 }
 
-// is says whether a name is that of this open file now.
-func (l *logFile) is(f folder, n name) bool {
+// has says whether a name is that of this open file now.
+func (l *logFile) has(f folder, n name) bool {
 	info, err := f.root.Lstat(n.file)
-	if err != nil {
+	return err == nil && os.SameFile(info, l.info)
+}
+
+// compressedTo says whether a name is that of what this open file was compressed to,
+// which keeps its age.
+func (l *logFile) compressedTo(f folder, n name) bool {
+	info, err := f.root.Lstat(n.file)
+	if err != nil || !n.gzip || l.gzip {
 		return false
 	}
-	if !n.gzip || l.gzip {
-		return os.SameFile(info, l.info)
-	}
-	// It was compressed meanwhile, which keeps its age.
 	now, err := l.file.Stat()
 	return err == nil && info.ModTime().Equal(now.ModTime())
 }

@@ -21,14 +21,14 @@ func (c *copier) follow(current *logFile, split *splitter) (err error) {
 		if err := errors.Join(c.drain(split), c.flush()); err != nil {
 			return err
 		}
-		var later []*logFile
+		var later successors
 		if look || ended {
 			if later, err = c.later(current); err != nil {
 				return err
 			}
 		}
 		switch {
-		case len(later) > 0:
+		case later.last != nil:
 			current, split, err = c.advance(current, split, later)
 		case ended && settled:
 			return c.end(split, true)
@@ -87,67 +87,64 @@ func (c *copier) pause() error {
 
 // advance reads what is left of a file that has successors, and those, up to the end
 // of the last one, which is the one to go on with.
-func (c *copier) advance(current *logFile, split *splitter, later []*logFile) (*logFile, *splitter, error) {
+func (c *copier) advance(current *logFile, split *splitter, later successors) (*logFile, *splitter, error) {
 	c.from = 0
-	if err := errors.Join(c.pause(), c.drain(split), c.end(split, later[0].attempt != current.attempt)); err != nil {
-		closeAll(later)
+	if err := errors.Join(c.pause(), c.drain(split), c.end(split, later.names[0].attempt != current.attempt)); err != nil {
+		_ = later.last.close() // it was only read
 		return current, split, err
 	}
 	_ = current.close() // it was only read
-	for len(later) > 1 {
-		err := c.whole(later[0], 0, later[1].attempt)
-		_ = later[0].close()
-		if later = later[1:]; err != nil {
-			closeAll(later[1:])
-			return later[0], split, err
-		}
+	if err := c.upToLast(later.names, later.before); err != nil {
+		return later.last, split, err
 	}
-	split, err := c.read(later[0], 0)
-	return later[0], split, err
+	split, err := c.read(later.last, 0)
+	return later.last, split, err
 }
 
-// later opens the files after a file of the log, whatever its name is by now.
-func (c *copier) later(current *logFile) ([]*logFile, error) {
+// successors are the files after one of the log.
+type successors struct {
+	names  []name
+	last   *logFile // the last of them, which alone is open
+	before key      // of the file before the first
+}
+
+// later returns the files after a file of the log, whatever its name is by now.
+func (c *copier) later(current *logFile) (s successors, err error) {
+	list := func() (names []name, err error) {
+		names, s.before, err = c.listLater(current)
+		return names, err
+	}
 	for range tries {
-		files, err := c.laterListed(current)
-		if err == nil || !isMoved(err) {
-			return files, err
+		if s.names, s.last, err = c.dir.openLast(list); err == nil || !isMoved(err) {
+			if len(s.names) == 1 {
+				s.last.before = s.before
+			}
+			return s, err
 		}
 	}
-	return nil, nil // the next look will tell
+	return successors{}, nil // the next look will tell
 }
 
-func (c *copier) laterListed(current *logFile) (files []*logFile, err error) {
-	defer func() {
-		if err != nil {
-			closeAll(files)
-			files = nil
-		}
-	}()
-	names, err := c.dir.list(current.attempt)
-	if err != nil {
-		return nil, err
+// listLater lists the files after a file of the log. Before is the one before them.
+func (c *copier) listLater(current *logFile) (names []name, before key, err error) {
+	if names, err = c.dir.list(current.attempt); err != nil {
+		return nil, key{}, err
 	}
-	at := slices.IndexFunc(names, func(n name) bool { return n.attempt == current.attempt && current.is(c.dir, n) })
+	at := slices.IndexFunc(names, func(n name) bool { return n.attempt == current.attempt && current.has(c.dir, n) })
+	if at < 0 {
+		at = slices.IndexFunc(names, func(n name) bool {
+			return n.attempt == current.attempt && n.compare(current.before) > 0 && current.compressedTo(c.dir, n)
+		})
+	}
 	if at < 0 { // it was removed: what is left is all later
 		at = slices.IndexFunc(names, func(n name) bool { return n.compare(current.before) > 0 }) - 1
 		if at < -1 {
-			return nil, nil
+			return nil, key{}, nil
 		}
 	}
-	for i, n := range names[at+1:] {
-		l, err := c.dir.open(n)
-		if err != nil {
-			return files, err
-		}
-		if l.before = current.before; at+i >= 0 {
-			l.before = names[at+i].key
-		}
-		files = append(files, l)
+	before = current.before
+	if at >= 0 {
+		before = names[at].key
 	}
-	again, err := c.dir.list(current.attempt)
-	if err == nil && !slices.Equal(names, again) {
-		err = errMoved
-	}
-	return files, err
+	return names[at+1:], before, nil
 }

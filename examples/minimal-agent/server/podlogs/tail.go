@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"io/fs"
 	"slices"
 )
 
@@ -14,20 +15,38 @@ const firstWindow = 64 << 10
 type start struct {
 	file int   // of the files
 	at   int64 // in it, uncompressed
+	// opened is the file if it is open already, and not the last one.
+	opened *logFile
 	// from is where the first line that counts ends: those that end before it are of
 	// others.
 	from int64
 }
 
-// findTail returns where the last n of the wanted lines begin.
-func findTail(files []*logFile, n int64, wanted func(Line) bool) (start, error) {
-	for i, file := range slices.Backward(files) {
-		found, err := tailOf(file, n, wanted)
-		switch {
-		case err != nil:
+// findTail returns where the last n of the wanted lines begin. Each file but the last
+// is open only while it is read, and where they begin in it.
+func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
+	for i, name := range slices.Backward(names) {
+		l, opened := last, (*logFile)(nil)
+		if i < len(names)-1 {
+			var err error
+			if l, err = c.dir.open(name); errors.Is(err, fs.ErrNotExist) && name.stamp != present {
+				return start{file: i + 1}, nil // rotation has removed it, after those before it
+			} else if err != nil {
+				return start{}, err
+			}
+			opened = l
+		}
+		found, err := tailOf(l, n, c.wants)
+		if err == nil && int64(len(found.lines)) == n {
+			s := found.start(i)
+			s.opened = opened
+			return s, nil
+		}
+		if opened != nil {
+			_ = opened.close() // it was only read
+		}
+		if err != nil {
 			return start{}, err
-		case int64(len(found.lines)) == n:
-			return found.start(i), nil
 		}
 		n -= int64(len(found.lines))
 	}
