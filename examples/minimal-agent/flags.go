@@ -32,7 +32,7 @@ func (o *options) registerPlaces(flags *flag.FlagSet, named func(name, field str
 	flags.Var(&address{o}, named("listen", "address"), "address of the HTTP server")
 	flags.StringVar(&o.TLSCertFile, named("tls-cert-file", "tlsCertFile"), o.TLSCertFile, "certificate to serve with, in PEM; it is read again when it changes")
 	flags.StringVar(&o.TLSPrivateKeyFile, named("tls-private-key-file", "tlsPrivateKeyFile"), o.TLSPrivateKeyFile, "its key")
-	flags.StringVar(&o.tokenFile, "token-file", "", "file of a token that requests must bring, as Authorization: Bearer TOKEN; it is read again when it changes")
+	flags.StringVar(&o.tokenFile, "token-file", "", "file of a token that requests must bring, as Authorization: Bearer TOKEN; it is read again when it changes, and while it is missing or has no token every request is refused")
 	flags.BoolVar(&o.EnableProfilingHandler, named("enable-pprof", "enableProfilingHandler"), o.EnableProfilingHandler, "serve profiles at /debug/pprof/")
 	flags.StringVar(&o.nodeName, "node-name", "", "name of this node; static pods carry it (default: the host's name)")
 	flags.StringVar(&o.agentName, "agent-name", "minimal-agent", "marks what this agent makes on the runtime; it touches nothing else")

@@ -63,7 +63,8 @@ type Access struct {
 	// CertFile and KeyFile have the certificate to serve with and its key, in PEM.
 	// Neither or both: without them nothing is encrypted.
 	CertFile, KeyFile string
-	// TokenFile has the token that requests must bring. Default: they need none.
+	// TokenFile has the token that requests must bring. While it can't be read or has no
+	// token, all are refused. Default: they need none.
 	TokenFile string
 }
 

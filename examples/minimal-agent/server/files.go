@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -25,7 +26,10 @@ type watched[T any] struct {
 	paths []string
 	parse func(data ...[]byte) (T, error)
 	log   *slog.Logger
-	value atomic.Pointer[T]
+	// lapses says that files have no value while they are unusable. Else they keep the
+	// one before: a certificate may be half written.
+	lapses bool
+	value  atomic.Pointer[T] // nil: none
 
 	// looking is held by who looks at the files. Others don't wait for a slow disk:
 	// they take what was read before.
@@ -41,14 +45,16 @@ func watch[T any](log *slog.Logger, parse func(...[]byte) (T, error), paths ...s
 	return w, w.read()
 }
 
-// get returns what the files say. If they are unusable now that is what they said
-// before: a certificate may be half written.
-func (w *watched[T]) get() T {
+// get returns what the files say, and whether they say anything.
+func (w *watched[T]) get() (value T, ok bool) {
 	if w.looking.TryLock() {
 		w.look(time.Now())
 		w.looking.Unlock()
 	}
-	return *w.value.Load()
+	if p := w.value.Load(); p != nil {
+		return *p, true
+	}
+	return value, false
 }
 
 // look reads the files if they have changed. Callers hold looking.
@@ -57,24 +63,31 @@ func (w *watched[T]) look(now time.Time) {
 		return
 	}
 	w.looked = now
-	if !w.changed() {
+	if w.told == "" && !w.changed() {
 		return
 	}
-	problem := ""
+	before, problem := w.told, ""
 	if err := w.read(); err != nil {
 		problem = err.Error()
 	}
-	if problem != "" && problem != w.told {
-		w.log.Error("what was read before goes on being used", "err", problem)
-	}
 	w.told = problem
+	switch {
+	case problem == before:
+	case problem == "":
+		w.log.Info("the files are usable again", "files", w.paths)
+	case !w.lapses:
+		w.log.Error("what was read before goes on being used", "err", problem)
+	case before == "":
+		w.value.Store(nil)
+		w.log.Error("the file of the token is unusable: every token is refused until that ends", "err", problem)
+	}
 }
 
 func (w *watched[T]) changed() bool {
 	for i, path := range w.paths {
 		now, err := os.Stat(path)
 		was := w.seen[i]
-		if err != nil || was == nil || !os.SameFile(now, was) || !now.ModTime().Equal(was.ModTime()) || now.Size() != was.Size() {
+		if err != nil || was == nil || !os.SameFile(now, was) || !now.ModTime().Equal(was.ModTime()) || now.Size() != was.Size() || now.Mode() != was.Mode() {
 			return true
 		}
 	}
@@ -108,8 +121,10 @@ func warnOfReaders(path string, log *slog.Logger) {
 	}
 }
 
+// readFile reads a regular file. The open does not wait for the writer of a pipe. Links
+// are followed: the files of a mounted Secret are links.
 func readFile(path string) ([]byte, os.FileInfo, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,7 +134,7 @@ func readFile(path string) ([]byte, os.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
-		return nil, nil, fmt.Errorf("%s: want a file of at most %d bytes", path, maxFileBytes)
+		return nil, nil, fmt.Errorf("%s: want a regular file of at most %d bytes", path, maxFileBytes)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes))
 	return data, info, err
@@ -144,7 +159,10 @@ func newFileCert(certFile, keyFile string, log *slog.Logger) (*fileCert, error) 
 
 func (c *fileCert) config() *tls.Config {
 	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.file.get(), nil },
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			cert, _ := c.file.get() // it keeps the one before
+			return cert, nil
+		},
 	}
 }

@@ -58,7 +58,8 @@ func isLoopback(addr net.Addr) bool {
 	return !ok || tcp.AddrPort().Addr().Unmap().IsLoopback()
 }
 
-// fileToken is the token in a file, as it is now.
+// fileToken is the token in a file, as it is now. While the file is missing or has no
+// token, no token is allowed: who deletes it revokes the token.
 type fileToken struct {
 	file *watched[[sha256.Size]byte]
 }
@@ -68,6 +69,7 @@ func newFileToken(path string, log *slog.Logger) (*fileToken, error) {
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}
+	w.lapses = true
 	warnOfReaders(path, log)
 	return &fileToken{file: w}, nil
 }
@@ -86,6 +88,7 @@ func parseToken(data ...[]byte) (sum [sha256.Size]byte, err error) {
 // allows says whether an Authorization header has the token.
 func (t *fileToken) allows(header string) bool {
 	scheme, token, _ := strings.Cut(header, " ")
-	want, got := t.file.get(), sha256.Sum256([]byte(strings.TrimSpace(token)))
-	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	want, ok := t.file.get()
+	got := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return ok && subtle.ConstantTimeCompare(want[:], got[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
