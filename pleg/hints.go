@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -133,7 +135,7 @@ func (g *Generator) listen(ctx context.Context) {
 			failures = 0
 		}
 		if failures == 0 { // else it was said already
-			g.cfg.Logger.WarnContext(ctx, "container event stream ended, relisting without it", "err", err)
+			g.logEnd(ctx, err)
 		}
 		timer := g.cfg.Clock.NewTimer(reopenAfter(failures, rand.Float64()))
 		select {
@@ -142,6 +144,15 @@ func (g *Generator) listen(ctx context.Context) {
 		}
 		timer.Stop()
 	}
+}
+
+// logEnd logs that there is no stream of events. For some runtimes that is normal.
+func (g *Generator) logEnd(ctx context.Context, err error) {
+	if grpcstatus.Code(err) == codes.Unimplemented {
+		g.cfg.Logger.InfoContext(ctx, "this runtime has no container event stream, relisting without it", "period", g.cfg.Period)
+		return
+	}
+	g.cfg.Logger.WarnContext(ctx, "container event stream ended, relisting without it", "err", err)
 }
 
 // stream takes hints until the stream ends, and returns why it did.

@@ -1,14 +1,20 @@
 package pleg_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -337,6 +343,39 @@ func (o odd) GetContainerEvents(ctx context.Context, events chan *runtimeapi.Con
 	opened func(runtimeapi.RuntimeService_GetContainerEventsClient),
 ) error {
 	return o(ctx, events, opened)
+}
+
+func TestRun_MissingStreamIsNoWarning(t *testing.T) {
+	for name, c := range map[string]struct {
+		err       error
+		want, not string
+	}{
+		"unimplemented": {
+			fmt.Errorf("events: %w", grpcstatus.Error(codes.Unimplemented, "unknown method")),
+			`level=INFO msg="this runtime has no container event stream, relisting without it" period=1s`, "level=WARN",
+		},
+		"unavailable": {
+			grpcstatus.Error(codes.Unavailable, "no connection"), `level=WARN msg="container event stream ended, relisting without it"`, "has no container event stream",
+		},
+		"another error": {errors.New("no events here"), `level=WARN msg="container event stream ended, relisting without it"`, "has no container event stream"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				r := newRig(t, clock.RealClock{}, func(config *pleg.Config) {
+					config.Logger = slog.New(slog.NewTextHandler(&out, nil))
+					config.Events = odd(func(context.Context, chan *runtimeapi.ContainerEventResponse, func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+						return c.err
+					})
+				})
+				stop := start(t, r)
+				time.Sleep(10500 * time.Millisecond)
+				stop()
+				require.Equal(t, 1, strings.Count(out.String(), c.want), out.String())
+				require.NotContains(t, out.String(), c.not)
+			})
+		})
+	}
 }
 
 func TestOddStreamsDoNoHarm(t *testing.T) {
