@@ -216,7 +216,7 @@ func (a *agent) usage(ctx context.Context) podUsage {
 func usageOf(cpu *statsapi.CPUStats, memory *statsapi.MemoryStats) *api.Usage {
 	var u api.Usage
 	if cpu != nil && cpu.UsageNanoCores != nil {
-		u.Time, u.CPUCores = cpu.Time.Time, float64(*cpu.UsageNanoCores)/1e9
+		u.Time, u.CPUCores = cpu.Time.Time, new(float64(*cpu.UsageNanoCores)/1e9)
 	}
 	if memory != nil && memory.WorkingSetBytes != nil {
 		u.Time, u.MemoryBytes = memory.Time.Time, *memory.WorkingSetBytes

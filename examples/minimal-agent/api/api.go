@@ -110,8 +110,8 @@ type Container struct {
 // Usage is what runs uses.
 type Usage struct {
 	Time            time.Time `json:"time"`
-	CPUCores        float64   `json:"cpuCores"`
-	MemoryBytes     uint64    `json:"memoryBytes"` // the working set
+	CPUCores        *float64  `json:"cpuCores,omitempty"` // nil: not known yet, as it takes two looks
+	MemoryBytes     uint64    `json:"memoryBytes"`        // the working set
 	EphemeralBytes  uint64    `json:"ephemeralBytes"`
 	EphemeralInodes uint64    `json:"ephemeralInodes"`
 }

@@ -67,14 +67,14 @@ func agentPods() []api.Pod {
 		return api.Pod{
 			Namespace: namespace, Name: "web-node1", UID: namespace + "-web", Phase: corev1.PodRunning, State: "Running", Ready: 1, IP: "10.88.0.2",
 			Containers: []api.Container{{Name: "setup", Kind: "init"}, {Name: "server", Kind: "main", Ready: true}},
-			Started:    ago(25 * time.Hour), Usage: &api.Usage{CPUCores: 0.25, MemoryBytes: 120 << 20, EphemeralBytes: 5 << 30},
+			Started:    ago(25 * time.Hour), Usage: &api.Usage{CPUCores: new(0.25), MemoryBytes: 120 << 20, EphemeralBytes: 5 << 30},
 		}
 	}
 	return []api.Pod{
 		{
 			Namespace: "default", Name: "flaky-node1", UID: "flaky", Phase: corev1.PodRunning, State: "CrashLoopBackOff", Restarts: 7, Started: ago(10 * time.Minute),
 			Message:    "back-off 5m\x1b[31m\nand a line that \u202eturns",
-			Containers: []api.Container{{Name: "crash", Kind: "main"}}, Usage: &api.Usage{CPUCores: 1.5, MemoryBytes: 512 << 10},
+			Containers: []api.Container{{Name: "crash", Kind: "main"}}, Usage: &api.Usage{CPUCores: new(1.5), MemoryBytes: 512 << 10},
 			Events: []api.Event{event(12, "BackOff", "Back-off restarting failed container", 3*time.Second, 9), event(9, "Unhealthy", "Liveness probe failed: \x1b[2J", time.Minute, 1)},
 		},
 		{Namespace: "default", Name: "job-node1", UID: "job", Phase: corev1.PodSucceeded, State: "Completed", Containers: []api.Container{{Name: "job", Kind: "main"}}, Started: ago(3 * time.Hour)},

@@ -124,6 +124,22 @@ func TestUnreachableAgents(t *testing.T) {
 	}
 }
 
+func TestTop_UnknownCPUIsNoZero(t *testing.T) {
+	server := serveAgent(t, func() api.Status {
+		s := agentStatus()
+		s.Pods = s.Pods[:2]
+		s.Pods[0].Usage = &api.Usage{MemoryBytes: 5 << 20} // measured once
+		s.Pods[1].Usage = &api.Usage{CPUCores: new(0.0), MemoryBytes: 6 << 20}
+		return s
+	})
+	for _, command := range []string{"top --once", "pods -o wide"} {
+		var stdout, stderr bytes.Buffer
+		require.Zero(t, program(server, &stdout, &stderr).Main(t.Context(), strings.Fields(command)), &stderr)
+		require.Regexp(t, `flaky-node1 .* - +5\.0Mi`, stdout.String())
+		require.Regexp(t, `job-node1 .* 0m +6\.0Mi`, stdout.String())
+	}
+}
+
 func TestTopRepaintsUntilItIsStopped(t *testing.T) {
 	var restarts atomic.Int32
 	server := serveAgent(t, func() api.Status {

@@ -115,7 +115,11 @@ func usage(u *api.Usage) (cpu, memory string) {
 	if u == nil {
 		return "-", "-"
 	}
-	return cores(u.CPUCores), size(int64(u.MemoryBytes))
+	cpu = "-"
+	if u.CPUCores != nil {
+		cpu = cores(*u.CPUCores)
+	}
+	return cpu, size(int64(u.MemoryBytes))
 }
 
 func dash(text string) string {

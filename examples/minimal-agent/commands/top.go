@@ -148,7 +148,12 @@ func orders() map[string]func(a, b api.Pod) int {
 		return func(a, b api.Pod) int { return cmp.Compare(value(b), value(a)) }
 	}
 	return map[string]func(a, b api.Pod) int{
-		"cpu":      by(func(u api.Usage) float64 { return u.CPUCores }),
+		"cpu": by(func(u api.Usage) float64 {
+			if u.CPUCores == nil {
+				return -1
+			}
+			return *u.CPUCores
+		}),
 		"memory":   by(func(u api.Usage) float64 { return float64(u.MemoryBytes) }),
 		"disk":     by(func(u api.Usage) float64 { return float64(u.EphemeralBytes) }),
 		"restarts": func(a, b api.Pod) int { return cmp.Compare(b.Restarts, a.Restarts) },

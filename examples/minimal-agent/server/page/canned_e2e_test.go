@@ -128,7 +128,7 @@ func newAgent(t *testing.T) *agent {
 	main := func(name, image, state string, since time.Duration, restarts int32, probes ...api.Probe) api.Container {
 		c := api.Container{Name: name, Kind: "main", Image: image, State: state, Since: ago(since), Restarts: restarts, Ready: state == "running", Probes: probes}
 		if state == "running" {
-			c.Usage = &api.Usage{Time: now, CPUCores: 0.034, MemoryBytes: uint64(48 * mib), EphemeralBytes: uint64(3 * mib)}
+			c.Usage = &api.Usage{Time: now, CPUCores: new(0.034), MemoryBytes: uint64(48 * mib), EphemeralBytes: uint64(3 * mib)}
 		}
 		return c
 	}
@@ -142,7 +142,7 @@ func newAgent(t *testing.T) *agent {
 		}
 		if phase == corev1.PodRunning {
 			out.IP = fmt.Sprintf("10.88.0.%d", len(name))
-			out.Usage = &api.Usage{Time: now, CPUCores: 0.034, MemoryBytes: uint64(48 * mib)}
+			out.Usage = &api.Usage{Time: now, CPUCores: new(0.034), MemoryBytes: uint64(48 * mib)}
 		}
 		e := func(kind, reason, message string) {
 			out.Events = append([]api.Event{a.events.Add(api.Event{

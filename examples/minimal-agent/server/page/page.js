@@ -144,7 +144,7 @@ function showPod(n, p) {
   fill(Object.assign(n, { pod: p }), podLevel(p), {
     state: p.state, namespace: p.namespace + "/", name: p.name, ready: `${p.ready}/${regular(p)}`, restarts: p.restarts, ip: p.ip, age: ago(p.started),
     probes: join(bad.length ? [...new Set(bad.map(x => x.kind))].join(", ") : probes.length && `${probes.length} ok`, ago(newest)),
-    cpu: p.usage && cores(p.usage.cpuCores), memory: p.usage && bytes(p.usage.memoryBytes), last: event && `${event.reason}: ${event.message}`,
+    cpu: p.usage?.cpuCores === undefined ? undefined : cores(p.usage.cpuCores), memory: p.usage && bytes(p.usage.memoryBytes), last: event && `${event.reason}: ${event.message}`,
   });
   attr(t.probeMark, "data-level", bad.some(x => x.result === "failure") ? "bad" : bad.length ? "warn" : probes.length ? "ok" : undefined);
   if (n.detail) showDetail(n);
@@ -179,7 +179,7 @@ function showContainer(n, c, p) {
   fill(n, containerLevel(c), {
     name: c.name, image: c.image, title: `Log, last ${logLines} lines`,
     state: join(c.state, c.since && `${c.state === "running" ? "for" : "since"} ${ago(c.since)}`, c.exitCode != null && `exit code ${c.exitCode}`),
-    facts: join(c.kind, c.ready ? "ready" : "not ready", count(c.restarts, "restart"), u && cores(u.cpuCores) + " CPU", u && bytes(u.memoryBytes)),
+    facts: join(c.kind, c.ready ? "ready" : "not ready", count(c.restarts, "restart"), u?.cpuCores !== undefined && cores(u.cpuCores) + " CPU", u && bytes(u.memoryBytes)),
   });
   list(t.probes, "probe", c.probes, x => x.kind, (node, x) => fill(node, { success: "ok", failure: "bad" }[x.result] ?? "warn", {
     text: join(`${x.kind} probe: ${x.result}`, x.time && `${ago(x.time)} ago`, x.durationMs && `took ${x.durationMs.toFixed(1)} ms`, x.output?.trim()),

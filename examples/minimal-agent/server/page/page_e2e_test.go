@@ -200,7 +200,7 @@ func TestE2EPageUpdatesInPlace(t *testing.T) {
 	a.change(func(s *api.Status) {
 		for i := range s.Pods {
 			if u := s.Pods[i].Usage; u != nil {
-				u.CPUCores, u.MemoryBytes = 3.987, uint64(1023*gib)
+				u.CPUCores, u.MemoryBytes = new(3.987), uint64(1023*gib)
 			}
 		}
 		s.Signals[1].Available = 2000 * mib
