@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // Kind is what an [Object] is.
@@ -149,7 +151,7 @@ func (p Plan) String() string {
 		if d.Remove {
 			verb = "remove"
 		}
-		fmt.Fprintf(&b, "%s %s: %s", verb, d.Object, d.Reason)
+		fmt.Fprintf(&b, "%s %s: %s", verb, printable.Line(d.Object.String()), d.Reason)
 		if !d.Until.IsZero() {
 			fmt.Fprintf(&b, ", for %v", d.Until.Sub(p.At))
 		}

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // now is the time in all tests of decisions.
@@ -208,4 +209,18 @@ func newContainer(t *testing.T, text, state string, opts map[string]string) cont
 		c.ID = id
 	}
 	return c
+}
+
+func TestPlan_StringPrintsALinePerObjectWhateverItsNames(t *testing.T) {
+	t.Parallel()
+	const hostile = "x\nremove forged\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
+	plan := containergc.Plan{}
+	for _, kind := range []containergc.Kind{containergc.KindContainer, containergc.KindSandbox, containergc.KindLogs, containergc.KindLogLink} {
+		o := containergc.Object{Kind: kind, ID: hostile, Namespace: hostile, Pod: hostile, Name: hostile}
+		plan.Decisions = append(plan.Decisions, containergc.Decision{Object: o, Reason: containergc.OverAge})
+	}
+	text := plan.String()
+	require.Equal(t, printable.Lines(text, ""), text)
+	require.Equal(t, len(plan.Decisions), strings.Count("\n"+text, "\nkeep   "), text)
+	require.Equal(t, len(plan.Decisions), strings.Count(text, "\n"), text)
 }

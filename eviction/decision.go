@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // ThresholdState is how an observation compares with a threshold.
@@ -130,23 +132,24 @@ func (d *Decision) Quiet() bool {
 // if some have to go.
 func (d Decision) String() string {
 	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintln(&b, printable.Line(fmt.Sprintf(format, args...))) }
 	for i := range d.Thresholds {
 		b.WriteString(d.Thresholds[i].explain(d.At))
 	}
 	for _, c := range d.Conditions {
-		fmt.Fprintf(&b, "condition %s\n", c)
+		line("condition %s", c)
 	}
 	for _, r := range d.Reclaim {
-		fmt.Fprintf(&b, "%s: %s short of %s\n", r.Action, r.Signal, r.Signal.amount(r.Amount))
+		line("%s: %s short of %s", r.Action, r.Signal, r.Signal.amount(r.Amount))
 	}
 	for _, l := range d.Limits {
-		fmt.Fprintf(&b, "evict %s: %s\n", name(l.Pod), strings.TrimSpace(l.Message))
+		line("evict %s: %s", name(l.Pod), strings.TrimSpace(l.Message))
 	}
 	for _, uid := range d.Escalate {
-		fmt.Fprintf(&b, "no more time for %s\n", d.nameOf(uid))
+		line("no more time for %s", d.nameOf(uid))
 	}
 	for i := range d.Candidates {
-		fmt.Fprintf(&b, "%3d. %s: %s\n", i+1, name(d.Candidates[i].Pod), d.explain(i))
+		line("%3d. %s: %s", i+1, name(d.Candidates[i].Pod), d.explain(i))
 	}
 	return b.String()
 }

@@ -13,8 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // What figures that are noisy, enormous or nonsense, and runtimes that fail all the
@@ -247,4 +250,17 @@ func TestAnErrorThatStaysIsNotLoggedWithEachLook(t *testing.T) {
 		stop()
 		require.Equal(t, 4, strings.Count(log.String(), "imagefs is gone"))
 	})
+}
+
+func TestDecision_StringPrintsALinePerPodWhateverItsName(t *testing.T) {
+	t.Parallel()
+	const hostile = "x\nremove forged\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: hostile, Name: hostile}}
+	text := eviction.Decision{
+		Limits:     []eviction.Breach{{Pod: pod, Message: hostile}},
+		Escalate:   []types.UID{hostile},
+		Candidates: []eviction.Candidate{{Pod: pod, Kept: hostile}},
+	}.String()
+	require.Equal(t, printable.Lines(text, ""), text)
+	require.Equal(t, 3, strings.Count(text, "\n"), text)
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // Plan is what a collection would do, and why. It marshals to JSON.
@@ -68,7 +70,7 @@ func (p Plan) String() string {
 		if v.Image.Containers == 0 {
 			unused = p.At.Sub(v.Image.unusedSince()).Round(time.Second).String()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", verdict, v.Image.Name(), formatSize(v.Image.SizeBytes), unused, v.explain(p.At))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", verdict, printable.Line(v.Image.Name()), formatSize(v.Image.SizeBytes), unused, printable.Line(v.explain(p.At)))
 	}
 	_ = table.Flush() // a builder takes everything
 	return b.String()

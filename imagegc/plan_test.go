@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kubeparts/kubeparts/imagegc"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 func TestPlanIsADryRun(t *testing.T) {
@@ -80,4 +81,22 @@ func TestPlanOfAnEmptyNodeAndOfImagesWithoutNames(t *testing.T) {
 	require.Equal(t, 3, strings.Count(plan.String(), "\n"))
 	require.Equal(t, "x", imagegc.Image{ID: "x"}.Name())
 	require.Equal(t, "web@sha256:1", imagegc.Image{ID: "x", Digests: []string{"web@sha256:1"}}.Name())
+}
+
+func TestPlan_StringPrintsALinePerImageWhateverItsName(t *testing.T) {
+	t.Parallel()
+	const hostile = "x\nremove forged\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
+	plan := imagegc.Plan{Verdicts: []imagegc.Verdict{
+		{Image: imagegc.Image{ID: hostile, Containers: 1}, Reason: imagegc.ReasonInUse},
+		{Image: imagegc.Image{Tags: []string{"a\tb"}, LeasedBy: []string{hostile}}, Reason: imagegc.ReasonLeased},
+	}}
+	lines := strings.Split(plan.String(), "\n")
+	require.Len(t, lines, 3+1+2+1, plan)
+	for _, line := range lines[4:6] {
+		require.True(t, strings.HasPrefix(line, "stay "), line)
+	}
+	for _, line := range lines {
+		require.Equal(t, printable.Line(line), line)
+	}
+	require.Contains(t, lines[5], "a b")
 }

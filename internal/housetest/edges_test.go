@@ -42,6 +42,7 @@ func edges() map[string][]string {
 		"internal/quantity":             {},
 		"internal/crilabels":            {},
 		"internal/podips":               {},
+		"internal/printable":            {},
 		"internal/safeopen":             {},
 		"internal/housetest":            {},
 		"examples/minimal-agent":        {"*"},

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/internal/printable"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
@@ -164,7 +165,7 @@ func (a Actions) Empty() bool {
 // String explains the actions, one a line, in the order in which they are done.
 func (a Actions) String() string {
 	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line := func(format string, args ...any) { fmt.Fprintln(&b, printable.Line(fmt.Sprintf(format, args...))) }
 	if a.StopPod != "" {
 		line("stop pod: %s", a.StopPod)
 	}

@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/internal/printable"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -341,4 +342,19 @@ func (s *situation) until(key string, since time.Time) (time.Time, time.Duration
 	name := strings.Split(key, "/")[1]
 	delay, ok := s.backoff[name]
 	return since.Add(delay), delay, ok
+}
+
+func TestActions_StringPrintsALinePerActionWhateverItsNames(t *testing.T) {
+	t.Parallel()
+	const hostile = "x\nremove forged\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
+	a := podrunner.Actions{
+		Kill:    []podrunner.Kill{{ID: hostile, Name: hostile, Reason: hostile}},
+		Remove:  []podrunner.Remove{{ID: hostile, Name: hostile, Reason: hostile}},
+		Update:  []podrunner.Resize{{ID: hostile, Name: hostile, To: &runtimeapi.LinuxContainerResources{CpuShares: 2}}},
+		Start:   []podrunner.Start{{Name: hostile, Reason: hostile}},
+		Waiting: map[string]corev1.ContainerStateWaiting{hostile: {Reason: hostile, Message: hostile}},
+	}
+	text := a.String()
+	require.Equal(t, printable.Lines(text, ""), text)
+	require.Equal(t, 5, strings.Count(text, "\n"), text)
 }
