@@ -32,7 +32,7 @@ func newStill(t *testing.T, args ...string) *still {
 	log := slog.New(slog.DiscardHandler)
 	counts, err := metrics.New(metrics.Config{NodeName: o.nodeName, Logger: log})
 	require.NoError(t, err)
-	n, err := openNode(t.Context(), o, io.Discard, counts)
+	n, err := openNode(t.Context(), o, &console{out: io.Discard}, counts)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, n.close()) })
 	a, err := newAgent(o, n, &console{out: io.Discard}, log)

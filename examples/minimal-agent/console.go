@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/internal/printable"
 	"github.com/kubeparts/kubeparts/status"
 )
 
@@ -36,9 +37,19 @@ func (c *console) changed(change status.Change) {
 func (c *console) gone(namespace, name string) { c.line(namespace, name, "removed") }
 
 func (c *console) line(namespace, name, text string) {
+	c.say("%s %s/%s %s", time.Now().Format("15:04:05.000"), namespace, name, text)
+}
+
+// node prints something about the node.
+func (c *console) node(name, text string) {
+	c.say("%s node %s %s", time.Now().Format("15:04:05.000"), name, text)
+}
+
+// say prints one line, whatever the arguments contain.
+func (c *console) say(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fmt.Fprintf(c.out, "%s %s/%s %s\n", time.Now().Format("15:04:05.000"), namespace, name, text)
+	fmt.Fprintln(c.out, printable.Line(fmt.Sprintf(format, args...)))
 }
 
 // summary is what makes two statuses different to a reader.

@@ -20,6 +20,7 @@ import (
 
 	cli "github.com/kubeparts/kubeparts/examples/minimal-agent/commands"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 func main() {
@@ -54,8 +55,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return cli.Usage(err)
 	}
+	out := &console{out: stdout}
 	for _, note := range o.notes {
-		fmt.Fprintf(stdout, "%s: %v\n", o.configFile, note)
+		out.say("%s: %v", o.configFile, note)
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 
@@ -63,7 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	node, err := openNode(ctx, o, stdout, counts)
+	node, err := openNode(ctx, o, out, counts)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // asked to stop before it had begun
@@ -72,7 +74,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, node.close()) }()
 
-	a, err := newAgent(o, node, &console{out: stdout}, logger)
+	a, err := newAgent(o, node, out, logger)
 	if err != nil {
 		return err
 	}
@@ -95,6 +97,7 @@ func dump(args []string) ([]byte, error) {
 		return nil, cli.Usage(err)
 	}
 	text, err := o.YAML()
-	return fmt.Appendf(nil, "# --node-name=%s --agent-name=%s --root-dir=%s --token-file=%s --stop-pods=%t --take-over=%t\n%s",
-		o.nodeName, o.agentName, o.rootDir, o.tokenFile, o.stopPods, o.takeOver, text), err
+	flags := fmt.Sprintf("# --node-name=%s --agent-name=%s --root-dir=%s --token-file=%s --stop-pods=%t --take-over=%t",
+		o.nodeName, o.agentName, o.rootDir, o.tokenFile, o.stopPods, o.takeOver)
+	return fmt.Appendf(nil, "%s\n%s", printable.Line(flags), text), err
 }

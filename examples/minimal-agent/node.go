@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -43,9 +42,9 @@ func (n *node) close() error {
 	return errors.Join(errs...)
 }
 
-// openNode connects to the runtime that the options name, and says on stdout
+// openNode connects to the runtime that the options name, and says on the console
 // which one it is. The embedded runtime lives until close.
-func openNode(ctx context.Context, o options, stdout io.Writer, m *metrics.Metrics) (_ *node, err error) {
+func openNode(ctx context.Context, o options, out *console, m *metrics.Metrics) (_ *node, err error) {
 	n := &node{rootDir: o.rootDir, metrics: m}
 	defer func() {
 		if err != nil {
@@ -77,10 +76,10 @@ func openNode(ctx context.Context, o options, stdout io.Writer, m *metrics.Metri
 		if err := kubeletOn("/proc", strings.TrimPrefix(endpoint, "unix://")); err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(stdout, "runtime %s %s on %s\n", version.GetRuntimeName(), version.GetRuntimeVersion(), endpoint)
+		out.say("runtime %s %s on %s", version.GetRuntimeName(), version.GetRuntimeVersion(), endpoint)
 		return n, nil
 	}
-	fmt.Fprintf(stdout, "embedded runtime in memory on %s: nothing real runs; --cri-endpoint names a real one\n", endpoint)
+	out.say("embedded runtime in memory on %s: nothing real runs; --cri-endpoint names a real one", endpoint)
 	return n, nil
 }
 

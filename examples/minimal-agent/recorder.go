@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,13 +68,6 @@ func (c *console) event(about *corev1.ObjectReference, reason, message string) {
 		return
 	}
 	c.line(about.Namespace, about.Name, text)
-}
-
-// node prints something about the node.
-func (c *console) node(name, text string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fmt.Fprintf(c.out, "%s node %s %s\n", time.Now().Format("15:04:05.000"), name, text)
 }
 
 // reference is the node that events are about.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -80,11 +79,4 @@ func (s *startup) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.adopted
-}
-
-// say prints a line about the agent itself.
-func (c *console) say(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fmt.Fprintf(c.out, format+"\n", args...)
 }

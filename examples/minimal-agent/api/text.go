@@ -4,16 +4,20 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // ExplanationText is an explanation to read: the same words everywhere, whether the
-// agent is asked for text or a command prints what it has got.
+// agent is asked for text or a command prints what it has got. No text of a container
+// or of the runtime can begin a line in it or control a terminal.
 func ExplanationText(e Explanation) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s is %s", e.Pod.Namespace, e.Pod.Name, e.Pod.State)
-	if s := string(e.Pod.Phase); s != "" && s != e.Pod.State {
-		fmt.Fprintf(&b, " (%s)", s)
+	state := e.Pod.State
+	if s := string(e.Pod.Phase); s != "" && s != state {
+		state += " (" + s + ")"
 	}
+	b.WriteString(printable.Line(fmt.Sprintf("%s/%s is %s", e.Pod.Namespace, e.Pod.Name, state)))
 	restarts := "restarts"
 	if e.Pod.Restarts == 1 {
 		restarts = "restart"
@@ -58,7 +62,7 @@ func section(b *strings.Builder, title string, items []string) {
 	}
 	fmt.Fprintf(b, "%s:\n", title)
 	for _, item := range items {
-		fmt.Fprintf(b, "  - %s\n", strings.ReplaceAll(strings.TrimSpace(item), "\n", "\n    "))
+		fmt.Fprintf(b, "  - %s\n", printable.Lines(strings.TrimSpace(item), "    "))
 	}
 }
 

@@ -258,7 +258,7 @@ func TestConfigValidate(t *testing.T) {
 
 	bad := write("bad.yaml", "maxPods: x\nfailSwapOff: true\n")
 	require.Equal(t, commands.ExitFailed, p.Main(t.Context(), []string{"config", "validate", bad}))
-	require.Equal(t, "minimal-agent: "+bad+": line 3: maxPods: want a whole number, got \"x\"\n"+bad+": line 4: failSwapOff: unknown field\n", stderr.String())
+	require.Equal(t, "minimal-agent: "+bad+": line 3: maxPods: want a whole number, got \"x\"\n  "+bad+": line 4: failSwapOff: unknown field\n", stderr.String())
 }
 
 func TestTokenIsReadFromItsFile(t *testing.T) {

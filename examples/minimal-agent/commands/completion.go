@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // completeCommand is what the shells' scripts call: its arguments are the words so
@@ -140,7 +142,7 @@ func (p Program) completePods(conn *connection) func(context.Context, []string) 
 		}
 		var all []string
 		for _, pod := range status.Pods {
-			all = append(all, clean(pod.Name), clean(fullName(pod)))
+			all = append(all, printable.Line(pod.Name), printable.Line(fullName(pod)))
 		}
 		return all
 	}

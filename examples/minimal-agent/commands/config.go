@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 func (p Program) config() command {
@@ -41,8 +42,8 @@ func (p Program) validate(file string) error {
 		return err
 	}
 	for _, note := range f.Notes {
-		fmt.Fprintf(p.Stdout, "%s: %v\n", file, note)
+		fmt.Fprintln(p.Stdout, printable.Line(fmt.Sprintf("%s: %v", file, note)))
 	}
-	fmt.Fprintf(p.Stdout, "%s can be used\n", file)
+	fmt.Fprintln(p.Stdout, printable.Line(file+" can be used"))
 	return nil
 }

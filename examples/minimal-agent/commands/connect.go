@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // serverVariable is the environment's word for --server.
@@ -59,12 +60,8 @@ func (o output) data() bool { return o == formatJSON || o == formatYAML }
 
 // printText prints lines that others have written.
 func (p Program) printText(text string) error {
-	for line := range strings.Lines(text) {
-		if _, err := fmt.Fprintln(p.Stdout, strings.TrimRight(clean(line), " ")); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := fmt.Fprintln(p.Stdout, printable.Lines(strings.TrimSuffix(text, "\n"), ""))
+	return err
 }
 
 // print prints the answer itself.

@@ -25,8 +25,8 @@
 //     to do about it.
 //  3. Colours and the alternate screen are for terminals only; colours never with
 //     NO_COLOR in the environment.
-//  4. What pods and images call themselves can't steer the terminal: in tables and
-//     texts control characters are spaces. Logs, -o json and -o yaml are as they are.
+//  4. What pods and images call themselves can't steer the terminal: in tables,
+//     texts and errors control characters are spaces. Logs, -o json and -o yaml are as they are.
 //  5. -o json and -o yaml print the agent's answer, in the terms of package api; a
 //     list of pods is the kubelet's.
 //

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // colour is how a line looks on a terminal.
@@ -46,7 +46,7 @@ func (p Program) screenLook() look {
 
 // line is text as one.
 func (l look) line(c colour, text string) string {
-	text = strings.TrimRight(clean(text), " ")
+	text = strings.TrimRight(printable.Line(text), " ")
 	if runes := []rune(text); l.width > 0 && len(runes) > l.width {
 		text = strings.TrimRight(string(runes[:l.width]), " ")
 	}
@@ -77,7 +77,7 @@ func newTable(out io.Writer, l look) *table {
 
 func (t *table) row(c colour, cells ...string) {
 	for i, cell := range cells {
-		cells[i] = clean(cell)
+		cells[i] = printable.Line(cell)
 	}
 	fmt.Fprintln(t.tabs, strings.Join(cells, "\t"))
 	t.colours = append(t.colours, c)
@@ -92,17 +92,6 @@ func (t *table) flush() {
 	}
 	t.text.Reset()
 	t.colours = nil
-}
-
-// clean makes a cell of text that others have written: one line, without anything
-// that steers terminals.
-func clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 // age is how long ago t was, as kubectl says it.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 func (p Program) logs() command {
@@ -81,16 +82,16 @@ func container(pod api.Pod, meant string) (string, error) {
 		if c.Name == meant {
 			return meant, nil
 		}
-		all = append(all, clean(c.Name))
+		all = append(all, printable.Line(c.Name))
 		if c.Kind == "main" {
 			main = append(main, c.Name)
 		}
 	}
 	switch {
 	case meant != "":
-		return "", fmt.Errorf("pod %s has no container %q: there are %s", clean(fullName(pod)), meant, strings.Join(all, ", "))
+		return "", fmt.Errorf("pod %s has no container %q: there are %s", printable.Line(fullName(pod)), meant, strings.Join(all, ", "))
 	case len(main) == 1:
 		return main[0], nil
 	}
-	return "", usagef("pod %s has the containers %s: -c names one", clean(fullName(pod)), strings.Join(all, ", "))
+	return "", usagef("pod %s has the containers %s: -c names one", printable.Line(fullName(pod)), strings.Join(all, ", "))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // pick finds the pod that is meant by NAME or NAMESPACE/NAME: the one of that name,
@@ -53,7 +54,7 @@ func (e *noPodError) Error() string { return e.text }
 func names(pods []api.Pod) []string {
 	var all []string
 	for _, p := range pods {
-		all = append(all, clean(fullName(p)))
+		all = append(all, printable.Line(fullName(p)))
 	}
 	return all
 }

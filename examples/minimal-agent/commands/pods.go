@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 func (p Program) pods() command {
@@ -71,7 +72,7 @@ func (p Program) printPods(ctx context.Context, client *api.Client, format outpu
 			return p.print(format, pod)
 		}
 	}
-	return fmt.Errorf("pod %s is on its way out", clean(fullName(found)))
+	return fmt.Errorf("pod %s is on its way out", printable.Line(fullName(found)))
 }
 
 func joinPrint(err error, print func() error) error {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // What Main returns.
@@ -75,7 +76,7 @@ func (p Program) Main(ctx context.Context, args []string) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return ExitOK
 	}
-	fmt.Fprintf(p.Stderr, "%s: %v\n", p.Name, err)
+	fmt.Fprintf(p.Stderr, "%s: %s\n", p.Name, printable.Lines(err.Error(), "  "))
 	if _, ok := errors.AsType[usageError](err); ok {
 		return ExitUsage
 	}

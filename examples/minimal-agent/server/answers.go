@@ -15,6 +15,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 const (
@@ -131,7 +132,7 @@ func (s *Server) plan(make PlanFunc) http.HandlerFunc {
 			refuse(w, err)
 		case text:
 			w.Header().Set("Content-Type", plainText)
-			fmt.Fprintln(w, strings.TrimSuffix(p.String(), "\n"))
+			fmt.Fprintln(w, printable.Lines(strings.TrimSuffix(p.String(), "\n"), ""))
 		default:
 			writeJSON(w, p)
 		}
@@ -196,7 +197,7 @@ func refuse(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*StatusError](err); ok {
 		code = e.Code
 	}
-	http.Error(w, err.Error(), code)
+	http.Error(w, printable.Lines(err.Error(), "  "), code)
 }
 
 func writeJSON(w http.ResponseWriter, value any) {

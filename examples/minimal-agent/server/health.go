@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // Check is one thing that health depends on.
@@ -72,7 +74,7 @@ func healthReport(checks []Check, excluded []string) (string, string) {
 		}
 		line := fmt.Sprintf("[+]%s ok\n", c.Name)
 		if err := c.Run(); err != nil {
-			line = fmt.Sprintf("[-]%s failed: %v\n", c.Name, err)
+			line = fmt.Sprintf("[-]%s failed: %s\n", c.Name, printable.Lines(err.Error(), "  "))
 			failed.WriteString(line)
 		}
 		all.WriteString(line)
@@ -80,7 +82,7 @@ func healthReport(checks []Check, excluded []string) (string, string) {
 			continue
 		}
 		for _, note := range c.Notes() {
-			fmt.Fprintf(&all, "  %s\n", strings.ReplaceAll(note, "\n", "\n  "))
+			fmt.Fprintf(&all, "  %s\n", printable.Lines(note, "  "))
 		}
 	}
 	for _, name := range excluded {

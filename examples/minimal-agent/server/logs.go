@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server/podlogs"
+	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
 // logs writes the log of a container: the queries are those of the kubelet's
@@ -32,7 +33,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	case err == nil || r.Context().Err() != nil:
 	case out.written:
 		// The status is out already. A line says that this is not the end of the log.
-		fmt.Fprintf(w, "\nreading the log failed: %v\n", err)
+		fmt.Fprintf(w, "\nreading the log failed: %s\n", printable.Line(err.Error()))
 	case errors.Is(err, podlogs.ErrNoLog):
 		refuse(w, &StatusError{Code: http.StatusNotFound, Message: fmt.Sprintf("container %q in pod %q: %v", r.PathValue("container"), r.PathValue("pod"), err)})
 	default:
