@@ -151,7 +151,7 @@ func (p Plan) String() string {
 		if d.Remove {
 			verb = "remove"
 		}
-		fmt.Fprintf(&b, "%s %s: %s", verb, printable.Line(d.Object.String()), d.Reason)
+		fmt.Fprintf(&b, "%s %s: %s", verb, printable.Line(d.String()), d.Reason)
 		if !d.Until.IsZero() {
 			fmt.Fprintf(&b, ", for %v", d.Until.Sub(p.At))
 		}

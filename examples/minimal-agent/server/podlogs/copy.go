@@ -131,14 +131,16 @@ func (c *copier) begin(names []name, last *logFile) (start, error) {
 		return c.findTail(names, last, *c.options.TailLines)
 	}
 	s := start{}
-	for !c.options.Since.IsZero() && s.file < len(names)-1 {
-		info, err := c.dir.root.Lstat(names[s.file].file)
-		if err != nil || !info.ModTime().Before(c.options.Since) {
-			break
-		}
-		s.file++ // nothing in it is as young
+	for s.file < len(names)-1 && c.tooOld(names[s.file]) {
+		s.file++
 	}
 	return s, nil
+}
+
+// tooOld says whether nothing in a file is as young as asked for.
+func (c *copier) tooOld(n name) bool {
+	info, err := c.dir.root.Lstat(n.file)
+	return err == nil && info.ModTime().Before(c.options.Since)
 }
 
 // upToLast copies the files but for the last one, of which each is open only while it
