@@ -66,6 +66,7 @@ type agent struct {
 	state     nodeState
 	passes    passes // how those of the collectors ended
 	server    *server.Server
+	answers   answers
 	began     time.Time
 	startup   startup
 

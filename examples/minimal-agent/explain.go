@@ -58,11 +58,11 @@ func (a *agent) explain(ctx context.Context, namespace, name string) (api.Explan
 	if q.Terminating {
 		q.EndsBy = a.endsBy(pod)
 	}
-	_, obs, _ := a.evaluate(ctx) // what is not known has no place in the order
+	e, _ := a.answers.pressure.get(ctx) // what is not known has no place in the order
 	q.Ranks = map[eviction.Signal][]eviction.Candidate{}
 	for _, s := range q.Signals {
 		signal := eviction.Signal(s.Name)
-		q.Ranks[signal] = eviction.Rank(signal, a.state.last().Next, obs, a.policy, time.Now())
+		q.Ranks[signal] = eviction.Rank(signal, a.state.last().Next, e.facts, a.policy, time.Now())
 	}
 	return describe.Explain(q), nil
 }

@@ -159,12 +159,18 @@ func (a *agent) signals() []api.Signal {
 
 // planEviction looks at the node as eviction does, and does nothing about it.
 func (a *agent) planEviction(ctx context.Context) (server.Plan, error) {
-	d, _, err := a.evaluate(ctx)
-	return d, err
+	e, err := a.answers.pressure.get(ctx)
+	return e.decision, err
 }
 
-// evaluate decides what eviction would do now, and returns the facts.
-func (a *agent) evaluate(ctx context.Context) (eviction.Decision, eviction.Observations, error) {
+// evaluation is what eviction would do, and the facts that say so.
+type evaluation struct {
+	decision eviction.Decision
+	facts    eviction.Observations
+}
+
+// evaluate decides what eviction would do now.
+func (a *agent) evaluate(ctx context.Context) (evaluation, error) {
 	node, err := a.measures.Node(ctx)
 	if err != nil {
 		a.log.DebugContext(ctx, "some figures of the node are missing", "err", err)
@@ -174,7 +180,7 @@ func (a *agent) evaluate(ctx context.Context) (eviction.Decision, eviction.Obser
 	for i := range pods {
 		obs.PodStats[pods[i].UID] = &pods[i]
 	}
-	return eviction.Evaluate(a.state.last().Next, obs, a.policy, time.Now()), obs, err
+	return evaluation{eviction.Evaluate(a.state.last().Next, obs, a.policy, time.Now()), obs}, err
 }
 
 // podUsage is what pods and their containers use.
@@ -188,7 +194,7 @@ func (a *agent) usage(ctx context.Context) podUsage {
 	ctx, cancel := context.WithTimeout(ctx, usagePatience)
 	defer cancel()
 	out := podUsage{map[types.UID]*api.Usage{}, map[types.UID]map[string]api.Usage{}}
-	summary, _ := a.summary(ctx) // what can't be measured is not shown
+	summary, _ := a.answers.summary.get(ctx) // what can't be measured is not shown
 	if summary == nil {
 		return out
 	}

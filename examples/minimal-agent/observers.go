@@ -12,7 +12,7 @@ func (a *agent) metricsPages() metrics.Handlers {
 		Observed: a.cache.Statuses,
 	}
 	if a.stats != nil {
-		sources.Summary = a.stats.Summary
+		sources.Summary = a.answers.summary.get
 	}
 	return a.node.metrics.Handlers(sources)
 }

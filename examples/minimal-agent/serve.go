@@ -30,6 +30,9 @@ const lastEvents = 5
 
 // newServer wires what the agent says over HTTP.
 func (a *agent) newServer() (err error) {
+	a.answers = answers{
+		summary: newShared(a.summary), running: newShared(a.runningPods), garbage: newShared(a.planGC), pressure: newShared(a.evaluate),
+	}
 	pages := a.metricsPages()
 	cfg := server.Config{
 		Checks:       a.checks(),
@@ -37,11 +40,11 @@ func (a *agent) newServer() (err error) {
 		Explain:      a.explain,
 		Events:       a.events.ring,
 		Pods:         a.podsWithStatus,
-		RunningPods:  a.runningPods,
-		Summary:      a.summary,
+		RunningPods:  a.answers.running.get,
+		Summary:      a.answers.summary.get,
 		Configz:      a.configz,
 		EvictionPlan: a.planEviction,
-		GCPlan:       a.planGC,
+		GCPlan:       a.answers.garbage.get,
 		Metrics:      pages.Metrics, ProbeMetrics: pages.Probes, ResourceMetrics: pages.Resource,
 		Page: page.Handler(),
 
