@@ -482,14 +482,18 @@ func (d *day) miscounted(pod *corev1.Pod) string {
 		attempts[i.Restarts] = true
 	}
 	restarts := int(firstStatus(pod).RestartCount)
-	for i := range restarts + 1 {
+	begun, last := restarts+1, strconv.Itoa(restarts)
+	if !attempts[last] && slices.ContainsFunc(found.broken, func(i instance) bool { return i.Restarts == last }) {
+		begun-- // this attempt is made again when its back-off is over
+	}
+	for i := range begun {
 		if !attempts[strconv.Itoa(i)] {
 			return fmt.Sprintf("%s has restarted %d times, but there is no container %d: %v", pod.Name, restarts, i, found)
 		}
 	}
 	marks, err := os.ReadFile(filepath.Join(d.marks, string(pod.UID)+".main"))
 	lines, ran, dead := strings.Count(string(marks), "\n"), len(found.ran), len(found.ran)+len(found.lost)
-	if dead != restarts+1 || lines < ran || lines > ran+len(found.broken) || err != nil {
+	if dead != begun || lines < ran || lines > ran+len(found.broken) || err != nil {
 		return fmt.Sprintf("%s has restarted %d times, and it has begun %d times: %v %v", pod.Name, restarts, lines, found, err)
 	}
 	return ""
