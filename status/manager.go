@@ -131,6 +131,14 @@ func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 	return stored
 }
 
+// RemovePodStatus forgets a pod and says whether there was a status of it. It is for a
+// pod that begins a new life under its old UID.
+func (m *Manager) RemovePodStatus(uid types.UID) (removed bool) {
+	m.step.Lock()
+	defer m.step.Unlock()
+	return m.remove(uid)
+}
+
 // RemoveOrphanedStatuses forgets every pod that keep does not want and returns
 // how many those were. keep may call reading methods.
 func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int) {
@@ -138,34 +146,39 @@ func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int
 	defer m.step.Unlock()
 	pods := m.known()
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
-		if keep(uid) {
-			continue
-		}
-		m.mu.Lock()
-		delete(m.pods, uid)
-		delete(m.resizes, uid)
-		m.mu.Unlock()
-		if !pods[uid] {
-			continue
-		}
-		removed++
-		for _, o := range m.observers {
-			if o.StatusRemoved != nil {
-				o.StatusRemoved(uid)
-			}
+		if !keep(uid) && m.remove(uid) {
+			removed++
 		}
 	}
 	return removed
 }
 
-// known returns the pods of which anything is kept, and whether a status is: of a
-// resize may be heard before.
+// remove forgets a pod and says whether there was a status of it: the manager may hear
+// of a resize before that. The caller holds step.
+func (m *Manager) remove(uid types.UID) (removed bool) {
+	m.mu.Lock()
+	_, removed = m.pods[uid]
+	delete(m.pods, uid)
+	delete(m.resizes, uid)
+	m.mu.Unlock()
+	if !removed {
+		return false
+	}
+	for _, o := range m.observers {
+		if o.StatusRemoved != nil {
+			o.StatusRemoved(uid)
+		}
+	}
+	return true
+}
+
+// known returns the pods of which anything is kept.
 func (m *Manager) known() map[types.UID]bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	pods := make(map[types.UID]bool, len(m.pods))
 	for uid := range m.resizes {
-		pods[uid] = false
+		pods[uid] = true
 	}
 	for uid := range m.pods {
 		pods[uid] = true

@@ -303,6 +303,25 @@ func TestRemoveOrphanedStatuses(t *testing.T) {
 	require.True(t, ok)
 }
 
+func TestRemovePodStatus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, uid := range []types.UID{"1", "2"} {
+		w.SetPodStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}, simple("Succeeded", "False"))
+	}
+	w.SetPodResizePending("3", "Deferred", "no room", 1) // no status yet
+	require.False(t, w.RemovePodStatus("3"))
+	require.True(t, w.RemovePodStatus("1"))
+	require.False(t, w.RemovePodStatus("1"))
+	require.Equal(t, []types.UID{"1"}, w.removed)
+	pending, _ := w.ResizeConditions("3")
+	require.Nil(t, pending)
+	_, ok := w.GetPodStatus("2")
+	require.True(t, ok)
+	stored, _ := w.SetPodStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}}, simple("Failed", "False"))
+	require.Equal(t, corev1.PodFailed, stored.Phase, "in its next life it may fail")
+}
+
 func TestTheZeroConfigIsValid(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, status.Config{}.Validate())

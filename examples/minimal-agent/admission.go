@@ -47,8 +47,8 @@ func (a *agent) admitRunnable(_ context.Context, attrs lifecycle.PodAdmitAttribu
 }
 
 // mayStart asks for the pod beside the others that hold something of the node. Callers
-// hold mu: one pod at a time. One that has ended, for this agent or for one before,
-// starts no more: to refuse it would be to say something else of its end.
+// hold mu: one pod at a time. A pod that has ended, under this agent or the one before,
+// does not start again, and a refusal would overwrite the status of its end.
 func (a *agent) mayStart(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) lifecycle.PodAdmitResult {
 	if a.hasEnded(pod.UID) {
 		return lifecycle.PodAdmitResult{Admit: true}
@@ -61,12 +61,12 @@ func (a *agent) active() []*corev1.Pod {
 	return slices.DeleteFunc(a.wanted(), func(p *corev1.Pod) bool { return a.hasEnded(p.UID) })
 }
 
-// hasEnded says whether a pod that was admitted has ended for good. A pod that was
-// refused, or whose next life waits for the end of the last one, has a status that
-// looks like that. Callers hold mu.
+// hasEnded says whether a pod that was admitted has ended for good. The phase alone does
+// not tell: it is Failed for a pod that was refused, and for one that awaits the sweep it
+// may be that of its earlier life. Callers hold mu.
 func (a *agent) hasEnded(uid types.UID) bool {
 	s, _ := a.statuses.GetPodStatus(uid)
-	return podspec.IsTerminal(s.Phase) && !a.rejected[uid] && !a.anew[uid]
+	return podspec.IsTerminal(s.Phase) && !a.rejected[uid] && !a.awaitsSweep[uid]
 }
 
 func (a *agent) isRejected(uid types.UID) bool {

@@ -76,29 +76,31 @@ type agent struct {
 	ready    bool // every source has answered
 	draining bool // the agent stops and takes its pods with it
 	rejected map[types.UID]bool
-	anew     map[types.UID]bool        // which the sweep is to begin: their status may be that of a life before
-	cleared  map[types.UID]bool        // whose leftovers on disk were removed
-	leaving  map[types.UID]*corev1.Pod // which no manifest asks for any more, and are not gone yet
+	// awaitsSweep has the pods that the sweep starts. Until then a status may be that of
+	// the pod's earlier life.
+	awaitsSweep map[types.UID]bool
+	cleared     map[types.UID]bool        // whose leftovers on disk were removed
+	leaving     map[types.UID]*corev1.Pod // which no manifest asks for any more, and are not gone yet
 }
 
 // newAgent wires the managers. Nothing runs yet.
 func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) {
 	a := &agent{
 		opts: o, node: n, log: log, console: c,
-		host:     lookAtHost(),
-		cache:    podcache.New(),
-		pods:     podmanager.New(),
-		sweep:    loop.New(clock.RealClock{}),
-		ask:      loop.New(clock.RealClock{}),
-		saves:    loop.New(clock.RealClock{}),
-		runtime:  newLastError(),
-		rejected: map[types.UID]bool{},
-		anew:     map[types.UID]bool{},
-		cleared:  map[types.UID]bool{},
-		leaving:  map[types.UID]*corev1.Pod{},
-		supplies: supplies{objects: podsource.NewStore(), exits: newExits()},
-		events:   recorder{log: log, console: c, ring: eventlog.New(eventlog.Config{})},
-		began:    time.Now(),
+		host:        lookAtHost(),
+		cache:       podcache.New(),
+		pods:        podmanager.New(),
+		sweep:       loop.New(clock.RealClock{}),
+		ask:         loop.New(clock.RealClock{}),
+		saves:       loop.New(clock.RealClock{}),
+		runtime:     newLastError(),
+		rejected:    map[types.UID]bool{},
+		awaitsSweep: map[types.UID]bool{},
+		cleared:     map[types.UID]bool{},
+		leaving:     map[types.UID]*corev1.Pod{},
+		supplies:    supplies{objects: podsource.NewStore(), exits: newExits()},
+		events:      recorder{log: log, console: c, ring: eventlog.New(eventlog.Config{})},
+		began:       time.Now(),
 	}
 	a.removals = newRemovals(a.sweep.Trigger)
 	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newUpkeep(), a.newRunner(), a.newWorkers(), a.newStatuses(), a.newAdmission(), a.newServer())

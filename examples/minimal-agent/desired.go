@@ -66,12 +66,13 @@ func (a *agent) enter(pod *corev1.Pod) {
 	delete(a.leaving, pod.UID)
 	a.pods.AddPod(pod)
 	if a.sweepBegins(pod.UID) {
-		a.anew[pod.UID] = true
+		a.awaitsSweep[pod.UID] = true
 	}
 }
 
-// sweepBegins says whether a pod that comes is begun by the sweep, when nothing is left
-// of a life before. What is there when the agent starts is adopted, running or ended.
+// sweepBegins says whether the sweep starts a new pod, which it does when nothing is
+// left of an earlier life. What is there when the agent starts, the agent adopts: running
+// or ended.
 func (a *agent) sweepBegins(uid types.UID) bool {
 	return a.ready || a.workers.IsPodTerminationRequested(uid)
 }
@@ -81,8 +82,8 @@ func (a *agent) sweepBegins(uid types.UID) bool {
 func (a *agent) dismiss(pod *corev1.Pod) {
 	a.pods.RemovePod(pod)
 	a.leaving[pod.UID] = pod
-	delete(a.anew, pod.UID)
-	if !a.rejected[pod.UID] { // or what may run of an earlier version ends already
+	delete(a.awaitsSweep, pod.UID)
+	if !a.rejected[pod.UID] { // else it never ran, or its worker was told already
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
 	}
 }
@@ -92,8 +93,10 @@ func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.Update
 	result := a.mayStart(ctx, pod, others)
 	if result.Admit && a.rejected[pod.UID] {
 		delete(a.rejected, pod.UID)
-		if a.anew[pod.UID] = a.sweepBegins(pod.UID); !a.anew[pod.UID] {
-			a.forget(pod.UID)
+		if a.sweepBegins(pod.UID) {
+			a.awaitsSweep[pod.UID] = true
+		} else {
+			a.statuses.RemovePodStatus(pod.UID)
 		}
 		why = podworker.Create
 	}
@@ -109,20 +112,15 @@ func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.Update
 	}
 	a.node.metrics.Rejected(result.Reason)
 	a.rejected[pod.UID] = true
-	if a.anew[pod.UID] {
-		a.forget(pod.UID) // no pod that has succeeded can fail
-		delete(a.anew, pod.UID)
+	if a.awaitsSweep[pod.UID] {
+		a.statuses.RemovePodStatus(pod.UID) // or a pod that has succeeded could not fail
+		delete(a.awaitsSweep, pod.UID)
 	}
 	before, _ := a.statuses.GetPodStatus(pod.UID)
 	a.setStatus(pod, refused(pod, before, result))
 	if why == podworker.Change { // an earlier version of it may run
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Pod: pod})
 	}
-}
-
-// forget drops what was said of the pod.
-func (a *agent) forget(uid types.UID) {
-	a.statuses.RemoveOrphanedStatuses(func(other types.UID) bool { return other != uid })
 }
 
 // refused is the status of a pod that is not admitted. What was said of an earlier
@@ -133,10 +131,10 @@ func refused(pod *corev1.Pod, before corev1.PodStatus, why lifecycle.PodAdmitRes
 	return before
 }
 
-// create begins a pod, unless that is for the sweep to do. A worker that still ends a
-// life before makes a note of it.
+// create starts a pod, unless the sweep does. A worker that still ends an earlier life
+// of the pod makes a note of it.
 func (a *agent) create(pod *corev1.Pod) {
-	if !a.anew[pod.UID] || a.workers.IsPodTerminationRequested(pod.UID) {
+	if !a.awaitsSweep[pod.UID] || a.workers.IsPodTerminationRequested(pod.UID) {
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
 	}
 }

@@ -130,7 +130,7 @@ func (a *agent) evictable() []*corev1.Pod {
 // already and whose manifest has changed is not refused: it may go on. One that has
 // come back while it ends is asked like any other. Callers hold mu.
 func (a *agent) admitUnderPressure(ctx context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
-	if !a.anew[attrs.Pod.UID] && a.workers.CouldHaveRunningContainers(attrs.Pod.UID) {
+	if !a.awaitsSweep[attrs.Pod.UID] && a.workers.CouldHaveRunningContainers(attrs.Pod.UID) {
 		return lifecycle.PodAdmitResult{Admit: true}
 	}
 	attrs.Pod = ordinary(attrs.Pod)

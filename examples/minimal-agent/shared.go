@@ -10,11 +10,11 @@ import (
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 )
 
-// sharedAge is for how long an answer of the runtime is given to others who ask the same.
+// sharedAge is how old an answer may be that the agent gives to another request.
 const sharedAge = time.Second
 
-// answers are those of the runtime to what pages ask: each costs it calls that list all
-// containers.
+// answers are what pages show of the runtime. To get one, the agent asks the runtime for
+// all containers, sandboxes or their statistics.
 type answers struct {
 	summary  *shared[*statsapi.Summary]
 	running  *shared[[]*corev1.Pod]
@@ -22,8 +22,8 @@ type answers struct {
 	pressure *shared[evaluation]
 }
 
-// shared asks an expensive question once for all who ask it at the same time or soon
-// after. Who gets an answer must not modify it.
+// shared asks an expensive question once for all callers of get at the same time or soon
+// after. They must not modify the answer.
 type shared[T any] struct {
 	ask   func(context.Context) (T, error)
 	turn  chan struct{} // is full while somebody asks
@@ -36,8 +36,8 @@ func newShared[T any](ask func(context.Context) (T, error)) *shared[T] {
 	return &shared[T]{ask: ask, turn: make(chan struct{}, 1)}
 }
 
-// get returns the last answer if it is new enough, an error too, and else asks. The
-// answer to one who gave up waiting is for nobody.
+// get returns the last answer, which may be an error, and asks if it is too old. If ctx
+// ends meanwhile, the answer is not kept: it may be incomplete.
 func (s *shared[T]) get(ctx context.Context) (value T, err error) {
 	select {
 	case s.turn <- struct{}{}:

@@ -36,7 +36,7 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 	a.probes.keep(isKnown)
 	maps.DeleteFunc(a.rejected, func(uid types.UID, _ bool) bool { _, desired := a.pods.GetPodByUID(uid); return !desired })
 	a.statuses.RemoveOrphanedStatuses(func(uid types.UID) bool { return isKnown(uid) || a.rejected[uid] })
-	if err := a.saved.RemoveOrphans(func(uid types.UID) bool { _, desired := a.pods.GetPodByUID(uid); return desired && !a.anew[uid] }); err != nil {
+	if err := a.saved.RemoveOrphans(func(uid types.UID) bool { _, desired := a.pods.GetPodByUID(uid); return desired && !a.awaitsSweep[uid] }); err != nil {
 		a.log.ErrorContext(ctx, "what was said of pods that are gone stays", "err", err)
 	}
 	for uid := range a.leaving {
@@ -50,7 +50,7 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 			continue // it begins when those of its life before are removed
 		} else if !isKnown {
 			a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: p})
-			delete(a.anew, p.UID)
+			delete(a.awaitsSweep, p.UID)
 		}
 		keep[p.UID] = true
 	}
