@@ -72,7 +72,8 @@ func TestAHundredIdlePodsCostLittle(t *testing.T) {
 		boxes, boxErr := bed.sandboxes(map[string]string{labelAgent: n.name})
 		return fmt.Sprint(len(shown), len(boxes), err, boxErr), errors.Join(err, boxErr) == nil && len(shown)+len(boxes) == 0
 	})
-	// Nearly all of it is the runtime's: TestManyPodsStopAlmostAsFastAsTheRuntimeStopsThem.
+	// Nearly all of that time is the runtime's: TestManyPodsEndAlmostAsFastAsByHand holds it
+	// to the runtime's own.
 	figure(t, "hundred-gone", time.Since(began).Seconds(), "s", 0)
 
 	healthy := n.agent.health(func(code int, _ string) bool { return code == http.StatusOK })

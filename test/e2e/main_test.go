@@ -86,9 +86,9 @@ func supervise() (code int, err error) {
 	return runSecond(agent, lock, signals)
 }
 
-// removeScratch removes scratchDir. What a killed test has mounted there goes
-// first: a mount point cannot be removed, and through a bind mount the files of
-// somebody else would be.
+// removeScratch removes scratchDir. It unmounts first what a killed test has mounted
+// there: RemoveAll cannot remove a mount point, and through a bind mount it would remove
+// files that are elsewhere.
 func removeScratch() error {
 	for _, target := range mountsBelow(scratchDir) {
 		if err := syscall.Unmount(target, syscall.MNT_DETACH); err != nil {

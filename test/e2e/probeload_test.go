@@ -64,7 +64,8 @@ func TestManyProbesCostLittleAndLeaveNoSockets(t *testing.T) {
 	quiet := time.NewTimer(5 * time.Second) // the last that began are still being inspected
 	<-quiet.C
 
-	// Those of a server that took too long to listen at first are not these.
+	// On a slow machine a server may have been restarted before it listened: only later
+	// restarts count.
 	restarts := n.restarts()
 	cpu, waiting := n.agent.cpu(t), timeWaits(t)
 	began := time.Now()
