@@ -82,7 +82,7 @@ func trades() []trade {
 			more: `  initContainers:
   - {name: first, image: "kubeparts.test/busybox:1", command: [touch, /shared/first], volumeMounts: [{name: shared, mountPath: /shared}]}
   - {name: side, image: "kubeparts.test/busybox:1", command: [sleep, "100000"], restartPolicy: Always,
-     startupProbe: {exec: {command: [test, -e, /shared/first]}, periodSeconds: 1}, volumeMounts: [{name: shared, mountPath: /shared}]}
+     startupProbe: {exec: {command: [test, -e, /shared/first]}, periodSeconds: 1, timeoutSeconds: 20}, volumeMounts: [{name: shared, mountPath: /shared}]}
 `,
 		},
 		{
@@ -374,7 +374,8 @@ func (d *day) hang() {
 func (d *day) killContainerd() {
 	// Of a sandbox in the making or in its removal the runtime would know nothing
 	// afterwards, and leave a shim, a lease or a network namespace of it to nobody.
-	waitFor(d.t, time.Minute, "no pod to be beginning or ending", d.atRest)
+	// Some have a back-off before them, of their restarts while the agent was away.
+	waitFor(d.t, 2*time.Minute, "no pod to be beginning or ending", d.atRest)
 	pid, err := bed.containerd()
 	require.NoError(d.t, err)
 	require.NoError(d.t, syscall.Kill(pid, syscall.SIGKILL))

@@ -49,6 +49,9 @@ func newNode(t *testing.T) *node {
 func (n *node) close() {
 	if n.t.Failed() {
 		n.t.Logf("output of the agent:\n%s", n.output)
+		if why, ok := reasons.Load(n.t.Name()); ok {
+			n.t.Log(why)
+		}
 	}
 	defer n.unmountAll()
 	// In a defer each: the pods must go even if the agent does not, and after it, for

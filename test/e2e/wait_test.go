@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,11 +54,17 @@ func seldom(every time.Duration, cond condition) condition {
 	}
 }
 
+// reasons say what the failed tests waited for, by their names. They are repeated after
+// the output of the agent, of which a report may show the end only.
+var reasons sync.Map
+
 // waitFor fails the test unless cond is satisfied in time.
 func waitFor(t *testing.T, timeout time.Duration, what string, cond condition) {
 	t.Helper()
 	if seen, ok := poll(timeout, cond); !ok {
-		t.Fatalf("waited %v for %s; last seen: %s", timeout, what, seen)
+		why := fmt.Sprintf("waited %v for %s; last seen: %s", timeout, what, seen)
+		reasons.Store(t.Name(), why)
+		t.Fatal(why)
 	}
 }
 
