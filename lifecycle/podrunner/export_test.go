@@ -24,3 +24,10 @@ func (r *Runner) EnforcedInMemory() int {
 	defer r.mu.Unlock()
 	return len(r.enforcements)
 }
+
+// PodsLocked returns how many pods have a lock in memory.
+func (r *Runner) PodsLocked() int {
+	r.clean.mu.Lock()
+	defer r.clean.mu.Unlock()
+	return len(r.clean.pods)
+}

@@ -90,6 +90,11 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error 
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
 	r.tellExits(t.Pod, t.Status)
+	unlock, err := r.clean.lock(ctx, t.Status.UID)
+	if err != nil {
+		return fmt.Errorf("wait for another cleaner of pod %s: %w", t.Status.UID, err)
+	}
+	defer unlock()
 	if err := r.giveBack(ctx, t.Status.UID); err != nil {
 		return err
 	}
@@ -190,6 +195,10 @@ func (r *Runner) remove(ctx context.Context, removes []Remove) error {
 // what runs. It refuses a pod of which something runs, or may run because the status
 // is stale: runtimes kill what they are told to remove. What is gone already is no
 // error.
+//
+// Volumes and cgroup go when the runtime, asked anew, shows that nothing of the pod runs,
+// also where it refuses to remove a dead container; then the rest stays, and that is the
+// error.
 func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	if len(status.Sandboxes)+len(status.Containers) == 0 && !status.Stale {
 		seen, err := r.look(ctx, status.UID)
@@ -213,10 +222,22 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 	for _, s := range status.Sandboxes {
 		removes = append(removes, Remove{ID: s.GetId(), Name: s.GetMetadata().GetName(), Sandbox: true})
 	}
-	if err := r.remove(ctx, removes); err != nil {
-		return err
+	refused := r.remove(ctx, removes)
+	if len(removes) > 0 {
+		seen, err := r.look(ctx, status.UID)
+		if err != nil {
+			return errors.Join(refused, fmt.Errorf("look at pod %s before removing its files: %w", status.UID, err))
+		}
+		if seen.Running() {
+			return errors.Join(refused, fmt.Errorf("remove files of pod %s: %w", status.UID, ErrStillRunning))
+		}
 	}
-	if err := r.giveBack(ctx, status.UID); err != nil {
+	unlock, err := r.clean.lock(ctx, status.UID)
+	if err != nil {
+		return errors.Join(refused, fmt.Errorf("wait for another cleaner of pod %s: %w", status.UID, err))
+	}
+	defer unlock()
+	if err := errors.Join(refused, r.giveBack(ctx, status.UID)); err != nil {
 		return err
 	}
 	if err := removeLogs(r.cfg.LogRoot, status.UID); err != nil {

@@ -80,8 +80,8 @@ func holds(root *os.Root, file string, text []byte) (_ bool, err error) {
 
 // giveBack takes away what was prepared for a pod of which nothing runs: the records
 // of its end and of its resources, its volumes, after the parts of them that are bound
-// elsewhere, its user IDs, after the files that are theirs, and its cgroup. All can
-// be repeated, and are until they succeed.
+// elsewhere, its cgroup, and its user IDs, after the files and processes that are theirs.
+// All can be repeated, and are until they succeed. Callers hold the pod's lock of r.clean.
 func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
 	if err := r.removeFiles(uid, endFile, newFile(endFile)); err != nil {
 		return err
@@ -103,16 +103,14 @@ func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
 			return err
 		}
 	}
-	if r.cfg.UserIDs != nil {
-		if err := r.cfg.UserIDs.Release(uid); err != nil {
-			return err
-		}
-	}
 	if r.cfg.PodCgroups != nil {
 		// Processes that were killed take a moment to leave their cgroup.
 		if err := r.cfg.PodCgroups.Remove(ctx, uid); err != nil {
 			return &podworker.TransientError{Err: err}
 		}
+	}
+	if r.cfg.UserIDs != nil {
+		return r.cfg.UserIDs.Release(uid)
 	}
 	return nil
 }

@@ -22,10 +22,11 @@ import (
 
 // Runner does on a runtime what [Plan] says. Its methods are safe for concurrent
 // use for different pods; podworker sees to it that one pod has one turn at a
-// time.
+// time. [Runner.RemovePod] may be called during a pod's last turn.
 type Runner struct {
 	cfg   Config
 	slots slots
+	clean *podLocks // of what was prepared for a pod: one cleaner at a time
 
 	mu           sync.Mutex
 	waiting      map[types.UID]map[string]corev1.ContainerStateWaiting
@@ -51,6 +52,7 @@ func New(cfg Config) (*Runner, error) {
 	return &Runner{
 		cfg:          cfg,
 		slots:        make(slots, cfg.ParallelStarts),
+		clean:        newPodLocks(),
 		waiting:      map[types.UID]map[string]corev1.ContainerStateWaiting{},
 		enforcements: map[types.UID]enforcement{},
 		preStopped:   map[types.UID]map[string]bool{},

@@ -118,7 +118,7 @@ func (s SubPaths) clear(path string) error {
 	if err := unbind(path); err != nil {
 		return fmt.Errorf("unbind sub-path: %w", err)
 	}
-	if err := os.Remove(path); err != nil {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unbind sub-path: %w", err)
 	}
 	return nil
@@ -198,7 +198,7 @@ func removeFolders(path string) error {
 			return err
 		}
 	}
-	if err := os.Remove(path); err != nil {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("sub-paths: %w", err)
 	}
 	return nil

@@ -228,3 +228,29 @@ func TestCleanRemovesFoldersOnly(t *testing.T) {
 	require.ErrorContains(t, err, "not empty")
 	require.FileExists(t, filepath.Join(got, "data"))
 }
+
+// TestCleanersOfSubPathsAtOnce: what another cleaner has removed is removed.
+func TestCleanersOfSubPathsAtOnce(t *testing.T) {
+	t.Parallel()
+	s, b, volume, _ := volumeBed(t)
+	got, err := s.Prepare(podrunner.SubPathMount{Container: "app", Volume: "v", HostPath: volume, SubPath: "dir"})
+	require.NoError(t, err)
+	first := podrunner.WithBinder(s, b.bind, func(path string) error { return errors.Join(b.unbind(path), os.Remove(path)) })
+	require.NoError(t, first.Clean())
+	require.NoDirExists(t, got)
+
+	for range 20 {
+		for i := range 50 {
+			path := filepath.Join(s.PodDir, "volume-subpaths/v", "c"+string(rune('A'+i)), "0")
+			require.NoError(t, os.MkdirAll(path, 0o750))
+		}
+		var all sync.WaitGroup
+		errs := make([]error, 4)
+		for i := range errs {
+			all.Go(func() { errs[i] = s.Clean() })
+		}
+		all.Wait()
+		require.NoError(t, errors.Join(errs...))
+		require.NoDirExists(t, filepath.Join(s.PodDir, "volume-subpaths"))
+	}
+}

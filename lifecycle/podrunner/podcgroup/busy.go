@@ -10,3 +10,6 @@ import (
 func isBusy(err error) bool {
 	return errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ENOTEMPTY)
 }
+
+// isRemoved says that a cgroup was removed while one of its files was open.
+func isRemoved(err error) bool { return errors.Is(err, syscall.ENODEV) }

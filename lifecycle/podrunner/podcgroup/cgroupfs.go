@@ -318,7 +318,7 @@ func (c *Cgroupfs) removeTree(path string) error {
 // kill ends the processes of a cgroup. They take a moment to leave it.
 func kill(path string) error {
 	procs, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || isRemoved(err) {
 		return nil
 	}
 	errs := []error{err}

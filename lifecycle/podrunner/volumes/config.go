@@ -28,7 +28,7 @@ type Mounter interface {
 	// Tmpfs mounts an empty tmpfs with mode 0600 on a folder. Size 0 leaves the
 	// size to the system.
 	Tmpfs(target string, sizeBytes int64) error
-	// Unmount unmounts what is on target, and follows no link there.
+	// Unmount unmounts what is on target, if anything is, and follows no link there.
 	Unmount(target string) error
 	// Mounts returns what is mounted, in the order of mounting.
 	Mounts() ([]MountPoint, error)

@@ -104,3 +104,9 @@ func TestE2EMountsFail(t *testing.T) {
 	require.NoError(t, os.Symlink("/proc", dir+"/link"))
 	require.ErrorIs(t, m.Unmount(dir+"/link"), unix.EINVAL, "links are not followed")
 }
+
+func TestE2EUnmount_OfWhatIsNotMounted(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, volumes.NewMounter().Unmount(dir))
+	require.NoError(t, volumes.NewMounter().Unmount(dir+"/missing"))
+}

@@ -31,12 +31,13 @@ func (system) Tmpfs(target string, sizeBytes int64) error {
 	return nil
 }
 
-// Unmount follows no link.
+// Unmount follows no link. Where nothing is mounted any more it does nothing.
 func (system) Unmount(target string) error {
-	if err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW); err != nil {
-		return &os.PathError{Op: "unmount", Path: target, Err: err}
+	err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
+	if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		return nil
 	}
-	return nil
+	return &os.PathError{Op: "unmount", Path: target, Err: err}
 }
 
 // Mounts reads the mounts of our own mount namespace.

@@ -31,11 +31,15 @@ type remover struct {
 
 // remove removes the file or folder name of parent, whose path from the root is file.
 func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
-	err := parent.Remove(name)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+	err := removed(parent.Remove(name))
+	if err == nil {
 		return nil
 	}
-	if info, errStat := parent.Lstat(name); errStat != nil || !info.IsDir() {
+	info, errStat := parent.Lstat(name)
+	if errors.Is(errStat, fs.ErrNotExist) {
+		return nil
+	}
+	if errStat != nil || !info.IsDir() {
 		return fmt.Errorf("%s: %w", path.Dir(file), err)
 	}
 	switch depth {
@@ -47,10 +51,18 @@ func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
 	if err := r.empty(parent, name, file, depth); err != nil {
 		return err
 	}
-	if err := parent.Remove(name); err != nil {
+	if err := removed(parent.Remove(name)); err != nil {
 		return fmt.Errorf("%s: %w", path.Dir(file), err)
 	}
 	return nil
+}
+
+// removed returns the error of an attempt to remove a file: one that is missing is removed.
+func removed(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // empty removes what is in a folder. It reads the folder anew after each chunk, for
@@ -58,13 +70,13 @@ func (r *remover) remove(parent *os.Root, name, file string, depth int) error {
 func (r *remover) empty(parent *os.Root, name, file string, depth int) (err error) {
 	folder, err := safeopen.Folder(parent, name)
 	if err != nil {
-		return err
+		return removed(err)
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
 	for {
 		names, err := readNames(folder)
 		if err != nil || len(names) == 0 {
-			return err
+			return removed(err)
 		}
 		var errs []error
 		for _, name := range names {
@@ -96,7 +108,7 @@ func (r *remover) moveUp(file string) error {
 		r.moved++
 		err := r.root.Rename(file, path.Join(r.volume, fmt.Sprintf(".removing-%d", r.moved)))
 		if !errors.Is(err, fs.ErrExist) { // the container may have made one of this name
-			return err
+			return removed(err)
 		}
 	}
 }

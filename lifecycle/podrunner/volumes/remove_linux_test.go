@@ -1,12 +1,16 @@
 package volumes_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner/volumes"
 )
 
 // nest makes folders in each other, deeper than a path can name.
@@ -102,5 +106,30 @@ func TestUnmount_OfWhateverAContainerMakes(t *testing.T) {
 			require.NoDirExists(t, n.root+"/pods/uid-1")
 			require.FileExists(t, outside+"/keep")
 		})
+	}
+}
+
+// TestUnmount_BesideAnotherCleaner has several remove the same volume at once: what is
+// missing is removed.
+func TestUnmount_BesideAnotherCleaner(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nil)
+	for range 10 {
+		paths, err := n.Mount(t.Context(), podOf(vol("e", emptyDir())))
+		require.NoError(t, err)
+		for i := range 50 {
+			dir := fmt.Sprintf("%s/%d/deep", paths["e"], i)
+			require.NoError(t, os.MkdirAll(dir, 0o755))
+			require.NoError(t, os.WriteFile(dir+"/file", nil, 0o600))
+		}
+		var all sync.WaitGroup
+		errs := make([]error, 4)
+		for i := range errs {
+			other := newNode(t, func(c *volumes.Config) { c.Root = n.root })
+			all.Go(func() { errs[i] = other.Unmount(t.Context(), "uid-1") })
+		}
+		all.Wait()
+		require.NoError(t, errors.Join(errs...))
+		require.NoDirExists(t, n.root+"/pods/uid-1")
 	}
 }
