@@ -102,7 +102,7 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		events:      recorder{log: log, console: c, ring: eventlog.New(eventlog.Config{})},
 		began:       time.Now(),
 	}
-	a.removals = newRemovals(a.sweep.Trigger)
+	a.removals = newRemovals(a.sweep.Trigger, log)
 	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newUpkeep(), a.newRunner(), a.newWorkers(), a.newStatuses(), a.newAdmission(), a.newServer())
 }
 

@@ -101,7 +101,7 @@ func (g gonePods) swept(uid types.UID) bool {
 	wanted := known && !g.rejected[uid]
 	g.mu.Unlock()
 	s, _ := g.cache.Get(uid)
-	return g.removals.underWay(uid) || !wanted && len(s.Sandboxes)+len(s.Containers) > 0
+	return g.removals.underWay(uid) || !wanted && isShown(s)
 }
 
 // newLogRotation wires what keeps the logs of running containers small.

@@ -67,6 +67,7 @@ func (a *agent) drain(ctx context.Context) error {
 	a.draining = true
 	a.ready = true // whatever the manifests would have said: no pod is desired now
 	a.mu.Unlock()
+	a.removals.hurry()
 	a.console.say("taking the pods down; another signal leaves them as they are")
 	a.node.metrics.ShutdownStarted()
 	defer a.node.metrics.ShutdownEnded()

@@ -150,7 +150,8 @@ func (k killer) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) 
 	}
 	// What it leaves may be what has filled the disk. If it can't be removed now,
 	// containerGC does it later.
-	k.removals.start(ctx, pod.UID, func(ctx context.Context) error { return k.removePod(ctx, pod.UID) })
+	s, _ := k.cache.Get(pod.UID)
+	k.removals.start(ctx, s, func(ctx context.Context) error { return k.removePod(ctx, pod.UID) })
 	return nil
 }
 

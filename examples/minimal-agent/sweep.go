@@ -40,7 +40,7 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 		a.log.ErrorContext(ctx, "what was said of pods that are gone stays", "err", err)
 	}
 	for uid := range a.leaving {
-		if s, _ := a.cache.Get(uid); !isKnown(uid) && len(s.Sandboxes)+len(s.Containers) == 0 {
+		if s, _ := a.cache.Get(uid); !isKnown(uid) && !isShown(s) {
 			delete(a.leaving, uid)
 		}
 	}
@@ -67,29 +67,34 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 }
 
 // clearDisk removes the files and mounts of pods that are gone in every other
-// respect: an agent that was killed has left them.
+// respect: an agent that was killed has left them, or their removal has failed.
 func (a *agent) clearDisk(ctx context.Context, wanted func(types.UID) bool) {
 	uids, err := a.runner.Leftovers()
 	if err != nil {
 		a.log.ErrorContext(ctx, "looking for leftovers of pods failed", "err", err)
+	} else {
+		maps.DeleteFunc(a.cleared, func(uid types.UID, _ bool) bool { return !slices.Contains(uids, uid) })
 	}
-	for _, uid := range uids {
+	for _, uid := range slices.Concat(uids, a.removals.unfinished()) {
 		s, err := a.cache.Get(uid)
 		if err != nil || !a.cache.Known(uid) {
 			continue // the runtime was not looked at yet: its silence says nothing
 		}
 		if wanted(uid) {
 			delete(a.cleared, uid)
+			a.removals.forget(uid)
 			continue
 		}
-		if a.cleared[uid] || len(s.Sandboxes)+len(s.Containers) > 0 || a.workers.CouldHaveRunningContainers(uid) {
+		if a.cleared[uid] || isShown(s) || a.workers.CouldHaveRunningContainers(uid) {
 			continue
 		}
-		a.removals.start(ctx, uid, func(ctx context.Context) error {
+		a.removals.start(ctx, s, func(ctx context.Context) error {
 			err := a.removePod(ctx, uid)
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.cleared[uid] = err == nil // what is left after that is nobody's here
+			if err == nil {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				a.cleared[uid] = true // what is left after that is nobody's here
+			}
 			return err
 		})
 	}
@@ -121,7 +126,7 @@ func (a *agent) found() []*podcache.Status {
 // remains says whether a pod that does not run has left something behind.
 func (a *agent) remains(uid types.UID) bool {
 	s, _ := a.cache.Get(uid)
-	return a.removals.underWay(uid) || len(s.Sandboxes)+len(s.Containers) > 0 && !s.Running()
+	return a.removals.underWay(uid) || isShown(s) && !s.Running()
 }
 
 // endOrphan takes one step with a pod that nobody asks for: one that runs is
@@ -131,22 +136,21 @@ func (a *agent) endOrphan(ctx context.Context, s *podcache.Status) {
 	case a.workers.CouldHaveRunningContainers(s.UID): // its worker is at it
 	case s.Running():
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Running: s})
-	case !s.Stale && len(s.Sandboxes)+len(s.Containers) > 0:
-		a.removals.start(ctx, s.UID, func(ctx context.Context) error { return a.removePod(ctx, s.UID) })
+	case !s.Stale && isShown(s):
+		a.removals.start(ctx, s, func(ctx context.Context) error { return a.removePod(ctx, s.UID) })
 	}
 }
 
-// removePod removes what is left now of a stopped pod. If that fails, the next
-// sweep finds the pod again.
+// removePod removes what is left now of a stopped pod. If that fails, a later sweep
+// tries again.
 func (a *agent) removePod(ctx context.Context, uid types.UID) error {
-	s, _ := a.cache.Get(uid)
-	err := a.runner.RemovePod(ctx, s)
-	if err == nil && len(s.Sandboxes)+len(s.Containers) > 0 {
-		a.console.gone(s.Namespace, s.Name)
-		_, err = a.refresh(ctx, uid) // or the next sweep would find it again
-	}
-	if err != nil && ctx.Err() == nil {
-		a.log.ErrorContext(ctx, "removing a pod failed, it will be tried again", "pod", s.Namespace+"/"+s.Name, "podUID", s.UID, "err", err)
+	before, _ := a.cache.Get(uid)
+	err := a.runner.RemovePod(ctx, before)
+	if now, _ := a.cache.Get(uid); isShown(before) && !isShown(now) { // the runner has refreshed it
+		a.console.gone(before.Namespace, before.Name)
 	}
 	return err
 }
+
+// isShown reports whether the runtime shows anything of the pod.
+func isShown(s *podcache.Status) bool { return len(s.Sandboxes)+len(s.Containers) > 0 }
