@@ -19,7 +19,7 @@ const (
 	// A removal that failed is tried again after firstRemovalRetry, and then after twice as
 	// long each time, up to lastRemovalRetry.
 	firstRemovalRetry = 2 * time.Second
-	lastRemovalRetry  = 5 * time.Minute
+	lastRemovalRetry  = time.Minute
 )
 
 // removals removes what is left of stopped pods, each in a goroutine of its own:

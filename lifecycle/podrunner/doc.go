@@ -59,8 +59,9 @@
 //     decided where the status was made (pleg.Config.LabelSelector).
 //  9. Volumes, user IDs and cgroup are there before the sandbox is made, and go when
 //     nothing runs any more, in the order in which one rests on the other, until
-//     all has succeeded; a pod has one cleaner at a time. RemovePod leaves nothing of a pod on disk, in mounts, in
-//     cgroups or in the runtime; [Runner.Leftovers] finds what a crash left.
+//     all has succeeded; a pod has one cleaner at a time. RemovePod leaves nothing of
+//     a pod on disk, in mounts, in cgroups or in the runtime; [Runner.Leftovers] finds
+//     what a crash left.
 //  10. A pod has one deadline for hooks, waiting and stops. A shorter one moves it
 //     while they are under way. A preStop hook that has ended is not run again for
 //     its container. With a RootDir both hold over a restart of the agent: before

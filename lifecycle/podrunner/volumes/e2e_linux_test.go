@@ -99,10 +99,10 @@ func TestE2EBindMount(t *testing.T) {
 func TestE2EMountsFail(t *testing.T) {
 	m := volumes.NewMounter()
 	require.ErrorIs(t, m.Tmpfs(t.TempDir()+"/none", 0), unix.ENOENT)
-	require.ErrorIs(t, m.Unmount(t.TempDir()), unix.EINVAL)
 	dir := t.TempDir()
 	require.NoError(t, os.Symlink("/proc", dir+"/link"))
-	require.ErrorIs(t, m.Unmount(dir+"/link"), unix.EINVAL, "links are not followed")
+	require.NoError(t, m.Unmount(dir+"/link"), "nothing is mounted there")
+	require.FileExists(t, "/proc/self/stat", "links are not followed")
 }
 
 func TestE2EUnmount_OfWhatIsNotMounted(t *testing.T) {

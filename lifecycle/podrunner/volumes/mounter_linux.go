@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,12 +33,16 @@ func (system) Tmpfs(target string, sizeBytes int64) error {
 }
 
 // Unmount follows no link. Where nothing is mounted any more it does nothing.
-func (system) Unmount(target string) error {
+func (s system) Unmount(target string) error {
 	err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
-	if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+	if err == nil {
 		return nil
 	}
-	return &os.PathError{Op: "unmount", Path: target, Err: err}
+	mounts, errList := s.Mounts()
+	if errList == nil && !slices.ContainsFunc(mounts, func(m MountPoint) bool { return m.Target == target }) {
+		return nil // umount(2) has no error of its own for that
+	}
+	return errors.Join(&os.PathError{Op: "unmount", Path: target, Err: err}, errList)
 }
 
 // Mounts reads the mounts of our own mount namespace.
