@@ -27,7 +27,7 @@ PEER_TEST  := CGO_ENABLED=0 $(GO) test -vet=off -ldflags='-s -w' -count=1
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz bench bench-report cover peer peer-long peer-record peer-mutate peer-cover peer-page e2e conformance-cri test-cgroup2 run ci
+.PHONY: help test race lint fmt generate golden fuzz bench bench-node bench-report cover peer peer-long peer-record peer-mutate peer-cover peer-page e2e conformance-cri test-cgroup2 run ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -69,6 +69,9 @@ fuzz: ## run every fuzzer for FUZZTIME (20s) each
 
 bench: ## run every benchmark once, or for BENCHTIME (say 1s)
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...
+
+bench-node: ## what an agent costs at 110 and 500 pods: idle, with probes, with churn; ARGS as of test/nodecost
+	$(GO) run ./test/nodecost $(ARGS)
 
 bench-report: ## measure every figure and write docs/benchmarks.md; E2E_LOG names output of make e2e
 	$(GO) run ./test/benchreport $(if $(E2E_LOG),-e2e $(E2E_LOG))

@@ -275,7 +275,7 @@ spec:
   - {name: unstarted, image: "kubeparts.test/testserver:1", args: [serve, -unhealthy, -http, ":8081"],
      startupProbe: {httpGet: {port: 8081, path: /healthz}, periodSeconds: 1, failureThreshold: 600}}
   - {name: lived, image: "kubeparts.test/testserver:1", args: [serve, -http, ":8082"],
-     livenessProbe: {httpGet: {port: 8082, path: /healthz}, periodSeconds: 1, failureThreshold: 2}}
+     livenessProbe: {httpGet: {port: 8082, path: /healthz}, periodSeconds: 1, failureThreshold: 6}} # time to listen
 `)
 			n.waitReady("probed")
 			others := n.waitRunning("others")

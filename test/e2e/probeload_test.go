@@ -55,7 +55,7 @@ func TestManyProbesCostLittleAndLeaveNoSockets(t *testing.T) {
 	for i := range pods {
 		n.write(fmt.Sprintf("p%03d.yaml", i), strings.ReplaceAll(loadPod, "NAME", fmt.Sprintf("p%03d", i)))
 		if i%atOnce == atOnce-1 || i == pods-1 {
-			waitFor(t, time.Minute, "all to be ready", func() (string, bool) {
+			waitFor(t, 3*time.Minute, "all to be ready", func() (string, bool) {
 				count := n.readyPods()
 				return count, count == strconv.Itoa(i+1)
 			})

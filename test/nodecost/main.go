@@ -1,0 +1,153 @@
+// Nodecost measures what the example agent costs a node. It runs the agent's program
+// over a runtime in memory, which another process serves on a unix socket, and puts it
+// through each scenario: idle pods, pods with probes, pods that are replaced. `make
+// bench-node` runs it.
+//
+// With two programs, the agent before a change and after it, their runs alternate, so
+// that a machine whose speed moves disturbs both alike:
+//
+//	go run ./test/nodecost -agent before=/tmp/old -agent after=/tmp/new -rounds 5
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// program is an agent to measure.
+type program struct{ name, path string }
+
+type options struct {
+	agents    []program
+	pods      []int
+	scenarios *regexp.Regexp
+	length    time.Duration
+	rounds    int
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "nodecost:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 3 && args[0] == serveCommand {
+		return serveRuntime(ctx, args[1], args[2] == "true", os.Stdin, os.Stdout)
+	}
+	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(o.agents) == 0 {
+		dir, err := os.MkdirTemp("", "nodecost")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		path := filepath.Join(dir, "agent")
+		build := exec.CommandContext(ctx, "go", "build", "-o", path, "./examples/minimal-agent")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		if err := build.Run(); err != nil {
+			return fmt.Errorf("build the agent: %w", err)
+		}
+		o.agents = []program{{"agent", path}}
+	}
+	return measureAll(ctx, o)
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("nodecost", flag.ContinueOnError)
+	flags.Func("agent", "NAME=FILE, a program to measure; may be repeated (default: minimal-agent, built from this folder)", func(s string) error {
+		name, path, ok := strings.Cut(s, "=")
+		if !ok || name == "" || path == "" {
+			return errors.New("want NAME=FILE")
+		}
+		o.agents = append(o.agents, program{name, path})
+		return nil
+	})
+	pods := flags.String("pods", "110,500", "numbers of pods, separated by commas")
+	only := flags.String("run", "", "regular expression for the scenarios to run, such as churn/")
+	flags.DurationVar(&o.length, "for", time.Minute, "how long each scenario is measured")
+	flags.IntVar(&o.rounds, "rounds", 1, "how often each scenario is run with each program")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	var errs []error
+	for text := range strings.SplitSeq(*pods, ",") {
+		n, err := strconv.Atoi(text)
+		if err == nil && (n < 1 || n > maxPods) {
+			err = fmt.Errorf("want 1 to %d", maxPods)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("-pods: %q: %w", text, err))
+		}
+		o.pods = append(o.pods, n)
+	}
+	var err error
+	if o.scenarios, err = regexp.Compile(*only); err != nil {
+		errs = append(errs, fmt.Errorf("-run: %w", err))
+	}
+	if o.length < time.Second || o.rounds < 1 || flags.NArg() > 0 {
+		errs = append(errs, errors.New("want -for of a second or more, -rounds of one or more, and no arguments"))
+	}
+	return o, errors.Join(errs...)
+}
+
+// measureAll runs all scenarios and prints a table of each as soon as it has one.
+func measureAll(ctx context.Context, o options) error {
+	ran := 0
+	for _, pods := range o.pods {
+		for _, s := range scenarios() {
+			name := fmt.Sprintf("%s/pods=%d", s.name, pods)
+			if !o.scenarios.MatchString(name) {
+				continue
+			}
+			results := make([][]figures, len(o.agents))
+			for round := range o.rounds {
+				for i := range o.agents {
+					// Each goes first as often as the other.
+					i = (i + round) % len(o.agents)
+					got, err := measure(ctx, o.agents[i].path, s, pods, o.length)
+					if err != nil {
+						return fmt.Errorf("%s: %s: %w", name, o.agents[i].name, err)
+					}
+					results[i] = append(results[i], got)
+				}
+			}
+			ran++
+			fmt.Print(table(name, o.agents, results))
+		}
+	}
+	if ran == 0 {
+		return errors.New("-run leaves no scenario")
+	}
+	return nil
+}
+
+// median returns the middle of values, with their least and most.
+func median(values []float64) (middle, least, most float64) {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]
+}

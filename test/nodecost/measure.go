@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+const (
+	// settle is how long nothing happens before the agent counts as idle.
+	settle = 20 * time.Second
+	// startTimeout is how long all pods may take to run.
+	startTimeout = 2 * time.Minute
+)
+
+// figures are what one run measured.
+type figures struct {
+	cpu    float64            // seconds a minute
+	rss    float64            // MiB, at the end
+	allocs float64            // objects a minute
+	bytes  float64            // MiB of garbage a minute
+	calls  map[string]float64 // CRI calls a minute, by method
+	delays []float64          // ms from a manifest to its pod's status, if pods were replaced
+}
+
+// sample is what a process has used so far.
+type sample struct {
+	at            time.Time
+	cpu           time.Duration
+	allocs, bytes float64
+	calls         map[string]int
+}
+
+// node is an agent on a runtime.
+type node struct {
+	agent     *agent
+	runtime   *cri
+	manifests folder
+}
+
+// measure runs the agent of a file through a scenario.
+func measure(ctx context.Context, path string, s scenario, pods int, length time.Duration) (_ figures, err error) {
+	dir, err := os.MkdirTemp("", "nodecost")
+	if err != nil {
+		return figures{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	socket, manifests := filepath.Join(dir, "cri.sock"), folder{filepath.Join(dir, "manifests"), pods, s.probes}
+	if err := os.Mkdir(manifests.path, 0o750); err != nil {
+		return figures{}, err
+	}
+	for i := range pods {
+		if err := manifests.write(i, 0); err != nil {
+			return figures{}, err
+		}
+	}
+	runtime, err := startRuntime(ctx, socket, s.events)
+	if err != nil {
+		return figures{}, err
+	}
+	defer func() { err = errors.Join(err, runtime.stop()) }()
+	agent, err := startAgent(ctx, path, "--cri-endpoint", "unix://"+socket, "--manifests", manifests.path,
+		"--root-dir", filepath.Join(dir, "root"), "--node-name", nodeName, "--max-pods", fmt.Sprint(maxPods), "--eviction-hard", "")
+	if err != nil {
+		return figures{}, err
+	}
+	defer func() { err = errors.Join(err, agent.stop()) }()
+
+	if err := await(ctx, startTimeout, "all pods to run", func() bool { return len(agent.seen()) >= pods }); err != nil {
+		return figures{}, fmt.Errorf("%w: %d do\n%s", err, len(agent.seen()), agent.stderr.String())
+	}
+	if err := pause(ctx, settle); err != nil {
+		return figures{}, err
+	}
+	n := node{agent, runtime, manifests}
+	return n.window(ctx, s.churn, length)
+}
+
+// window measures for a while, in which pods are replaced if churn is set.
+func (n node) window(ctx context.Context, churn bool, length time.Duration) (figures, error) {
+	already := len(n.agent.seen())
+	before, err := n.take(ctx)
+	if err != nil {
+		return figures{}, err
+	}
+	var written []change
+	if churn {
+		written, err = n.manifests.replace(ctx, length)
+		if err == nil {
+			err = await(ctx, startTimeout, "the last replaced pod to run", func() bool { return len(n.agent.seen()) >= already+len(written) })
+		}
+	} else {
+		err = pause(ctx, length)
+	}
+	if err != nil {
+		return figures{}, err
+	}
+	after, err := n.take(ctx)
+	if err != nil {
+		return figures{}, err
+	}
+	rss, err := n.agent.rss()
+	minutes := after.at.Sub(before.at).Minutes()
+	f := figures{
+		cpu: (after.cpu - before.cpu).Seconds() / minutes, rss: rss / (1 << 20),
+		allocs: (after.allocs - before.allocs) / minutes, bytes: (after.bytes - before.bytes) / (1 << 20) / minutes,
+		calls: map[string]float64{}, delays: delays(written, n.agent.seen()[already:]),
+	}
+	for method, count := range after.calls {
+		if count -= before.calls[method]; count > 0 {
+			f.calls[method] = float64(count) / minutes
+		}
+	}
+	return f, err
+}
+
+func (n node) take(ctx context.Context) (s sample, err error) {
+	var errs [4]error
+	s.allocs, errs[0] = n.agent.metric(ctx, "go_memstats_mallocs_total")
+	s.bytes, errs[1] = n.agent.metric(ctx, "go_memstats_alloc_bytes_total")
+	s.calls, errs[2] = n.runtime.calls()
+	s.cpu, errs[3] = n.agent.cpu()
+	s.at = time.Now()
+	return s, errors.Join(errs[:]...)
+}
+
+// delays returns how many milliseconds each pod took from its manifest to its status.
+func delays(written, seen []change) (ms []float64) {
+	for _, w := range written {
+		i := slices.IndexFunc(seen, func(c change) bool { return c.pod == w.pod && c.at.After(w.at) })
+		if i >= 0 {
+			ms = append(ms, float64(seen[i].at.Sub(w.at).Microseconds())/1000)
+		}
+	}
+	return ms
+}
+
+// await waits until is returns true.
+func await(ctx context.Context, timeout time.Duration, what string, is func() bool) error {
+	for deadline := time.Now().Add(timeout); !is(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waited %v for %s", timeout, what)
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause waits, at most until ctx is done.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
