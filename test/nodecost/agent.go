@@ -115,22 +115,33 @@ func (a *agent) rss() (float64, error) {
 	return pages * float64(os.Getpagesize()), err
 }
 
-// metric returns the value of one of the agent's metrics that has no labels.
-func (a *agent) metric(ctx context.Context, name string) (value float64, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.address+"/metrics", nil)
+// get returns a page of the agent.
+func (a *agent) get(ctx context.Context, path string) (page []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.address+path, nil)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
-	lines := bufio.NewScanner(answer.Body)
-	for lines.Scan() {
-		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			return strconv.ParseFloat(text, 64)
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", path, answer.Status)
+	}
+	return io.ReadAll(answer.Body)
+}
+
+// metric returns the value of one of the agent's metrics that has no labels.
+func (a *agent) metric(ctx context.Context, name string) (float64, error) {
+	page, err := a.get(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(page)) {
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(text), 64)
 		}
 	}
-	return 0, errors.Join(fmt.Errorf("the agent has no metric %s", name), lines.Err())
+	return 0, fmt.Errorf("the agent has no metric %s", name)
 }

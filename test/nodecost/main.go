@@ -35,19 +35,20 @@ type options struct {
 	scenarios *regexp.Regexp
 	length    time.Duration
 	rounds    int
+	profiles  string // folder, empty for none
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:])
+	err := do(ctx, os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "nodecost:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func do(ctx context.Context, args []string) error {
 	if len(args) == 3 && args[0] == serveCommand {
 		return serveRuntime(ctx, args[1], args[2] == "true", os.Stdin, os.Stdout)
 	}
@@ -90,6 +91,7 @@ func parse(args []string) (options, error) {
 	only := flags.String("run", "", "regular expression for the scenarios to run, such as churn/")
 	flags.DurationVar(&o.length, "for", time.Minute, "how long each scenario is measured")
 	flags.IntVar(&o.rounds, "rounds", 1, "how often each scenario is run with each program")
+	flags.StringVar(&o.profiles, "profiles", "", "folder for profiles of CPU and allocations of each run; making them costs CPU time")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -128,7 +130,11 @@ func measureAll(ctx context.Context, o options) error {
 				for i := range o.agents {
 					// Each goes first as often as the other.
 					i = (i + round) % len(o.agents)
-					got, err := measure(ctx, o.agents[i].path, s, pods, o.length)
+					r := run{o.agents[i], s, pods, o.length, ""}
+					if o.profiles != "" {
+						r.profile = filepath.Join(o.profiles, fmt.Sprintf("%s-%s-%d", strings.ReplaceAll(name, "/", "-"), r.agent.name, round))
+					}
+					got, err := r.measure(ctx)
 					if err != nil {
 						return fmt.Errorf("%s: %s: %w", name, o.agents[i].name, err)
 					}

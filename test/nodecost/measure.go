@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -35,6 +36,15 @@ type sample struct {
 	calls         map[string]int
 }
 
+// run is an agent in a scenario.
+type run struct {
+	agent    program
+	scenario scenario
+	pods     int
+	length   time.Duration
+	profile  string // file for a CPU profile, empty for none
+}
+
 // node is an agent on a runtime.
 type node struct {
 	agent     *agent
@@ -42,42 +52,50 @@ type node struct {
 	manifests folder
 }
 
-// measure runs the agent of a file through a scenario.
-func measure(ctx context.Context, path string, s scenario, pods int, length time.Duration) (_ figures, err error) {
+func (r run) measure(ctx context.Context) (_ figures, err error) {
 	dir, err := os.MkdirTemp("", "nodecost")
 	if err != nil {
 		return figures{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	socket, manifests := filepath.Join(dir, "cri.sock"), folder{filepath.Join(dir, "manifests"), pods, s.probes}
+	socket, manifests := filepath.Join(dir, "cri.sock"), folder{filepath.Join(dir, "manifests"), r.pods, r.scenario.probes}
 	if err := os.Mkdir(manifests.path, 0o750); err != nil {
 		return figures{}, err
 	}
-	for i := range pods {
+	for i := range r.pods {
 		if err := manifests.write(i, 0); err != nil {
 			return figures{}, err
 		}
 	}
-	runtime, err := startRuntime(ctx, socket, s.events)
+	runtime, err := startRuntime(ctx, socket, r.scenario.events)
 	if err != nil {
 		return figures{}, err
 	}
 	defer func() { err = errors.Join(err, runtime.stop()) }()
-	agent, err := startAgent(ctx, path, "--cri-endpoint", "unix://"+socket, "--manifests", manifests.path,
-		"--root-dir", filepath.Join(dir, "root"), "--node-name", nodeName, "--max-pods", fmt.Sprint(maxPods), "--eviction-hard", "")
+	args := []string{
+		"--cri-endpoint", "unix://" + socket, "--manifests", manifests.path, "--root-dir", filepath.Join(dir, "root"),
+		"--node-name", nodeName, "--max-pods", fmt.Sprint(maxPods), "--eviction-hard", "",
+	}
+	if r.profile != "" {
+		args = append(args, "--enable-pprof")
+	}
+	agent, err := startAgent(ctx, r.agent.path, args...)
 	if err != nil {
 		return figures{}, err
 	}
 	defer func() { err = errors.Join(err, agent.stop()) }()
 
-	if err := await(ctx, startTimeout, "all pods to run", func() bool { return len(agent.seen()) >= pods }); err != nil {
+	if err := await(ctx, startTimeout, "all pods to run", func() bool { return len(agent.seen()) >= r.pods }); err != nil {
 		return figures{}, fmt.Errorf("%w: %d do\n%s", err, len(agent.seen()), agent.stderr.String())
 	}
 	if err := pause(ctx, settle); err != nil {
 		return figures{}, err
 	}
 	n := node{agent, runtime, manifests}
-	return n.window(ctx, s.churn, length)
+	profiled := make(chan error, 1)
+	go func() { profiled <- n.profile(ctx, r.profile, r.length) }()
+	f, err := n.window(ctx, r.scenario.churn, r.length)
+	return f, errors.Join(err, <-profiled)
 }
 
 // window measures for a while, in which pods are replaced if churn is set.
@@ -116,6 +134,26 @@ func (n node) window(ctx context.Context, churn bool, length time.Duration) (fig
 		}
 	}
 	return f, err
+}
+
+// profile writes two profiles of the agent, FILE.profile (CPU) and FILE.allocs, if there is a file.
+func (n node) profile(ctx context.Context, file string, length time.Duration) error {
+	if file == "" {
+		return nil
+	}
+	var all sync.WaitGroup
+	var errs [2]error
+	for i, kind := range []string{"profile", "allocs"} {
+		all.Go(func() {
+			var data []byte
+			data, errs[i] = n.agent.get(ctx, fmt.Sprintf("/debug/pprof/%s?seconds=%d", kind, int(length.Seconds())))
+			if errs[i] == nil {
+				errs[i] = os.WriteFile(file+"."+kind, data, 0o600)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs[:]...)
 }
 
 func (n node) take(ctx context.Context) (s sample, err error) {
