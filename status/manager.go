@@ -66,6 +66,19 @@ func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	return *saved.DeepCopy(), true
 }
 
+// PodPhase returns the phase of [Manager.GetPodStatus] without a copy of the rest, and
+// none if nothing is said of the pod.
+func (m *Manager) PodPhase(uid types.UID) corev1.PodPhase {
+	uid = m.cfg.TranslateUID(uid)
+	if e := m.entry(uid); e != nil {
+		return e.status.Phase
+	}
+	if saved, ok := m.cfg.Saved(uid); ok {
+		return saved.Phase
+	}
+	return ""
+}
+
 // SetPodStatus says status of the pod and returns what is said of it now, and
 // whether that has changed. These hold for it, whatever status says:
 //

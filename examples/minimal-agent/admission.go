@@ -65,8 +65,7 @@ func (a *agent) active() []*corev1.Pod {
 // not tell: it is Failed for a pod that was refused, and for one that awaits the sweep it
 // may be that of its earlier life. Callers hold mu.
 func (a *agent) hasEnded(uid types.UID) bool {
-	s, _ := a.statuses.GetPodStatus(uid)
-	return podspec.IsTerminal(s.Phase) && !a.rejected[uid] && !a.awaitsSweep[uid]
+	return podspec.IsTerminal(a.statuses.PodPhase(uid)) && !a.rejected[uid] && !a.awaitsSweep[uid]
 }
 
 func (a *agent) isRejected(uid types.UID) bool {

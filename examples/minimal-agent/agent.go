@@ -80,6 +80,7 @@ type agent struct {
 	// the pod's earlier life.
 	awaitsSweep map[types.UID]bool
 	cleared     map[types.UID]bool        // whose leftovers on disk were removed
+	diskSeen    time.Time                 // when all folders of pods were looked at
 	leaving     map[types.UID]*corev1.Pod // which no manifest asks for any more, and are not gone yet
 }
 

@@ -183,3 +183,25 @@ func TestRemovalThatTheRuntimeRefuses(t *testing.T) {
 	require.NoError(t, second.stop())
 	require.Equal(t, 1, told("could not remove a pod"))
 }
+
+// TestPodThatNeverBeganLeavesNothing: nothing of it is ever seen at the runtime, so that
+// its files are removed because it left, twice here, for the manifest comes back.
+func TestPodThatNeverBeganLeavesNothing(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	require.NoError(t, node.Fail("RunPodSandbox", fakecri.Fault{Err: errors.New("no network")}))
+	dir, root := t.TempDir(), t.TempDir()
+	a := start(t, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", root)
+	logs := func() []string {
+		found, err := filepath.Glob(filepath.Join(root, "logs/pods/*"))
+		require.NoError(t, err)
+		return found
+	}
+	for range 2 {
+		manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+		await(t, "it has a folder for its logs", func() bool { return len(logs()) == 1 })
+		require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
+		await(t, "the folder is gone", func() bool { return len(logs()) == 0 })
+	}
+	require.NoError(t, a.stop())
+}

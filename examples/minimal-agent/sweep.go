@@ -14,8 +14,12 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// sweepPeriod is how often housekeeping runs by itself, as the kubelet's does.
-const sweepPeriod = 2 * time.Second
+const (
+	// sweepPeriod is how often housekeeping runs by itself, as the kubelet's does.
+	sweepPeriod = 2 * time.Second
+	// diskPeriod is how often it looks for folders of pods that it does not know.
+	diskPeriod = time.Minute
+)
 
 // runSweep keeps house until ctx is done.
 func (a *agent) runSweep(ctx context.Context) error { return a.sweep.Run(ctx, a.housekeep) }
@@ -39,9 +43,11 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 	if err := a.saved.RemoveOrphans(func(uid types.UID) bool { _, desired := a.pods.GetPodByUID(uid); return desired && !a.awaitsSweep[uid] }); err != nil {
 		a.log.ErrorContext(ctx, "what was said of pods that are gone stays", "err", err)
 	}
+	var left []types.UID
 	for uid := range a.leaving {
 		if s, _ := a.cache.Get(uid); !isKnown(uid) && !isShown(s) {
 			delete(a.leaving, uid)
+			left = append(left, uid)
 		}
 	}
 	keep := map[types.UID]bool{}
@@ -53,50 +59,63 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 			delete(a.awaitsSweep, p.UID)
 		}
 		keep[p.UID] = true
+		delete(a.cleared, p.UID)
 	}
 	for _, s := range a.found() {
 		if !keep[s.UID] {
 			a.endOrphan(ctx, s)
 		}
 	}
-	a.clearDisk(ctx, func(uid types.UID) bool {
+	a.clearDisk(ctx, left, func(uid types.UID) bool {
 		_, isKnown := known[uid]
 		return isKnown || keep[uid]
 	})
 	return sweepPeriod
 }
 
-// clearDisk removes the files and mounts of pods that are gone in every other
-// respect: an agent that was killed has left them, or their removal has failed.
-func (a *agent) clearDisk(ctx context.Context, wanted func(types.UID) bool) {
-	uids, err := a.runner.Leftovers()
-	if err != nil {
-		a.log.ErrorContext(ctx, "looking for leftovers of pods failed", "err", err)
-	} else {
-		maps.DeleteFunc(a.cleared, func(uid types.UID, _ bool) bool { return !slices.Contains(uids, uid) })
+// clearDisk removes the files and mounts of pods that are gone in every other respect:
+// of those that have just left, of those whose removal has failed, and of those that an
+// agent that was killed has left.
+func (a *agent) clearDisk(ctx context.Context, left []types.UID, wanted func(types.UID) bool) {
+	uids := append(left, a.removals.unfinished()...)
+	look := time.Since(a.diskSeen) >= diskPeriod
+	if look {
+		found, err := a.runner.Leftovers()
+		if err != nil {
+			a.log.ErrorContext(ctx, "looking for leftovers of pods failed", "err", err)
+		} else {
+			a.diskSeen = time.Now()
+			maps.DeleteFunc(a.cleared, func(uid types.UID, _ bool) bool { return !slices.Contains(found, uid) })
+		}
+		uids = append(uids, found...)
 	}
-	for _, uid := range slices.Concat(uids, a.removals.unfinished()) {
+	for _, uid := range uids {
 		s, err := a.cache.Get(uid)
 		if err != nil || !a.cache.Known(uid) {
-			continue // the runtime was not looked at yet: its silence says nothing
+			a.diskSeen = time.Time{} // the runtime was not looked at yet: its silence says nothing
+			continue
 		}
 		if wanted(uid) {
-			delete(a.cleared, uid)
 			a.removals.forget(uid)
 			continue
 		}
 		if a.cleared[uid] || isShown(s) || a.workers.CouldHaveRunningContainers(uid) {
 			continue
 		}
-		a.removals.start(ctx, s, func(ctx context.Context) error {
-			err := a.removePod(ctx, uid)
-			if err == nil {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				a.cleared[uid] = true // what is left after that is nobody's here
-			}
-			return err
-		})
+		a.removals.start(ctx, s, a.removeLast(uid))
+	}
+}
+
+// removeLast returns what removes all that is left of a pod that nobody asks for.
+func (a *agent) removeLast(uid types.UID) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := a.removePod(ctx, uid)
+		if err == nil {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.cleared[uid] = true // what is left after that is nobody's here
+		}
+		return err
 	}
 }
 
@@ -137,7 +156,7 @@ func (a *agent) endOrphan(ctx context.Context, s *podcache.Status) {
 	case s.Running():
 		a.workers.UpdatePod(podworker.Update{Type: podworker.Kill, Running: s})
 	case !s.Stale && isShown(s):
-		a.removals.start(ctx, s, func(ctx context.Context) error { return a.removePod(ctx, s.UID) })
+		a.removals.start(ctx, s, a.removeLast(s.UID))
 	}
 }
 

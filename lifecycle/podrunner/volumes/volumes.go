@@ -141,15 +141,20 @@ func (l *Local) Unmount(ctx context.Context, uid types.UID) error {
 	}
 	defer func() { _ = root.Close() }()
 	dir := path.Join(podsDir, string(uid))
+	all := path.Join(dir, volumesDir)
 	info, err := root.Lstat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	_, errAll := root.Lstat(all)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(errAll, fs.ErrNotExist): // nothing was ever mounted, or all is removed
+		_ = root.Remove(dir)
 		return nil
 	}
 	if err := l.unmountBelow(ctx, dir); err != nil {
 		return fmt.Errorf("volumes: pod %s: %w", uid, err)
 	}
 	if info == nil || info.IsDir() { // a link in its place goes, not what it leads to
-		all := path.Join(dir, volumesDir)
 		if err := (&remover{root: root}).remove(root, all, all, 0); err != nil {
 			return fmt.Errorf("volumes: pod %s: %w", uid, err)
 		}
@@ -161,7 +166,7 @@ func (l *Local) Unmount(ctx context.Context, uid types.UID) error {
 // unmountBelow unmounts what is mounted in a folder, and looks whether that worked.
 func (l *Local) unmountBelow(ctx context.Context, dir string) error {
 	targets, err := l.mounted(dir)
-	if err != nil {
+	if err != nil || len(targets) == 0 {
 		return err
 	}
 	var errs []error
