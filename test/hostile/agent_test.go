@@ -1,0 +1,206 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// agentVar names an agent binary. Without it examples/minimal-agent is built.
+const agentVar = "KUBEPARTS_AGENT"
+
+// tailBytes is how much of the agent's output is kept.
+const tailBytes = 64 << 10
+
+// buildAgent returns the agent binary under test.
+func buildAgent(dir string) (string, error) {
+	if path := os.Getenv(agentVar); path != "" {
+		return filepath.Abs(path)
+	}
+	path := filepath.Join(dir, "minimal-agent")
+	cmd := exec.Command("go", "build", "-o", path, "../../examples/minimal-agent")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the agent: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// output keeps the end of what the agents of a run print.
+type output struct {
+	mu   sync.Mutex
+	tail []byte
+	bad  string // a line of a crash that did not end the process
+}
+
+// Write keeps p.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tail = append(o.tail, p...)
+	for _, sign := range []string{"DATA RACE", "panic serving"} {
+		if bytes.Contains(p, []byte(sign)) {
+			o.bad = sign
+		}
+	}
+	if extra := len(o.tail) - tailBytes; extra > tailBytes {
+		o.tail = append([]byte{}, o.tail[extra:]...)
+	}
+	return len(p), nil
+}
+
+// lines returns the last n lines, each cut short.
+func (o *output) lines(n int) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := bytes.Split(bytes.TrimSpace(o.tail), []byte("\n"))
+	var b strings.Builder
+	for _, l := range all[max(0, len(all)-n):] {
+		fmt.Fprintf(&b, "  | %.300q\n", l)
+	}
+	return b.String()
+}
+
+// crash returns the sign of a crash that did not end the process, if there was one.
+func (o *output) crash() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bad
+}
+
+// agent is one process of the agent.
+type agent struct {
+	cmd    *exec.Cmd
+	addr   string
+	client *http.Client
+	began  time.Time
+	exited chan struct{} // closed when the process has ended
+	out    *output
+}
+
+// startAgent starts an agent and returns at once.
+func startAgent(binary, addr string, out *output, args ...string) (*agent, error) {
+	a := &agent{
+		cmd: exec.Command(binary, append(args, "--listen", addr)...), addr: addr, began: time.Now(), exited: make(chan struct{}), out: out,
+		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	a.cmd.Stdout, a.cmd.Stderr = out, out
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := a.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(a.exited)
+		_ = a.cmd.Wait() // the exit code is in ProcessState
+	}()
+	return a, nil
+}
+
+// ended reports whether the process has ended, within a time.
+func (a *agent) ended(within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-a.exited:
+		return true
+	case <-timer.C:
+	}
+	select { // both may have come while this test had no processor
+	case <-a.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the agent with no chance to do anything.
+func (a *agent) kill() {
+	_ = a.cmd.Process.Kill() // it has ended already
+	<-a.exited
+}
+
+// get asks the agent.
+func (a *agent) get(path string, patience time.Duration) (int, []byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.addr+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	response, err := a.client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, body, errors.Join(err, response.Body.Close())
+}
+
+// running returns the names of the pods that the agent reports as running.
+func (a *agent) running() (map[string]bool, error) {
+	_, body, err := a.get("/pods", 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("/pods: %w", err)
+	}
+	names := map[string]bool{}
+	for i := range list.Items {
+		if p := &list.Items[i]; p.Status.Phase == corev1.PodRunning {
+			names[p.Name] = true
+		}
+	}
+	return names, nil
+}
+
+// use is what a process has of the machine.
+type use struct{ memoryMiB, descriptors, goroutines int }
+
+func (u use) most(v use) use {
+	return use{max(u.memoryMiB, v.memoryMiB), max(u.descriptors, v.descriptors), max(u.goroutines, v.goroutines)}
+}
+
+// use returns what the agent has now. What cannot be known, as it has just ended, is 0.
+func (a *agent) use() (u use) {
+	dir := fmt.Sprintf("/proc/%d/", a.cmd.Process.Pid)
+	if status, err := os.ReadFile(dir + "status"); err == nil {
+		if _, rest, ok := strings.Cut(string(status), "VmRSS:"); ok {
+			kib, _ := strconv.Atoi(strings.Fields(rest)[0])
+			u.memoryMiB = kib >> 10
+		}
+	}
+	if entries, err := os.ReadDir(dir + "fd"); err == nil {
+		u.descriptors = len(entries)
+	}
+	if _, body, err := a.get("/debug/pprof/goroutine?debug=1", 5*time.Second); err == nil {
+		first, _, _ := strings.Cut(string(body), "\n")
+		u.goroutines, _ = strconv.Atoi(strings.TrimPrefix(first, "goroutine profile: total "))
+	}
+	return u
+}
+
+// freeAddress returns a loopback address that was free a moment ago.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}

@@ -1,0 +1,196 @@
+//go:build linux
+
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+)
+
+const (
+	agentName = "hostile"
+	nodeName  = "node1"
+
+	labelAgent         = "io.kubeparts.agent"
+	labelPodName       = "io.kubernetes.pod.name"
+	labelPodNamespace  = "io.kubernetes.pod.namespace"
+	labelPodUID        = "io.kubernetes.pod.uid"
+	labelContainerName = "io.kubernetes.container.name"
+
+	// monitorPeriod is how often the monitor asks the node.
+	monitorPeriod = 70 * time.Millisecond
+)
+
+// monitor asks the node itself, past the proxy, what exists.
+type monitor struct {
+	node   *fakecri.Node
+	others map[string]bool // ids of what is not the agent's
+	before string          // what is not the agent's, as it was in the beginning
+
+	mu     sync.Mutex
+	lax    bool // the agent is or was lied to: it may have made doubles
+	checks int
+}
+
+// view is what the node has at one moment.
+type view struct {
+	ready    map[string]int // sandboxes that are ready, by pod UID
+	running  map[string]int // containers that run, by pod UID and container name
+	byName   map[string][2]int
+	ours     int // sandboxes and containers, in whatever state
+	foreign  string
+	problems []string
+}
+
+// look returns what the node has now.
+func (m *monitor) look(ctx context.Context) (v view, err error) {
+	v = view{ready: map[string]int{}, running: map[string]int{}, byName: map[string][2]int{}}
+	boxes, err := m.node.ListPodSandbox(ctx, nil)
+	if err != nil {
+		return v, err
+	}
+	for _, b := range boxes {
+		switch l := b.GetLabels(); {
+		case m.others[b.GetId()]:
+			v.foreign += fmt.Sprintf("sandbox %s %v\n", b.GetMetadata().GetName(), b.GetState())
+		case l[labelAgent] == agentName:
+			v.ours++
+			if b.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
+				v.ready[l[labelPodUID]]++
+				n := v.byName[l[labelPodName]]
+				v.byName[l[labelPodName]] = [2]int{n[0] + 1, n[1]}
+			}
+		default:
+			v.problems = append(v.problems, fmt.Sprintf("sandbox %s carries no label of its agent", b.GetId()))
+		}
+	}
+	containers, err := m.node.ListContainers(ctx, nil)
+	if err != nil {
+		return v, err
+	}
+	for _, c := range containers {
+		switch l := c.GetLabels(); {
+		case m.others[c.GetId()]:
+			v.foreign += fmt.Sprintf("container %s %v\n", c.GetMetadata().GetName(), c.GetState())
+		case l[labelAgent] == agentName:
+			v.ours++
+			if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING {
+				v.running[l[labelPodUID]+" "+l[labelContainerName]]++
+				n := v.byName[l[labelPodName]]
+				v.byName[l[labelPodName]] = [2]int{n[0], n[1] + 1}
+			}
+		default:
+			v.problems = append(v.problems, fmt.Sprintf("container %s carries no label of its agent", c.GetId()))
+		}
+	}
+	return v, nil
+}
+
+// doubles returns what exists twice.
+func (v view) doubles() (all []string) {
+	for uid, n := range v.ready {
+		if n > 1 {
+			all = append(all, fmt.Sprintf("pod UID %s has %d ready sandboxes", uid, n))
+		}
+	}
+	for key, n := range v.running {
+		if n > 1 {
+			all = append(all, fmt.Sprintf("container %s runs %d times", key, n))
+		}
+	}
+	return all
+}
+
+// setLax sets whether doubles are allowed.
+func (m *monitor) setLax(lax bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lax = lax
+}
+
+// check looks once, and returns what is wrong.
+func (m *monitor) check(ctx context.Context) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, err := m.look(ctx)
+	if err != nil {
+		return nil // the node restarts
+	}
+	m.checks++
+	problems := v.problems
+	if !m.lax {
+		problems = append(problems, v.doubles()...)
+	}
+	if v.foreign != m.before {
+		problems = append(problems, fmt.Sprintf("what is not the agent's has changed from\n%sto\n%s", m.before, v.foreign))
+	}
+	return problems
+}
+
+// run checks until ctx is done, and reports the first problem.
+func (m *monitor) run(ctx context.Context, report func(string)) {
+	tick := time.NewTicker(monitorPeriod)
+	defer tick.Stop()
+	for {
+		if problems := m.check(ctx); len(problems) > 0 {
+			report(fmt.Sprintf("the monitor saw: %q", problems))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// foreignPods makes the pods of others on a node: of an agent of another name, of a kubelet, of
+// nobody, each with a container that runs and one that has ended. They have the names of the
+// agent's own pods.
+func foreignPods(ctx context.Context, node *fakecri.Node) (ids map[string]bool, err error) {
+	ids = map[string]bool{}
+	for i, labels := range []map[string]string{
+		nil,
+		{labelPodName: "plain-" + nodeName, labelPodNamespace: "default", labelPodUID: "foreign-uid"},
+		{labelPodName: "plain-" + nodeName, labelPodNamespace: "default", labelPodUID: "foreign-uid-2", labelAgent: "another"},
+		{labelPodName: "two-" + nodeName, labelPodNamespace: "default", labelPodUID: "foreign-uid-3", labelAgent: ""},
+	} {
+		box := &runtimeapi.PodSandboxConfig{Labels: labels, Metadata: &runtimeapi.PodSandboxMetadata{
+			Name: fmt.Sprintf("foreign-%d", i), Namespace: "default", Uid: fmt.Sprintf("foreign-%d", i),
+		}}
+		id, err := node.RunPodSandbox(ctx, box, "")
+		if err != nil {
+			return nil, err
+		}
+		ids[id] = true
+		for _, name := range []string{"main", "ended"} {
+			c := &runtimeapi.ContainerConfig{
+				Metadata: &runtimeapi.ContainerMetadata{Name: name}, Labels: map[string]string{labelContainerName: name},
+				Image: &runtimeapi.ImageSpec{Image: "demo/web:1"},
+			}
+			for k, v := range labels {
+				c.Labels[k] = v
+			}
+			container, err := node.CreateContainer(ctx, id, c, box)
+			if err != nil {
+				return nil, err
+			}
+			ids[container] = true
+			if err := node.StartContainer(ctx, container); err != nil {
+				return nil, err
+			}
+			if name == "ended" {
+				if err := node.StopContainer(ctx, container, 0); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return ids, nil
+}

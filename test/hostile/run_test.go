@@ -1,0 +1,458 @@
+//go:build linux
+
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+)
+
+// limits are what a run holds the agent to. They are for a machine that has other things to do.
+type limits struct {
+	livez   time.Duration // to answer; what this machine was stalled for is added
+	begin   time.Duration // from the start of the process to the first answer
+	recover time.Duration // from the end of an attack until all steady pods run
+	end     time.Duration // from SIGTERM to the end of the process
+	use     use
+	many    int // entries of the largest hostile manifests
+	files   int // hostile manifests at a time
+}
+
+// phase is one kind of attack, for some time.
+type phase struct {
+	name   string
+	attack attack
+	kills  bool // the agent is killed and started again and again
+	harm   bool // containers and sandboxes die, the runtime restarts
+	same   bool // the agent that was attacked has to recover; otherwise its successor
+	steps  int  // changes of manifests, each 100 ms apart
+}
+
+// run is one run: a node, the proxy before it, one agent after the other, and what they did.
+type run struct {
+	seed   uint64
+	rng    *rand.Rand
+	limits limits
+	binary string
+	dir    string
+
+	node    *fakecri.Node
+	servers *servers
+	proxy   *proxy
+	monitor *monitor
+	out     output
+	agent   *agent
+	addr    string
+
+	mu              sync.Mutex
+	phase           string
+	found           []string // findings
+	manifest        map[string]int
+	most            use
+	slowest         time.Duration // answer to /livez
+	slowestRecovery time.Duration
+	starts          int // of agents
+	refused         int // starts that the runtime's failures ended
+	kills           int
+	terms           int
+	harmed          int
+	revision        int
+	stalled         time.Duration
+}
+
+// report notes a finding.
+func (r *run) report(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found = append(r.found, fmt.Sprintf("seed %d, phase %q: %s", r.seed, r.phase, text))
+}
+
+func (r *run) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.found) > 0
+}
+
+// play makes the run. The error is one of the test itself; findings are in r.found.
+func (r *run) play(ctx context.Context, phases []phase) (err error) {
+	ctx, stop := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer stop()
+	r.rng, r.manifest = rand.New(rand.NewPCG(r.seed, 0)), map[string]int{}
+	if err := r.open(ctx, &parts); err != nil {
+		return err
+	}
+	defer r.servers.close()
+	defer r.node.Shutdown()
+	parts.Go(func() { r.monitor.run(ctx, r.report) })
+	parts.Go(func() { r.watchClock(ctx) })
+
+	r.writeSteady()
+	if err := r.start(); err != nil {
+		return err
+	}
+	defer func() { r.agent.kill() }()
+	r.setPhase("calm")
+	if err := r.recover(ctx); err != nil {
+		return err
+	}
+	for _, p := range phases {
+		if r.failed() {
+			return nil
+		}
+		if err := r.playPhase(ctx, p); err != nil {
+			return err
+		}
+	}
+	if r.failed() {
+		return nil
+	}
+	return r.finish(ctx)
+}
+
+// open makes the node with what is not the agent's, and the proxy.
+func (r *run) open(ctx context.Context, parts *sync.WaitGroup) (err error) {
+	r.servers = newServers(ctx)
+	images, programs := fakecri.DemoImages(), fakecri.DemoPrograms()
+	images = append(images, fakecri.Image{Name: badImage, SizeBytes: 1 << 20})
+	for name, p := range programs {
+		p.Ports = nil // two containers of a pod could not listen on the same
+		programs[name] = p
+	}
+	programs[badImage] = program()
+	r.node, err = fakecri.New(fakecri.Config{
+		Images: images, Programs: programs, Seed: r.seed, Listen: r.servers.listen, PodNetwork: netip.MustParsePrefix("127.91.0.0/16"),
+	})
+	if err != nil {
+		return err
+	}
+	others, err := foreignPods(ctx, r.node)
+	if err != nil {
+		return err
+	}
+	r.monitor = &monitor{node: r.node, others: others}
+	v, err := r.monitor.look(ctx)
+	if err != nil {
+		return err
+	}
+	r.monitor.before = v.foreign
+	if err := os.MkdirAll(r.path("manifests"), 0o755); err != nil {
+		return err
+	}
+	// Restarts may come at once: what delays them is not what is tested here.
+	config := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n"
+	if err := os.WriteFile(r.path("config.yaml"), []byte(config), 0o600); err != nil {
+		return err
+	}
+	below, err := net.Listen("unix", r.path("fakecri.sock"))
+	if err != nil {
+		return err
+	}
+	above, err := net.Listen("unix", r.path("cri.sock"))
+	if err != nil {
+		return errors.Join(err, below.Close())
+	}
+	if r.proxy, err = newProxy(r.path("fakecri.sock"), r.seed, others); err != nil {
+		return errors.Join(err, below.Close(), above.Close())
+	}
+	r.addr, err = freeAddress()
+	for _, serve := range []func() error{
+		func() error { return r.node.Serve(ctx, below) },
+		func() error { return r.proxy.run(ctx, above) },
+	} {
+		parts.Go(func() {
+			if err := serve(); err != nil && ctx.Err() == nil {
+				r.report("the test's own server ended: " + err.Error())
+			}
+		})
+	}
+	return err
+}
+
+func (r *run) path(name string) string { return filepath.Join(r.dir, name) }
+
+func (r *run) setPhase(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.phase = name
+}
+
+// playPhase attacks, ends the attack, and requires that the agent recovers.
+func (r *run) playPhase(ctx context.Context, p phase) error {
+	r.setPhase(p.name)
+	if !p.attack.honest() {
+		r.monitor.setLax(true)
+	}
+	r.proxy.begin(p.attack)
+	if p.attack.flood > 0 { // an agent whose stream was cut off would be flooded late
+		if err := r.restart(false); err != nil {
+			return err
+		}
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	asked := time.Time{}
+	for step := 0; step < p.steps && !r.failed(); step++ {
+		<-tick.C
+		for range 3 {
+			if err := r.churn(); err != nil {
+				return err
+			}
+		}
+		if p.harm && r.rng.IntN(5) == 0 {
+			r.harm(ctx)
+		}
+		if p.kills && r.rng.IntN(10) == 0 {
+			if err := r.restart(r.rng.IntN(4) == 0); err != nil {
+				return err
+			}
+		}
+		if time.Since(asked) > 500*time.Millisecond {
+			asked = time.Now()
+			r.ask()
+		}
+		if err := r.revive(); err != nil {
+			return err
+		}
+	}
+	if !p.same && !r.failed() {
+		if err := r.restart(true); err != nil {
+			return err
+		}
+	}
+	r.setPhase("after " + p.name)
+	r.proxy.begin(attack{})
+	if !p.attack.honest() {
+		r.writeSteady() // what was lied about has had its pods, for good
+	}
+	return r.recover(ctx)
+}
+
+// start starts an agent.
+func (r *run) start() (err error) {
+	r.starts++
+	r.agent, err = startAgent(r.binary, r.addr, &r.out, "--config", r.path("config.yaml"), "--cri-endpoint", "unix://"+r.path("cri.sock"),
+		"--manifests", r.path("manifests"), "--root-dir", r.path("root"), "--node-name", nodeName, "--agent-name", agentName,
+		"--max-pods", "500", "--eviction-hard", "imagefs.available<1%", "--enable-pprof")
+	return err
+}
+
+// revive starts the agent again if it has refused to start on a runtime that does not answer. It must
+// not end by itself for any other reason.
+func (r *run) revive() error {
+	if !r.agent.ended(0) {
+		return nil
+	}
+	if r.agent.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(r.out.lines(5), "cri endpoint") {
+		r.report(fmt.Sprintf("the agent ended by itself: %v", r.agent.cmd.ProcessState))
+		return nil
+	}
+	r.refused++
+	return r.start()
+}
+
+// restart ends the agent, with a signal that it may answer to or without, and starts another.
+func (r *run) restart(gently bool) error {
+	switch {
+	case r.agent.ended(0):
+		return nil // revive has a look at it
+	case gently:
+		r.term()
+	default:
+		r.kills++
+		r.agent.kill()
+	}
+	return r.start()
+}
+
+// term has the agent end itself.
+func (r *run) term() {
+	r.terms++
+	begin, stalled := time.Now(), r.stalls()
+	// One that has not begun has the default handler for it.
+	begun := r.alive(r.limits.begin)
+	_ = r.agent.cmd.Process.Signal(syscall.SIGTERM) // it has ended by itself, which shows below
+	for !r.agent.ended(100 * time.Millisecond) {
+		if time.Since(begin)-(r.stalls()-stalled) > r.limits.begin+r.limits.end {
+			r.report(fmt.Sprintf("the agent has not ended %v after SIGTERM", time.Since(begin).Round(time.Second)))
+			_ = r.agent.cmd.Process.Signal(syscall.SIGQUIT) // for the stacks
+			r.agent.ended(5 * time.Second)
+			r.agent.kill()
+			return
+		}
+	}
+	if code := r.agent.cmd.ProcessState.ExitCode(); begun && code != 0 {
+		r.report(fmt.Sprintf("the agent ended with %v after SIGTERM", r.agent.cmd.ProcessState))
+	}
+}
+
+// alive waits for the first answer of the agent, and reports whether it came.
+func (r *run) alive(patience time.Duration) bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !r.agent.ended(0) && time.Since(r.agent.began) < patience {
+		if code, _, err := r.agent.get("/livez", patience); err == nil && code == 200 {
+			return true
+		}
+		<-tick.C
+	}
+	return false
+}
+
+// ask has the agent answer, and holds what it uses to the limits.
+func (r *run) ask() {
+	before, begin := r.stalls(), time.Now()
+	_, _, err := r.agent.get("/livez", r.limits.livez+10*time.Second)
+	took := time.Since(begin) - (r.stalls() - before)
+	if r.agent.ended(0) {
+		return
+	}
+	old := time.Since(r.agent.began) > r.limits.begin
+	if err != nil && old || took > r.limits.livez {
+		r.report(fmt.Sprintf("/livez: %v after %v", err, took.Round(time.Millisecond)))
+		return
+	}
+	used := r.agent.use()
+	r.slowest, r.most = max(r.slowest, took), r.most.most(used)
+	if used.most(r.limits.use) != r.limits.use {
+		r.report(fmt.Sprintf("the agent uses %+v, at most %+v", used, r.limits.use))
+	}
+}
+
+// recover requires that the steady pods run, and nothing twice, within the limit.
+func (r *run) recover(ctx context.Context) error {
+	begin := time.Now()
+	err := r.await(ctx, "the steady pods to run", func() string {
+		v, err := r.monitor.look(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		running, err := r.agent.running()
+		if err != nil {
+			return err.Error()
+		}
+		missing := v.doubles()
+		for name := range steadyPods() {
+			full := name + "-" + nodeName
+			if n := v.byName[full]; n != [2]int{1, steadyContainers(name)} || !running[full] {
+				missing = append(missing, fmt.Sprintf("%s has %d sandboxes and %d containers, running: %v", name, n[0], n[1], running[full]))
+			}
+		}
+		slices.Sort(missing)
+		return strings.Join(missing, "; ")
+	})
+	r.slowestRecovery = max(r.slowestRecovery, time.Since(begin))
+	r.monitor.setLax(false)
+	return err
+}
+
+// finish removes all manifests: nothing of the agent's may be left.
+func (r *run) finish(ctx context.Context) error {
+	r.setPhase("the end")
+	entries, err := os.ReadDir(r.path("manifests"))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(r.path("manifests"), e.Name())); err != nil {
+			return err
+		}
+	}
+	err = r.await(ctx, "all to be gone", func() string {
+		v, err := r.monitor.look(ctx)
+		if err != nil || v.ours == 0 && len(v.ready) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d sandboxes and containers are left", v.ours)
+	})
+	r.term()
+	return err
+}
+
+// await asks again and again what is missing, until nothing is.
+func (r *run) await(ctx context.Context, what string, missing func() string) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	begin, stalled, asked := time.Now(), r.stalls(), time.Now()
+	for !r.failed() && ctx.Err() == nil {
+		last := missing()
+		if last == "" {
+			return nil
+		}
+		if time.Since(begin)-(r.stalls()-stalled) > r.limits.recover {
+			r.report(fmt.Sprintf("waited %v for %s; last: %s", r.limits.recover, what, last))
+			return nil
+		}
+		if time.Since(asked) > 500*time.Millisecond {
+			asked = time.Now()
+			r.ask()
+		}
+		if err := r.revive(); err != nil {
+			return err
+		}
+		<-tick.C
+	}
+	return nil
+}
+
+// watchClock adds up how long this machine left the test without a processor.
+func (r *run) watchClock(ctx context.Context) {
+	const period = 20 * time.Millisecond
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for last := time.Now(); ctx.Err() == nil; {
+		<-tick.C
+		now := time.Now()
+		r.mu.Lock()
+		if late := now.Sub(last) - period; late > period {
+			r.stalled += late
+		}
+		r.mu.Unlock()
+		if sign := r.out.crash(); sign != "" && !r.failed() {
+			r.report("the agent printed " + sign)
+		}
+		if trespasses := r.proxy.trespasses(); len(trespasses) > 0 && !r.failed() {
+			r.report(fmt.Sprintf("calls about what is not the agent's: %q", trespasses))
+		}
+		last = now
+	}
+}
+
+func (r *run) stalls() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stalled
+}
+
+// String returns what was tried.
+func (r *run) String() string {
+	r.proxy.mu.Lock()
+	t := r.proxy.tried
+	r.proxy.mu.Unlock()
+	conns, kinds := r.servers.total()
+	files := 0
+	for _, n := range r.manifest {
+		files += n
+	}
+	return fmt.Sprintf("seed %d: %d calls, %d answers with changed fields, %d with changed bytes, %d failed, %d hung, %d late (%d cases of method and fault); "+
+		"%d false events, %d streams cut, %d lists with foreign pods; %d connections to %d kinds of bad servers; %d manifests of %d kinds; "+
+		"%d agents, of which %d were killed, %d got SIGTERM and %d did not start; %d deaths of containers, sandboxes and runtimes; "+
+		"%d checks of the monitor; at most %d MiB, %d descriptors, %d goroutines, %v for /livez, %v to recover",
+		r.seed, t.calls, t.lies, t.garbage, t.failed, t.hung, t.late, len(t.cases), t.floods, t.cut, t.foreign, conns, kinds, files, len(r.manifest),
+		r.starts, r.kills, r.terms, r.refused, r.harmed, r.monitor.checks, r.most.memoryMiB, r.most.descriptors, r.most.goroutines,
+		r.slowest.Round(time.Millisecond), r.slowestRecovery.Round(time.Millisecond))
+}
