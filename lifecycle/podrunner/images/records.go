@@ -168,6 +168,7 @@ const pruneGrace = 10 * time.Minute
 const (
 	pulledDir  = "pulled"
 	pullingDir = "pulling"
+	tempPrefix = ".tmp-" // of files that are being written
 )
 
 func newRecords(dir string, c clock.PassiveClock) *records {
@@ -351,7 +352,7 @@ func (r *records) write(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // mode 0600
+	tmp, err := os.CreateTemp(filepath.Dir(path), tempPrefix+"*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -377,7 +378,7 @@ func (r *records) remove(path string) error {
 	return nil
 }
 
-// list returns the records of pulled images.
+// list returns the records of pulled images, and the files that a crash left half written.
 func (r *records) list() (paths []string, err error) {
 	if r.dir == "" {
 		for path := range r.files {
@@ -387,12 +388,16 @@ func (r *records) list() (paths []string, err error) {
 		}
 		return paths, nil
 	}
-	entries, err := os.ReadDir(filepath.Join(r.dir, pulledDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for _, e := range entries {
-		paths = append(paths, filepath.Join(pulledDir, e.Name()))
+	for _, dir := range []string{pulledDir, pullingDir} {
+		entries, err := os.ReadDir(filepath.Join(r.dir, dir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range entries {
+			if dir == pulledDir || strings.HasPrefix(e.Name(), tempPrefix) {
+				paths = append(paths, filepath.Join(dir, e.Name()))
+			}
+		}
 	}
 	return paths, nil
 }

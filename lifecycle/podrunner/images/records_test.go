@@ -281,6 +281,23 @@ func TestRecordFiles(t *testing.T) {
 }
 
 // Without a record of its beginning, a pull does not begin.
+func TestPrune_RemovesWhatAKilledAgentLeftHalfWritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newSet(t, func(c *images.Config) { c.RecordsDir = dir })
+	intent := filepath.Join(dir, "pulling", "sha256-0")
+	halves := []string{filepath.Join(dir, "pulling", ".tmp-1"), filepath.Join(dir, "pulled", ".tmp-2")}
+	for _, path := range append(halves, intent) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
+	require.NoError(t, s.Prune(nil))
+	for _, path := range halves {
+		require.NoFileExists(t, path)
+	}
+	require.FileExists(t, intent)
+}
+
 func TestRecordsThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "file")
