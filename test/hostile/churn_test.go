@@ -49,7 +49,7 @@ func (r *run) churn() error {
 		r.manifest[kind]++
 		return err
 	}
-	all := hostileManifests(r.limits.many)
+	all := r.kinds
 	if r.rng.IntN(2) == 0 {
 		all = all[:kindsThatLive] // or the runtime would not be asked for much
 	}

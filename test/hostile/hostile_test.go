@@ -92,10 +92,7 @@ func TestHostile(t *testing.T) {
 // play makes a run in a folder of its own, and fails with what it finds.
 func play(t *testing.T, r *run, phases []phase) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hostile") // short: it holds sockets
-	require.NoError(t, err)
-	defer os.RemoveAll(dir)
-	r.dir = dir
+	r.dir = t.TempDir()
 	require.NoError(t, r.play(t.Context(), phases))
 	t.Log(r)
 	require.Empty(t, r.found, "%s\nthe agent's last output:\n%s", strings.Join(r.found, "\n"), r.out.lines(60))

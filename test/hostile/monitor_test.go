@@ -5,6 +5,7 @@ package hostile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -174,9 +175,7 @@ func foreignPods(ctx context.Context, node *fakecri.Node) (ids map[string]bool, 
 				Metadata: &runtimeapi.ContainerMetadata{Name: name}, Labels: map[string]string{labelContainerName: name},
 				Image: &runtimeapi.ImageSpec{Image: "demo/web:1"},
 			}
-			for k, v := range labels {
-				c.Labels[k] = v
-			}
+			maps.Copy(c.Labels, labels)
 			container, err := node.CreateContainer(ctx, id, c, box)
 			if err != nil {
 				return nil, err

@@ -55,6 +55,7 @@ type run struct {
 	monitor *monitor
 	out     output
 	agent   *agent
+	kinds   []manifest
 	addr    string
 
 	mu              sync.Mutex
@@ -93,6 +94,7 @@ func (r *run) play(ctx context.Context, phases []phase) (err error) {
 	defer parts.Wait()
 	defer stop()
 	r.rng, r.manifest = rand.New(rand.NewPCG(r.seed, 0)), map[string]int{}
+	r.kinds = hostileManifests(r.limits.many)
 	if err := r.open(ctx, &parts); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package hostile
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
@@ -91,8 +92,7 @@ func proxied(t *testing.T) (*proxy, *monitor, runtimeapi.RuntimeServiceClient) {
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())
 		stop()
-		<-served
-		<-served
+		require.NoError(t, errors.Join(<-served, <-served))
 	})
 	return p, m, runtimeapi.NewRuntimeServiceClient(conn)
 }
