@@ -115,7 +115,6 @@ func (a *agent) run(ctx context.Context) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	a.console.say("listening on %s", a.opts.access.URL(listener.Addr()))
-	a.lookAround(ctx)
 
 	// The parts go on while the agent takes its pods down.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -125,9 +124,18 @@ func (a *agent) run(ctx context.Context) error {
 	if a.url != nil {
 		urlRun = a.url.Run
 	}
+	start := func(name string, part func(context.Context) error) {
+		parts.Go(func() {
+			if err := part(working); err != nil {
+				stop(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	// First, because it asks nothing: /livez answers also while the runtime does not.
+	start("http", func(ctx context.Context) error { return a.server.Run(ctx, listener) })
+	a.lookAround(ctx)
 	for name, part := range map[string]func(context.Context) error{
 		"url":     urlRun,
-		"http":    func(ctx context.Context) error { return a.server.Run(ctx, listener) },
 		"source":  a.source.Run,
 		"pleg":    a.pleg.Run,
 		"workers": a.workers.Run,
@@ -145,11 +153,7 @@ func (a *agent) run(ctx context.Context) error {
 		"logs":       a.logs.Run,
 		"oom":        a.runOOM,
 	} {
-		parts.Go(func() {
-			if err := part(working); err != nil {
-				stop(fmt.Errorf("%s: %w", name, err))
-			}
-		})
+		start(name, part)
 	}
 	select {
 	case <-ctx.Done():

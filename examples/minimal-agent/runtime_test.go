@@ -112,6 +112,21 @@ func TestHungRuntimeTurnsHealthRedAndBack(t *testing.T) {
 	require.NoError(t, a.stop())
 }
 
+func TestLivezAnswersWhileTheRuntimeHangsAtTheStart(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	require.NoError(t, node.Fail("ListPodSandbox", fakecri.Fault{Hang: true}))
+	dir := t.TempDir()
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	a := start(t, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir())
+	begin := time.Now()
+	code, body := a.get(t, "/livez")
+	require.Equal(t, http.StatusOK, code, body)
+	require.Less(t, time.Since(begin), rpcTimeout/2)
+	node.Heal("")
+	await(t, "a runs", func() bool { return a.phase(t, "a") == "Running" })
+}
+
 func TestRuntimeThatIsNotReadySaysWhy(t *testing.T) {
 	t.Parallel()
 	condition := func(kind string, status bool) *runtimeapi.RuntimeCondition {
