@@ -280,7 +280,6 @@ func TestRecordFiles(t *testing.T) {
 	require.Len(t, s.node.pulled(), 4)
 }
 
-// Without a record of its beginning, a pull does not begin.
 func TestPrune_RemovesWhatAKilledAgentLeftHalfWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -298,6 +297,7 @@ func TestPrune_RemovesWhatAKilledAgentLeftHalfWritten(t *testing.T) {
 	require.FileExists(t, intent)
 }
 
+// Without a record of its beginning, a pull does not begin.
 func TestRecordsThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "file")
