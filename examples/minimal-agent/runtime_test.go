@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -413,4 +416,28 @@ spec:
 	require.NoError(t, a.stop())
 	stdout, stderr := a.printed()
 	require.NotContains(t, strings.Join(append(stdout, stderr), "\n"), "Failed", "no hook and no probe failed")
+}
+
+// TestContainerThatIsLostBeforeItsStartIsSeen: lists show a container that the runtime has
+// lost no otherwise than one that is created.
+func TestContainerThatIsLostBeforeItsStartIsSeen(t *testing.T) {
+	t.Parallel()
+	node, endpoint := serveRuntime(t)
+	require.NoError(t, node.Fail("GetContainerEvents", fakecri.Fault{Err: grpcstatus.Error(codes.Unimplemented, "no events")}))
+	require.NoError(t, node.Fail("StartContainer", fakecri.Fault{Err: errors.New("not now")}))
+	dir := t.TempDir()
+	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
+	a := start(t, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir())
+	await(t, "its start has failed, and the agent has looked at it since", func() bool {
+		stdout, _ := a.printed()
+		return strings.Count(strings.Join(stdout, "\n"), "Error: not now") > 1
+	})
+	created, err := node.ListContainers(t.Context(), nil)
+	require.NoError(t, err)
+	require.Len(t, created, 1)
+	node.Heal("StartContainer")
+	_ = node.StartContainer(t.Context(), created[0].GetId()) // the agent may have been quicker
+	require.NoError(t, node.LoseTrack(created[0].GetId()))
+	await(t, "a runs", func() bool { return a.phase(t, "a") == corev1.PodRunning })
+	require.NoError(t, a.stop())
 }

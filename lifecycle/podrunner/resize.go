@@ -40,9 +40,7 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 			t.event(t.pod, corev1.EventTypeWarning, "ResizeError", "error resizing %s of %s: %v", u.Resource, u.Name, err)
 			return fmt.Errorf("%s: %w", u, err)
 		}
-		if t.cfg.Resized != nil {
-			t.cfg.Resized(t.pod.UID)
-		}
+		t.reinspect()
 	}
 	if t.cfg.PodCgroups == nil {
 		return nil
