@@ -28,7 +28,7 @@ PEER_TEST  := CGO_ENABLED=0 $(GO) test -vet=off -ldflags='-s -w' -count=1
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz hostile bench bench-node bench-report cover peer peer-long peer-record peer-mutate peer-cover peer-page e2e conformance-cri test-cgroup2 run ci
+.PHONY: help test race lint fmt generate golden fuzz hostile hostile-short bench bench-node bench-report cover peer peer-long peer-record peer-mutate peer-cover peer-page e2e conformance-cri test-cgroup2 run ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -68,8 +68,11 @@ fuzz: ## run every fuzzer for FUZZTIME (20s) each
 		echo "$$out"; \
 	done
 
+hostile-short: ## the same for a moment, always with the same seed
+	$(GO) test -tags hostile -count=1 -v ./test/hostile
+
 hostile: ## attack the example agent from all sides for HOSTILE_FOR (10m) with fresh seeds, or first with HOSTILE_SEED
-	HOSTILE_FOR=$(HOSTILE_FOR) HOSTILE_SEED=$(HOSTILE_SEED) $(GO) test -count=1 -timeout 0 -v -run '^TestHostile$$' ./test/hostile
+	HOSTILE_FOR=$(HOSTILE_FOR) HOSTILE_SEED=$(HOSTILE_SEED) $(GO) test -tags hostile -count=1 -timeout 0 -v -run '^TestHostile$$' ./test/hostile
 
 bench: ## run every benchmark once, or for BENCHTIME (say 1s)
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...

@@ -5,7 +5,7 @@
 //
 // # Running it
 //
-//	go test ./test/hostile                            # a run of 15 s, always with the same seed
+//	make hostile-short                                # a run of 15 s, always with the same seed
 //	make hostile                                      # ten minutes with fresh seeds
 //	make hostile HOSTILE_FOR=1h
 //	make hostile HOSTILE_FOR=1s HOSTILE_SEED=4711     # one run with this seed

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && hostile
 
 package hostile
 
@@ -23,7 +23,7 @@ const (
 	seedVar = "HOSTILE_SEED"
 )
 
-// shortPlan is the run of go test: everything, for a moment.
+// shortPlan is the run of make hostile-short: everything, for a moment.
 func shortPlan() []phase {
 	return []phase{
 		{
