@@ -58,6 +58,8 @@
 //     makes the file that the link names, wherever that is.
 //   - fsGroupChangePolicy has no effect: volumes here begin empty and are of the
 //     right group from then on.
+//   - The files that a pod's volumes show of ConfigMaps, Secrets and its fields are at most
+//     64 MiB together; the kubelet writes whatever a manifest asks for.
 //   - A Secret's stringData counts, as there may be no API server that merged it.
 //   - Not here: hugepages, persistentVolumeClaim, ephemeral, csi, nfs and the others that
 //     need a driver; clusterTrustBundle and podCertificate in projected volumes;

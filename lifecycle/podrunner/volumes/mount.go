@@ -32,15 +32,15 @@ func folderOf(uid types.UID, v *corev1.Volume) string {
 
 // mount makes one volume ready and returns where it is, nothing for those that
 // the runtime mounts.
-func (l *Local) mount(ctx context.Context, root *os.Root, pod *corev1.Pod, v *corev1.Volume) (string, error) {
+func (l *Local) mount(ctx context.Context, root *os.Root, m *maker, v *corev1.Volume) (string, error) {
 	switch {
 	case v.Image != nil:
 		return "", nil
 	case v.HostPath != nil:
 		return hostPath(v.HostPath)
 	}
-	dir := folderOf(pod.UID, v)
-	if err := l.fill(ctx, root, pod, v, dir); err != nil {
+	dir := folderOf(m.pod.UID, v)
+	if err := l.fill(ctx, root, m, v, dir); err != nil {
 		if ready, readErr := isFilled(root, dir); !ready {
 			return "", errors.Join(err, readErr)
 		}
@@ -50,19 +50,19 @@ func (l *Local) mount(ctx context.Context, root *os.Root, pod *corev1.Pod, v *co
 }
 
 // fill makes a volume's folder and has it show what it is to show.
-func (l *Local) fill(ctx context.Context, root *os.Root, pod *corev1.Pod, v *corev1.Volume, dir string) error {
+func (l *Local) fill(ctx context.Context, root *os.Root, m *maker, v *corev1.Volume, dir string) error {
 	// Before the folder: what can't be had leaves nothing behind.
-	p, err := maker{&l.cfg, pod}.make(ctx, &v.VolumeSource)
+	p, err := m.make(ctx, &v.VolumeSource)
 	if err != nil {
 		return err
 	}
 	if err := p.validate(); err != nil {
 		return err
 	}
-	if err := l.makeFolder(root, pod, v, dir); err != nil || p == nil {
+	if err := l.makeFolder(root, m.pod, v, dir); err != nil || p == nil {
 		return err
 	}
-	return l.write(root, pod, dir, p)
+	return l.write(root, m.pod, dir, p)
 }
 
 // isFilled reports whether a volume shows a version of its contents. The link to

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -373,4 +375,60 @@ func TestMount_ReadyVolumesStayReady(t *testing.T) {
 	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "new"})
 	_, err = n.Mount(t.Context(), p)
 	require.EqualError(t, err, `MountVolume.SetUp failed for volume "new" : configmaps "cm" not found`)
+}
+
+// A manifest that names one key or field again and again asks for more than it is long.
+func TestMount_FilesOfAPodAreBounded(t *testing.T) {
+	t.Parallel()
+	const each, most = 1 << 20, volumes.MaxPodBytes >> 20
+	down := func(times int) corev1.VolumeSource {
+		s := &corev1.DownwardAPIVolumeSource{}
+		for i := range times {
+			s.Items = append(s.Items, corev1.DownwardAPIVolumeFile{
+				Path: strconv.Itoa(i), FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['note']"},
+			})
+		}
+		return corev1.VolumeSource{DownwardAPI: s}
+	}
+	keys := func(key string, times int) corev1.VolumeSource {
+		s := configMap("cm")
+		for i := range times {
+			s.ConfigMap.Items = append(s.ConfigMap.Items, corev1.KeyToPath{Key: key, Path: strconv.Itoa(i)})
+		}
+		return s
+	}
+	projected := corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}
+	for i := range most + 1 {
+		projected.Projected.Sources = append(projected.Projected.Sources, corev1.VolumeProjection{
+			Secret: &corev1.SecretProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Items: []corev1.KeyToPath{{Key: "big", Path: strconv.Itoa(i)}},
+			},
+		})
+	}
+	for name, all := range map[string][]corev1.Volume{
+		"a field":             {vol("last", down(most+1))},
+		"a key":               {vol("last", keys("big", most+1))},
+		"a key of sources":    {vol("last", projected)},
+		"empty files":         {vol("last", keys("empty", most*256+1))},
+		"volumes of one pod":  {vol("v", keys("big", 3)), vol("last", down(most-2))},
+		"the same path again": {vol("last", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: slices.Repeat(down(1).DownwardAPI.Items, most+1)}})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, nil)
+			n.objects.set("cm", map[string]string{"big": strings.Repeat("x", each), "empty": ""})
+			n.objects.secrets["s"].Data["big"] = make([]byte, each)
+			pod := podOf(all...)
+			pod.Annotations["note"] = strings.Repeat("x", each)
+			_, err := n.Mount(t.Context(), pod)
+			require.ErrorContains(t, err, `volume "last"`)
+			require.ErrorContains(t, err, "the files in the pod's volumes are larger than 64 MiB together")
+			require.Empty(t, n.mounter.targets(), "nothing was made for it")
+
+			pod.Spec.Volumes = all[:len(all)-1]
+			_, err = n.Mount(t.Context(), pod)
+			require.NoError(t, err, "the bound is of one call")
+			require.NoError(t, n.Refresh(t.Context(), pod))
+		})
+	}
 }

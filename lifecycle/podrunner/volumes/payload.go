@@ -32,15 +32,35 @@ type file struct {
 // payload is a volume's files by their paths in it.
 type payload map[string]file
 
-// maker makes the payload of one pod's volumes.
+// MaxPodBytes is how much the files may take that a pod's volumes show of ConfigMaps,
+// Secrets and the pod's fields, counted in whole pages. A manifest that names one key or
+// field again and again could ask for all memory of the node.
+const MaxPodBytes = 64 << 20
+
+const pageBytes = 4 << 10
+
+// maker makes the payloads of one pod's volumes.
 type maker struct {
-	cfg *Config
-	pod *corev1.Pod
+	cfg  *Config
+	pod  *corev1.Pod
+	left int64 // of MaxPodBytes
+}
+
+func newMaker(cfg *Config, pod *corev1.Pod) *maker { return &maker{cfg, pod, MaxPodBytes} }
+
+// add adds a file to p if the pod's volumes may show that much.
+func (m *maker) add(p payload, name string, f file) error {
+	pages := (int64(len(f.data)) + pageBytes - 1) / pageBytes
+	if m.left -= max(pages, 1) * pageBytes; m.left < 0 {
+		return fmt.Errorf("the files in the pod's volumes are larger than %d MiB together", MaxPodBytes>>20)
+	}
+	p[name] = f
+	return nil
 }
 
 // make returns what a volume shows, and false if it is not of a kind that shows
 // files of ours.
-func (m maker) make(ctx context.Context, source *corev1.VolumeSource) (payload, error) {
+func (m *maker) make(ctx context.Context, source *corev1.VolumeSource) (payload, error) {
 	switch p := (payload{}); {
 	case source.ConfigMap != nil:
 		s := source.ConfigMap
@@ -69,7 +89,7 @@ func missing(err error, optional *bool) bool {
 	return optional != nil && *optional && apierrors.IsNotFound(err)
 }
 
-func (m maker) configMap(p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
+func (m *maker) configMap(p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
 	if m.cfg.Objects == nil {
 		return fmt.Errorf("configmap %q: no ConfigMaps here", name)
 	}
@@ -87,10 +107,10 @@ func (m maker) configMap(p payload, name string, items []corev1.KeyToPath, optio
 	for key, value := range object.Data {
 		all[key] = []byte(value)
 	}
-	return p.addItems(all, items, mode, optional, "configmap references non-existent config key: %s")
+	return m.addItems(p, all, items, mode, optional, "configmap references non-existent config key: %s")
 }
 
-func (m maker) secret(p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
+func (m *maker) secret(p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
 	if m.cfg.Objects == nil {
 		return fmt.Errorf("secret %q: no Secrets here", name)
 	}
@@ -108,7 +128,7 @@ func (m maker) secret(p payload, name string, items []corev1.KeyToPath, optional
 	for key, value := range object.StringData { // no API server has merged it
 		all[key] = []byte(value)
 	}
-	return p.addItems(all, items, mode, optional, "references non-existent secret key: %s")
+	return m.addItems(p, all, items, mode, optional, "references non-existent secret key: %s")
 }
 
 func orAbsent(err error, kind, name string) error {
@@ -119,10 +139,12 @@ func orAbsent(err error, kind, name string) error {
 }
 
 // addItems adds those keys that items name, under their paths, or all.
-func (p payload) addItems(all map[string][]byte, items []corev1.KeyToPath, mode int32, optional *bool, absent string) error {
+func (m *maker) addItems(p payload, all map[string][]byte, items []corev1.KeyToPath, mode int32, optional *bool, absent string) error {
 	if len(items) == 0 {
 		for key, data := range all {
-			p[key] = file{data: data, mode: mode}
+			if err := m.add(p, key, file{data: data, mode: mode}); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
@@ -134,7 +156,9 @@ func (p payload) addItems(all map[string][]byte, items []corev1.KeyToPath, mode 
 			if item.Mode != nil {
 				own = *item.Mode
 			}
-			p[path.Clean(item.Path)] = file{data: data, mode: own}
+			if err := m.add(p, path.Clean(item.Path), file{data: data, mode: own}); err != nil {
+				return err
+			}
 		case optional == nil || !*optional:
 			return fmt.Errorf(absent, item.Key)
 		}
@@ -142,7 +166,7 @@ func (p payload) addItems(all map[string][]byte, items []corev1.KeyToPath, mode 
 	return nil
 }
 
-func (m maker) downward(p payload, items []corev1.DownwardAPIVolumeFile, mode int32) error {
+func (m *maker) downward(p payload, items []corev1.DownwardAPIVolumeFile, mode int32) error {
 	for _, item := range items {
 		var value string
 		var err error
@@ -161,12 +185,14 @@ func (m maker) downward(p payload, items []corev1.DownwardAPIVolumeFile, mode in
 		if item.Mode != nil {
 			own = *item.Mode
 		}
-		p[path.Clean(item.Path)] = file{data: []byte(value), mode: own}
+		if err := m.add(p, path.Clean(item.Path), file{data: []byte(value), mode: own}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (m maker) projected(ctx context.Context, p payload, source *corev1.ProjectedVolumeSource) error {
+func (m *maker) projected(ctx context.Context, p payload, source *corev1.ProjectedVolumeSource) error {
 	mode := modeOr(source.DefaultMode)
 	for _, s := range source.Sources {
 		var err error
@@ -190,7 +216,7 @@ func (m maker) projected(ctx context.Context, p payload, source *corev1.Projecte
 }
 
 // token adds a token that only its user may read, where the pod says who that is.
-func (m maker) token(ctx context.Context, p payload, s *corev1.ServiceAccountTokenProjection, mode int32) error {
+func (m *maker) token(ctx context.Context, p payload, s *corev1.ServiceAccountTokenProjection, mode int32) error {
 	if m.cfg.Tokens == nil {
 		return errors.New("projected serviceAccountToken: there are no service accounts here")
 	}
@@ -206,8 +232,7 @@ func (m maker) token(ctx context.Context, p payload, s *corev1.ServiceAccountTok
 	if uid != nil || fsGroup(m.pod) != nil {
 		mode = 0o600
 	}
-	p[path.Clean(s.Path)] = file{data: []byte(token), mode: mode, uid: uid}
-	return nil
+	return m.add(p, path.Clean(s.Path), file{data: []byte(token), mode: mode, uid: uid})
 }
 
 // commonUser returns the user that all of a pod's containers run as, nil if they

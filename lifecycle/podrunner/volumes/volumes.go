@@ -69,12 +69,13 @@ func (l *Local) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]st
 	}
 	defer func() { _ = root.Close() }()
 	paths = map[string]string{}
+	m := newMaker(&l.cfg, pod)
 	var errs []error
 	for _, v := range used(pod) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		at, err := l.mount(ctx, root, pod, v)
+		at, err := l.mount(ctx, root, m, v)
 		switch {
 		case err != nil:
 			errs = append(errs, &Error{Volume: v.Name, Type: kindOf(&v.VolumeSource), Err: err})
@@ -101,25 +102,26 @@ func (l *Local) Refresh(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
+	m := newMaker(&l.cfg, pod)
 	var errs []error
 	for _, v := range used(pod) {
-		if err := l.refresh(ctx, root, pod, v); err != nil {
+		if err := l.refresh(ctx, root, m, v); err != nil {
 			errs = append(errs, &Error{Volume: v.Name, Type: kindOf(&v.VolumeSource), Err: err})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (l *Local) refresh(ctx context.Context, root *os.Root, pod *corev1.Pod, v *corev1.Volume) error {
-	p, err := maker{&l.cfg, pod}.make(ctx, &v.VolumeSource)
+func (l *Local) refresh(ctx context.Context, root *os.Root, m *maker, v *corev1.Volume) error {
+	p, err := m.make(ctx, &v.VolumeSource)
 	if err != nil || p == nil {
 		return err
 	}
-	dir := folderOf(pod.UID, v)
+	dir := folderOf(m.pod.UID, v)
 	if ready, err := isFilled(root, dir); !ready {
 		return err
 	}
-	return l.write(root, pod, dir, p)
+	return l.write(root, m.pod, dir, p)
 }
 
 // Unmount removes a pod's volumes and all that is in them, whether or not Mount
