@@ -83,6 +83,9 @@ func decodeAnswer(url string, data []byte, of origin) ([]manifest, []Problem) {
 	isJSON := kindOf(data) == "an object"
 	list := data
 	if !isJSON {
+		if err := checkAliases(data); err != nil {
+			return nil, []Problem{{File: url, Err: err}}
+		}
 		list, _ = yaml.YAMLToJSON(data) // what is wrong with it is found below
 	}
 	var head struct{ Kind string }

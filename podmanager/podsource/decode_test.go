@@ -157,3 +157,34 @@ func TestDirectivesOfYAMLAreRefused(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, decodeErr(t, "f.yaml", "%YAML 1.1\n---\n"+podWith("", "")), "document 1: not valid YAML")
 }
+
+// A few bytes of YAML can stand for all memory of the node.
+func TestAliasesThatAddTooMuchAreRefused(t *testing.T) {
+	t.Parallel()
+	const want = "not valid YAML: aliases add more than 1048576 bytes to the document"
+	long := strings.Repeat("x", 100_000)
+	for name, args := range map[string]string{
+		"one text":     `args: [&v "` + long + `", ` + strings.Repeat("*v, ", 30) + `]`,
+		"lists":        "args: [&v \"" + long[:1000] + "\", &w [" + strings.Repeat("*v, ", 40) + "], " + strings.Repeat("*w, ", 40) + "]",
+		"keys":         `env: [{&v "` + long[:1000] + `": 1}, ` + strings.Repeat("{*v : 1}, ", 1500) + `]`,
+		"merged":       `env: [&v {name: "` + long + `"}, ` + strings.Repeat("{<<: *v}, ", 30) + `]`,
+		"bytes":        `args: [&v !!binary "` + long + `", ` + strings.Repeat("*v, ", 30) + `]`,
+		"itself":       "args: [&v [*v]]",
+		"many empties": "args: [&a [" + strings.Repeat("1, ", 1500) + "], " + strings.Repeat("*a, ", 1500) + "]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := podWith("", args)
+			require.Contains(t, decodeErr(t, "f.yaml", text), want)
+			_, problems := decodeAnswer("u", []byte(text), origin{source: SourceHTTP, node: "n"})
+			require.Len(t, problems, 1)
+			require.ErrorContains(t, problems[0], want)
+		})
+	}
+	few := podWith("", `args: [&v "`+long+`", `+strings.Repeat("*v, ", 9)+`"*", "** a"]`)
+	manifests, problems := decodeFile("f.yaml", []byte(few), origin{source: SourceFile, node: "n"})
+	require.Empty(t, problems)
+	require.Len(t, manifests[0].pod.Spec.Containers[0].Args, 12)
+	_, problems = decodeFile("f.yaml", []byte(podWith("", "args: [*no]")), origin{source: SourceFile, node: "n"})
+	require.ErrorContains(t, problems[0], "unknown anchor")
+}

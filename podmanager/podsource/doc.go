@@ -156,6 +156,8 @@
 //     ours refuses its manifest.
 //   - The kubelet acts upon a change of a file at once or at its next pass; ours waits for
 //     the rest of a save.
+//   - A YAML document is refused whose aliases add more than 1 MiB to it; the kubelet
+//     expands them to as much memory as they ask for.
 //   - The kubelet reads every file at every pass, whatever its size, and fetches a URL
 //     every 20 s, however often it fails; ours reads files that have changed, up to
 //     [MaxManifestBytes], and waits longer after failures.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 )
 
@@ -58,11 +59,54 @@ func isMarker(line []byte, marker string) bool {
 // yamlToJSON refuses what is not YAML and keys that are given twice, which it names
 // by line.
 func yamlToJSON(text []byte) ([]byte, error) {
+	if err := checkAliases(text); err != nil {
+		return nil, err
+	}
 	data, err := yaml.YAMLToJSONStrict(text)
 	if err == nil {
 		return data, nil
 	}
 	return nil, syntaxError("YAML", text, errors.New(strings.Join(strings.Fields(err.Error()), " ")))
+}
+
+// checkAliases refuses a YAML document in which aliases stand for so much that what it
+// means is far longer than its text: 100 KB of YAML could ask for gigabytes of memory.
+func checkAliases(text []byte) error {
+	if !bytes.Contains(text, []byte("*")) {
+		return nil
+	}
+	var doc yamlv3.Node
+	if err := yamlv3.Unmarshal(text, &doc); err != nil {
+		return syntaxError("YAML", text, errors.New(strings.Join(strings.Fields(err.Error()), " ")))
+	}
+	limit := 2*len(text) + MaxManifestBytes // an escape stands for up to twice its length
+	if size, ok := expandedSize(&doc, map[*yamlv3.Node]int{}, limit); !ok || size > limit {
+		return fmt.Errorf("not valid YAML: aliases add more than %d bytes to the document", MaxManifestBytes)
+	}
+	return nil
+}
+
+// expandedSize returns how many bytes the values in a node have with each alias replaced
+// by what it stands for, and at least one for each. It reports false for more than limit,
+// and for a node that contains itself. Sizes has those of nodes that were seen before, -1
+// for those around this one.
+func expandedSize(n *yamlv3.Node, sizes map[*yamlv3.Node]int, limit int) (size int, ok bool) {
+	if n.Kind == yamlv3.AliasNode {
+		n = n.Alias
+	}
+	if size, seen := sizes[n]; seen {
+		return size, size >= 0
+	}
+	sizes[n] = -1
+	size = 1 + len(n.Value)
+	for _, c := range n.Content {
+		part, ok := expandedSize(c, sizes, limit)
+		if size += part; !ok || size > limit {
+			return 0, false
+		}
+	}
+	sizes[n] = size
+	return size, true
 }
 
 // checkJSON refuses what is not one JSON value.
