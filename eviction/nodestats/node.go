@@ -83,14 +83,7 @@ func (p *Provider) Node(context.Context) (eviction.NodeStats, error) {
 func (n *nodeProbe) measure(out []eviction.Observation) (eviction.NodeStats, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.surveyed {
-		n.adopt(n.look(nil, nil))
-	}
-	if n.pods == "" || !n.podsLimit.ok { // made with the first pod, and limited a moment later
-		s := n.survey
-		s.findPodsCgroup(n.cfg, n.buf)
-		n.adopt(s)
-	}
+	n.prepare()
 	n.errs = n.errs[:0]
 	if n.err != nil {
 		n.errs = append(n.errs, n.err)
@@ -100,6 +93,19 @@ func (n *nodeProbe) measure(out []eviction.Observation) (eviction.NodeStats, err
 	out = n.filesystems(out)
 	out = n.processes(out)
 	return eviction.NodeStats{Observations: out, Layout: n.layout}, errors.Join(n.errs...)
+}
+
+// prepare surveys the node if that was not done, and looks again for the cgroup of all
+// pods, which is made with the first pod and limited a moment later. It needs mu.
+func (n *nodeProbe) prepare() {
+	if !n.surveyed {
+		n.adopt(n.look(nil, nil))
+	}
+	if n.pods == "" || !n.podsLimit.ok {
+		s := n.survey
+		s.findPodsCgroup(n.cfg, n.buf)
+		n.adopt(s)
+	}
 }
 
 // add adds an observation if it is one.

@@ -151,6 +151,31 @@ func TestNode_FindsTheCgroupOfPodsWhenItIsMade(t *testing.T) {
 	require.Contains(t, signals(node), eviction.ImageFSAvailable, "what a refresh has found stays")
 }
 
+// Neither does a look at pods that comes before the next one at the node.
+func TestPods_FindsTheCgroupOfPodsWhenItIsMade(t *testing.T) {
+	t.Parallel()
+	for _, root := range []string{"v1-cgroupfs", "v2-cgroupfs"} {
+		cfg := live(t, root)
+		parent := filepath.Join(cfg.CgroupRoot, "memory")
+		if root == "v2-cgroupfs" {
+			parent = cfg.CgroupRoot
+		}
+		cfg.PodsCgroup = "/new/kubepods"
+		p := newProvider(t, cfg)
+		_, err := p.Refresh(t.Context())
+		require.NoError(t, err)
+		pods, err := p.Pods(t.Context())
+		require.NoError(t, err)
+		require.False(t, pods[0].Memory.Known(), root)
+
+		require.NoError(t, os.Mkdir(filepath.Join(parent, "new"), 0o755))
+		require.NoError(t, os.Rename(filepath.Join(parent, "kubepods"), filepath.Join(parent, "new", "kubepods")))
+		pods, err = p.Pods(t.Context())
+		require.NoError(t, err)
+		require.True(t, pods[0].Memory.Known(), root)
+	}
+}
+
 func TestNodeFollowsTheFiles(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-cgroupfs")

@@ -47,9 +47,7 @@ func (r *podProbe) forget(present map[types.UID]bool) {
 func (n *nodeProbe) where() (hierarchy, string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.surveyed {
-		n.adopt(n.look(nil, nil))
-	}
+	n.prepare()
 	return n.hierarchy, n.pods
 }
 
