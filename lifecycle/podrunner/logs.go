@@ -42,19 +42,38 @@ func makeLogs(root string, names ...string) error {
 }
 
 // makeFolders makes folders below root, and root.
-func makeFolders(root string, mode fs.FileMode, names ...string) (err error) {
-	if err := checkFolders(names...); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(root, mode); err != nil {
-		return err
-	}
-	dir, err := safeopen.Root(root)
+func makeFolders(root string, mode fs.FileMode, names ...string) error {
+	folder, err := makeAndOpen(root, mode, names...)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	return dir.MkdirAll(filepath.Join(names...), mode)
+	return folder.Close()
+}
+
+// makeAndOpen makes folders below root, and root, and opens the last of them. A link in
+// the place of one is an error, also one to another pod's. The caller closes the folder.
+func makeAndOpen(root string, mode fs.FileMode, names ...string) (*os.Root, error) {
+	if err := checkFolders(names...); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(root, mode); err != nil {
+		return nil, err
+	}
+	folder, err := safeopen.Root(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		var next *os.Root
+		if err = folder.Mkdir(name, mode); err == nil || errors.Is(err, fs.ErrExist) {
+			next, err = safeopen.Folder(folder, name)
+		}
+		if err := errors.Join(err, folder.Close()); err != nil {
+			return nil, err
+		}
+		folder = next
+	}
+	return folder, nil
 }
 
 // linkLog makes the link to a container's log by which log shippers find it. A runtime

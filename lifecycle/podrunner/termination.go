@@ -38,27 +38,33 @@ func TerminationMessageShare(containers int) int {
 
 // MakeTerminationLog makes an empty file for the last words of an instance of a
 // container, which everybody may write to, below the pod's folder in podRoot
-// (containers/NAME/ATTEMPT), and returns its path. It follows no link out of
+// (containers/NAME/ATTEMPT), and returns its path. It follows no link below
 // podRoot. The file goes with the pod's folder; a [Runner] removes it before that, when
 // the instance is gone and the next one but one is made.
 func MakeTerminationLog(podRoot string, uid types.UID, container string, attempt uint32) (path string, err error) {
 	names := []string{string(uid), containersFolder, container}
-	if err := makeFolders(podRoot, 0o750, names...); err != nil {
-		return "", fmt.Errorf("make termination log: %w", err)
-	}
-	dir, err := os.OpenRoot(podRoot)
+	folder, err := makeAndOpen(podRoot, 0o750, names...)
 	if err != nil {
 		return "", fmt.Errorf("make termination log: %w", err)
 	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	file := filepath.Join(append(names, wordsFile(attempt))...)
-	if err := dir.WriteFile(file, nil, 0o666); err != nil {
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	file := wordsFile(attempt)
+	if err := makeFile(folder, file); err != nil {
 		return "", fmt.Errorf("make termination log: %w", err)
 	}
-	if err := dir.Chmod(file, 0o666); err != nil { // whatever the umask is
-		return "", fmt.Errorf("make termination log: %w", err)
+	return filepath.Join(append(append([]string{podRoot}, names...), file)...), nil
+}
+
+// makeFile makes an empty file that everybody may write to, in the place of what has its name.
+func makeFile(folder *os.Root, name string) error {
+	if err := folder.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return filepath.Join(podRoot, file), nil
+	f, err := folder.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(0o666), f.Close()) // whatever the umask is
 }
 
 func wordsFile(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) }

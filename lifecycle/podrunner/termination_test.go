@@ -52,6 +52,31 @@ func TestTerminationLog(t *testing.T) {
 	require.Empty(t, left, "no link is followed out of the root")
 }
 
+// A container that can write to its pod's folder can put anything in the place of what is
+// made there next.
+func TestMakeTerminationLog_Links(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	other, err := podrunner.MakeTerminationLog(root, "other", "app", 0)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(other, []byte("bye"), 0o600))
+	mine := filepath.Join(root, "uid/containers")
+	require.NoError(t, os.MkdirAll(filepath.Join(mine, "link"), 0o755))
+	require.NoError(t, os.Symlink("../../other/containers/app", filepath.Join(mine, "app")))
+	_, err = podrunner.MakeTerminationLog(root, "uid", "app", 0)
+	require.ErrorContains(t, err, "not a directory", "a link to the folder of another pod")
+
+	require.NoError(t, os.Symlink("../../../other/containers/app/0", filepath.Join(mine, "link/0")))
+	path, err := podrunner.MakeTerminationLog(root, "uid", "link", 0)
+	require.NoError(t, err)
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	require.True(t, info.Mode().IsRegular())
+	text, err := os.ReadFile(other)
+	require.NoError(t, err)
+	require.Equal(t, "bye", string(text), "of another pod")
+}
+
 // words is a container that has ended, with its files on the node.
 type words struct {
 	message, log string // paths

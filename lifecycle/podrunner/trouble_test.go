@@ -398,6 +398,16 @@ func TestLogsStayBelowTheirRoot(t *testing.T) {
 	require.NoError(t, b.runner.RemovePod(t.Context(), &podcache.Status{UID: "u3", Name: "pod", Namespace: "ns"}))
 	require.DirExists(t, outside, "the link goes, not what it leads to")
 	require.NoFileExists(t, filepath.Join(b.logs, "ns_pod_u3"))
+
+	pod = podOf(nil, "app")
+	pod.UID = "u4"
+	require.NoError(t, os.MkdirAll(filepath.Join(b.logs, "ns_victim_v"), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(b.logs, "ns_pod_u4"), 0o755))
+	require.NoError(t, os.Symlink("../ns_victim_v", filepath.Join(b.logs, "ns_pod_u4", "app")))
+	require.ErrorContains(t, b.sync(pod), "not a directory", "a link to the logs of another pod")
+	entries, err = os.ReadDir(filepath.Join(b.logs, "ns_victim_v"))
+	require.NoError(t, err)
+	require.Empty(t, entries)
 }
 
 func TestMissingLogRootIsNothingToRemove(t *testing.T) {
