@@ -185,6 +185,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // readLinks returns the links in dir that lead nowhere or to something below podLogs.
+// Pods may be able to write to what is below it, so no link of theirs is followed out.
 func readLinks(dir, podLogs string) (links []LogLink, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -193,14 +194,28 @@ func readLinks(dir, podLogs string) (links []LogLink, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("read container logs: %w", err)
 	}
+	var logs *os.Root // nil if there are none
+	if podLogs != "" {
+		if logs, err = safeopen.Root(podLogs); err == nil {
+			defer func() { err = errors.Join(err, logs.Close()) }()
+		}
+	}
 	for _, e := range entries {
 		l, ok := parseLink(e.Name())
 		if !ok || e.Type()&fs.ModeSymlink == 0 {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(dir, e.Name())); errors.Is(err, fs.ErrNotExist) {
-			links = append(links, l)
-		} else if l.Log = logOf(filepath.Join(dir, e.Name()), podLogs); l.Log != "" {
+		at := filepath.Join(dir, e.Name())
+		log := logOf(at, podLogs)
+		if log != "" && logs != nil {
+			_, err = logs.Lstat(log)
+		} else {
+			_, err = os.Stat(at)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			l.Log = log
+		}
+		if l.Log != "" || errors.Is(err, fs.ErrNotExist) {
 			links = append(links, l)
 		}
 	}

@@ -184,6 +184,20 @@ func TestCutLinkOfARunningContainerStaysWhileItsLogIsRotated(t *testing.T) {
 	require.Equal(t, []string{"odd-note.txt", "web_ns_app-" + id[:6] + ".log"}, files(t, links))
 }
 
+// A pod that can write to its folder of logs could have the pass look anywhere: at a file
+// system of its own that never answers, by way of /proc/PID/root.
+func TestCollect_LinkOfAPodInThePathOfALogIsNotFollowedOut(t *testing.T) {
+	root, links, outside := t.TempDir(), t.TempDir(), t.TempDir()
+	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
+	id := b.dead("web", "app", 0)
+	require.NoError(t, os.Mkdir(filepath.Join(root, "ns_web_web"), 0o755))
+	require.NoError(t, os.Symlink(outside, filepath.Join(root, "ns_web_web/app")))
+	require.NoError(t, os.Symlink(filepath.Join(root, "ns_web_web/app/0.log"), filepath.Join(links, "web_ns_app-"+id+".log")))
+	_, err := b.manager().Collect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, files(t, links), 1, "what is outside tells nothing")
+}
+
 func TestDeadLinkOfAContainerThatWillNotStopStays(t *testing.T) {
 	root, links := t.TempDir(), t.TempDir()
 	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.ContainerLogs = root, links })
