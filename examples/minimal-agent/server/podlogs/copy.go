@@ -60,6 +60,7 @@ type copier struct {
 	join *joiner
 	text []byte // of the last line
 	from int64  // lines of the first file that end before are not wanted
+	then int64  // the same of the second file
 }
 
 // copy copies the files, and what comes after them.
@@ -73,7 +74,7 @@ func (c *copier) copy() error {
 			_ = last.close() // it was only read
 		}
 	}()
-	c.from = first.from
+	c.from, c.then = first.from, first.then
 	at, before := first.at, key{}
 	if first.file > 0 {
 		before = names[first.file-1].key
@@ -173,7 +174,7 @@ func (c *copier) upToLast(names []name, before key) error {
 // attempt of the file after it.
 func (c *copier) whole(l *logFile, at int64, next uint32) error {
 	defer func() { _ = l.close() }() // it was only read
-	defer func() { c.from = 0 }()
+	defer func() { c.from, c.then = c.then, 0 }()
 	split, err := c.read(l, at)
 	if err != nil {
 		return err

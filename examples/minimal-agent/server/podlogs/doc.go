@@ -19,7 +19,8 @@
 //  1. Each whole line is written once, in the order of the files, also if the log is
 //     rotated meanwhile; but for lines of files that rotation has removed before they
 //     could be read.
-//  2. Parts of a line that the runtime has split (tag P) are put together, by stream. A
+//  2. Parts of a line that the runtime has split (tag P) are put together, by stream, also
+//     if a rotation came between them, and of the last lines from the first part on. A
 //     line of more than a megabyte comes in pieces, each as a line.
 //  3. Nothing but regular files in the container's folder is read, and nothing outside
 //     the root, whatever links lead there.

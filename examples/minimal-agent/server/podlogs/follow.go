@@ -88,7 +88,7 @@ func (c *copier) pause() error {
 // advance reads what is left of a file that has successors, and those, up to the end
 // of the last one, which is the one to go on with.
 func (c *copier) advance(current *logFile, split *splitter, later successors) (*logFile, *splitter, error) {
-	c.from = 0
+	c.from, c.then = 0, 0
 	if err := errors.Join(c.pause(), c.drain(split), c.end(split, later.names[0].attempt != current.attempt)); err != nil {
 		_ = later.last.close() // it was only read
 		return current, split, err

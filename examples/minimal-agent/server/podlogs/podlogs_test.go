@@ -132,6 +132,35 @@ func TestCopyWritesWhatIsWanted(t *testing.T) {
 	})
 }
 
+// A rotation may come between the parts of a line.
+func TestCopy_TailBeginsAtTheBeginOfALine(t *testing.T) {
+	t.Parallel()
+	many := strings.Repeat(line("3 err F e"), 5000) // more than is looked at first
+	for name, older := range map[string]map[string]string{
+		"plain":      {"0.log.20260102-030405": logText("1 out F a", "2 err P er", "2 out P ou", "3 err F a-err")},
+		"compressed": {"0.log.20260102-030405.gz": zipped(t, logText("1 out F a", "2 err P er", "2 out P ou", "3 err F a-err"))},
+		"far":        {"0.log.20260102-030405": logText("1 out F a", "2 out P ou", "2 out P") + many + line("3 err F era-err")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			older["0.log"] = logText("4 err P b", "4 out F t", "5 err F -err", "6 out F c")
+			src := logs(t, older)
+			for n, want := range map[int64]string{
+				1: "c\n", 2: "b-err\nc\n", 3: "out\nb-err\nc\n", 4: "era-err\nout\nb-err\nc\n",
+			} {
+				require.Equal(t, want, read(t, src, podlogs.Options{TailLines: &n}), n)
+			}
+			require.Equal(t, "out\nc\n", read(t, src, podlogs.Options{TailLines: new(int64(2)), Stream: podlogs.Stdout}))
+			require.Equal(t, "c\n", read(t, src, podlogs.Options{TailLines: new(int64(1)), Stream: podlogs.Stdout}))
+		})
+	}
+	other := logs(t, map[string]string{"0.log": logText("1 out P of another instance"), "1.log": logText("2 out F b")})
+	other.Attempt = 1
+	require.Equal(t, "b\n", read(t, other, podlogs.Options{TailLines: new(int64(1))}))
+	open := logs(t, map[string]string{"0.log": logText("1 out P not ", "2 err F b", "3 out P whole")})
+	require.Equal(t, "b\nnot whole\n", read(t, open, podlogs.Options{TailLines: new(int64(1))}))
+}
+
 func TestLastLinesOfALargeFileAreExact(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

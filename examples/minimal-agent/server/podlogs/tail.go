@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 )
 
@@ -18,14 +19,18 @@ type start struct {
 	// opened is the file if it is open already, and not the last one.
 	opened *logFile
 	// from is where the first line that counts ends: those that end before it are of
-	// others.
-	from int64
+	// others. then is that in the next file.
+	from, then int64
 }
 
 // findTail returns where the last n of the wanted lines begin. Each file but the last
 // is open only while it is read, and where they begin in it.
 func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
+	var newer []Stream // whose first lines in the file after this one count
 	for i, name := range slices.Backward(names) {
+		if i < len(names)-1 && name.attempt != names[i+1].attempt {
+			newer = nil
+		}
 		l, opened := last, (*logFile)(nil)
 		if i < len(names)-1 {
 			var err error
@@ -39,8 +44,8 @@ func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
 		found, err := tailOf(l, n, c.wants)
 		if err == nil && int64(len(found.lines)) == n {
 			s := found.start(i)
-			s.opened = opened
-			return s, nil
+			s.at, s.opened = c.unended(l, newer, s.at), opened
+			return c.fromBegin(s, names, found), nil
 		}
 		if opened != nil {
 			_ = opened.close() // it was only read
@@ -48,19 +53,69 @@ func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
 		if err != nil {
 			return start{}, err
 		}
-		n -= int64(len(found.lines))
+		n, newer = n-int64(len(found.lines)), found.streams()
 	}
 	return start{}, nil
 }
 
+// fromBegin moves s to the file before if lines that count have begun there: a rotation
+// may come between the parts of a line.
+func (c *copier) fromBegin(s start, names []name, found tail) start {
+	streams := found.streams()
+	if s.file == 0 || names[s.file-1].attempt != names[s.file].attempt || len(streams) == 0 {
+		return s
+	}
+	before, err := c.dir.open(names[s.file-1])
+	if err != nil {
+		return s // what is left of the line has to do
+	}
+	at := c.unended(before, streams, math.MaxInt64)
+	if at == math.MaxInt64 {
+		_ = before.close() // it was only read
+		return s
+	}
+	if s.opened != nil {
+		_ = s.opened.close() // it was only read
+	}
+	return start{file: s.file - 1, at: at, opened: before, from: math.MaxInt64, then: s.from}
+}
+
+// unended returns where lines of these streams begin in a file that go on in the next one,
+// or at if that is earlier.
+func (c *copier) unended(l *logFile, streams []Stream, at int64) int64 {
+	for _, stream := range streams {
+		t, err := tailOf(l, 1, func(l Line) bool { return l.Stream == stream && c.wants(l) })
+		if err == nil {
+			at = slices.Min(append(t.open, at))
+		}
+	}
+	return at
+}
+
 // tail is the end of a file.
 type tail struct {
-	lines []span // the last ones, oldest first
-	end   int64  // of the last whole line
+	lines []span  // the last ones, oldest first
+	end   int64   // of the last whole line
+	open  []int64 // where lines begin that go on behind the end
+	cut   bool    // such a line may have begun earlier
 }
 
 // span is where a line is in a file, from its first part to its last one.
-type span struct{ begin, end int64 }
+type span struct {
+	begin, end int64
+	stream     Stream
+	first      bool // of its stream, so that it may have begun in the file before
+}
+
+// streams returns those whose first line in the file is one of the last lines.
+func (t tail) streams() (all []Stream) {
+	for _, l := range t.lines {
+		if l.first {
+			all = append(all, l.stream)
+		}
+	}
+	return all
+}
 
 func (t tail) start(file int) start {
 	if len(t.lines) == 0 {
@@ -69,6 +124,9 @@ func (t tail) start(file int) start {
 	s := start{file: file, at: t.lines[0].begin, from: t.lines[0].end}
 	for _, l := range t.lines {
 		s.at = min(s.at, l.begin)
+	}
+	for _, begin := range t.open {
+		s.at = min(s.at, begin)
 	}
 	return s
 }
@@ -90,7 +148,7 @@ func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
 	for window := int64(firstWindow); ; window *= 2 {
 		from := max(info.Size()-window, 0)
 		t, err := scan(io.NewSectionReader(l.file, from, info.Size()-from), from, n, wanted)
-		if err != nil || from == 0 || int64(len(t.lines)) == n && (n > 0 || t.end > from) {
+		if err != nil || from == 0 || !t.cut && int64(len(t.lines)) == n && (n > 0 || t.end > from) {
 			return t, err
 		}
 	}
@@ -115,18 +173,26 @@ func scan(r io.Reader, from, n int64, wanted func(Line) bool) (tail, error) {
 		p, err := split.next()
 		if err != nil {
 			t.lines = append(append(t.lines, ring[next:]...), ring[:next]...)
+			for _, part := range join.rest() {
+				if wanted(part.Line) {
+					t.open, t.cut = append(t.open, part.begin), t.cut || from > 0 && !whole[part.Stream]
+				}
+			}
 			return t, ignoreEOF(err)
 		}
 		t.end = p.end
 		line, ok := join.add(p)
+		if !ok {
+			continue
+		}
+		found := span{line.begin, line.end, line.Stream, !whole[line.Stream]}
+		whole[line.Stream] = true
 		switch {
-		case !ok || !wanted(line.Line):
-		case from > 0 && !whole[line.Stream]:
-			whole[line.Stream] = true
+		case !wanted(line.Line) || from > 0 && found.first:
 		case int64(len(ring)) < n:
-			ring = append(ring, span{line.begin, line.end})
+			ring = append(ring, found)
 		case n > 0:
-			ring[next] = span{line.begin, line.end}
+			ring[next] = found
 			next = (next + 1) % len(ring)
 		}
 	}
