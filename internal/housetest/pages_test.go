@@ -1,6 +1,7 @@
 package housetest
 
 import (
+	"go/ast"
 	"path"
 	"regexp"
 	"slices"
@@ -8,8 +9,8 @@ import (
 	"unicode"
 )
 
-// checkPages finds links to what is not there, and Go code in pages that nothing
-// compiles. A block of Go says behind its ``` of which file it is lines; between
+// checkPages finds links to what is not there, tests such as `prober.TestRedirects` that
+// do not exist, and Go code in pages that nothing compiles. A block of Go says behind its ``` of which file it is lines; between
 // lines that say "// ..." some may be missing.
 func checkPages(m *module) (found []finding) {
 	for _, page := range m.texts {
@@ -29,9 +30,28 @@ func checkPages(m *module) (found []finding) {
 					found = append(found, finding{page.path, n, link + ": there is no such file or heading"})
 				}
 			}
+			for _, match := range namedTest.FindAllStringSubmatch(line, -1) {
+				if !m.hasTest(match[1], match[2]) {
+					found = append(found, finding{page.path, n, match[1] + "." + match[2] + ": there is no such test"})
+				}
+			}
 		}
 	}
 	return found
+}
+
+// namedTest matches the name of a test in a page: its folder and its function.
+var namedTest = regexp.MustCompile("`([a-z0-9/-]+)\\.((?:Test|Fuzz)\\w+)`")
+
+// hasTest reports whether the tests in a folder have a function of that name.
+func (m *module) hasTest(folder, name string) bool {
+	return slices.ContainsFunc(m.sources, func(s source) bool {
+		return path.Dir(s.path) == folder && strings.HasSuffix(s.path, "_test.go") &&
+			slices.ContainsFunc(s.file.Decls, func(d ast.Decl) bool {
+				f, ok := d.(*ast.FuncDecl)
+				return ok && f.Recv == nil && f.Name.Name == name
+			})
+	})
 }
 
 // A block is a piece of code in a page: what is behind the ```, and the lines.
