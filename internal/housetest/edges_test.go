@@ -42,6 +42,7 @@ func edges() map[string][]string {
 		"internal/quantity":             {},
 		"internal/crilabels":            {},
 		"internal/podips":               {},
+		"internal/podlimits":            {"lifecycle/podspec"},
 		"internal/printable":            {},
 		"internal/safeopen":             {},
 		"internal/housetest":            {},

@@ -1,6 +1,7 @@
 package podrunner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,11 +9,13 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/internal/podlimits"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
@@ -40,14 +43,17 @@ type podLimits struct {
 // podLimitsOf returns what the cgroup of the pod is to have, with its overhead.
 func podLimitsOf(pod *corev1.Pod, cgroups Cgroups) podLimits {
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
-		return podLimits{CPUShares: minShares}
+		return podLimits{CPUShares: podlimits.MinShares} // it can't be resized
 	}
-	r := cpuAndMemory(podspec.Requests(pod), podspec.EnforceableLimits(pod), cgroups)
-	l := podLimits{MemoryBytes: r.GetMemoryLimitInBytes(), CPUShares: r.GetCpuShares(), CPUQuota: r.GetCpuQuota(), CPUPeriod: r.GetCpuPeriod()}
-	if l.CPUQuota == 0 {
-		l.CPUPeriod = defaultPeriod // a cgroup without a quota has that
+	period := cmp.Or(cgroups.CPUPeriod, podlimits.DefaultPeriodMicros*time.Microsecond)
+	if cgroups.NoCPUQuota {
+		period = 0
 	}
-	return l
+	l := podlimits.Of(pod, period)
+	return podLimits{
+		MemoryBytes: l.MemoryBytes, CPUShares: l.CPUShares, CPUQuota: l.CPUQuotaMicros,
+		CPUPeriod: cmp.Or(l.CPUPeriodMicros, podlimits.DefaultPeriodMicros), // a cgroup without a quota has that
+	}
 }
 
 func (l podLimits) linux() *runtimeapi.LinuxContainerResources {

@@ -10,6 +10,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/podlimits"
 )
 
 // Resizer is what a Runner asks of a runtime to change resources in place;
@@ -125,7 +127,7 @@ func withoutOverhead(pod *corev1.Pod, res *runtimeapi.LinuxContainerResources) *
 	if res.CpuQuota = limit(res.GetCpuQuota()); res.GetCpuQuota() > 0 {
 		res.CpuQuota -= cpu * res.GetCpuPeriod() / 1000
 	}
-	res.CpuShares = max(minShares, res.GetCpuShares()-cpu*sharesPerCore/1000)
+	res.CpuShares = max(podlimits.MinShares, res.GetCpuShares()-cpu*podlimits.SharesPerCore/1000)
 	return res
 }
 

@@ -13,16 +13,9 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/internal/podlimits"
 	"github.com/kubeparts/kubeparts/internal/quantity"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
-)
-
-// What a cgroup takes of cpu: shares of 1024 a core, from 2 to 262144; a quota of
-// at least 1 ms in each period.
-const (
-	minShares, maxShares, sharesPerCore = 2, 262_144, 1024
-	defaultPeriod, minQuota             = 100_000, 1000
-	maxMilliCPU                         = 1 << 40 // more would overflow
 )
 
 // ContainerResources returns the container's resources as CRI takes them, at its
@@ -66,16 +59,16 @@ func cpuAndMemory(requests, limits corev1.ResourceList, cgroups Cgroups) *runtim
 		request = limits.Cpu().MilliValue()
 	}
 	res := &runtimeapi.LinuxContainerResources{
-		CpuShares:          min(max(minShares, min(request, maxMilliCPU)*sharesPerCore/1000), maxShares),
+		CpuShares:          podlimits.Shares(request),
 		MemoryLimitInBytes: limits.Memory().Value(),
 	}
 	if !cgroups.NoCPUQuota {
-		res.CpuPeriod = defaultPeriod
+		res.CpuPeriod = podlimits.DefaultPeriodMicros
 		if cgroups.CPUPeriod > 0 {
 			res.CpuPeriod = cgroups.CPUPeriod.Microseconds()
 		}
 		if limit := limits.Cpu().MilliValue(); limit > 0 {
-			res.CpuQuota = max(minQuota, min(limit, maxMilliCPU)*res.CpuPeriod/1000)
+			res.CpuQuota = podlimits.Quota(limit, res.CpuPeriod)
 		}
 	}
 	if cgroups.V2 && !cgroups.SingleProcessOOMKill {

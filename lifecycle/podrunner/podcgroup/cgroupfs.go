@@ -15,6 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/podlimits"
 )
 
 // Pods keeps cgroups of pods. [Cgroupfs] is one.
@@ -214,7 +216,7 @@ func (c *Cgroupfs) UpdateQoS(ctx context.Context, pods []*corev1.Pod) error {
 		err = tree.shares(c.below(QoSName(corev1.PodQOSBurstable)), burstableShares(pods))
 	}
 	if err == nil {
-		err = tree.shares(c.below(QoSName(corev1.PodQOSBestEffort)), minShares)
+		err = tree.shares(c.below(QoSName(corev1.PodQOSBestEffort)), podlimits.MinShares)
 	}
 	if err != nil {
 		return fmt.Errorf("set shares of classes: %w", err)
@@ -234,7 +236,7 @@ func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 		name := c.below(QoSName(class))
 		made, err := tree.make(name)
 		if err == nil && len(made) > 0 {
-			err = tree.shares(name, minShares)
+			err = tree.shares(name, podlimits.MinShares)
 		}
 		if err = c.undo(err, made); err != nil {
 			return err
@@ -253,9 +255,9 @@ func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	if err != nil || len(made) == 0 && (c.limited.Load() || memory <= 0 && milli <= 0) {
 		return c.undo(err, made)
 	}
-	limits := Limits{CPUShares: sharesPerCore, MemoryBytes: memory}
+	limits := Limits{CPUShares: podlimits.SharesPerCore, MemoryBytes: memory}
 	if milli > 0 {
-		limits.CPUShares = shares(milli)
+		limits.CPUShares = podlimits.Shares(milli)
 	}
 	if err := c.undo(tree.limit(name, limits), made); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/internal/podlimits"
 	"github.com/kubeparts/kubeparts/internal/quantity"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
@@ -27,42 +28,25 @@ type Limits struct {
 	HugePages map[string]int64
 }
 
-const (
-	minShares, maxShares, sharesPerCore = 2, 262_144, 1024
-	minQuotaMicros                      = 1000
-	maxMilliCPU                         = 1 << 40 // more would overflow
-)
-
 // PodLimits is what the pod as a whole is limited to, with its overhead: of cpu
 // and memory the sum of its containers' limits if each of them has one, or what is
 // written for the pod as a whole. period is that of cpu quotas; zero is no quota.
 // It is pure.
 func PodLimits(pod *corev1.Pod, period time.Duration) Limits {
-	requests, limits := podspec.Requests(pod), podspec.EnforceableLimits(pod)
-	l := Limits{CPUShares: shares(requests.Cpu().MilliValue()), HugePages: hugePages(podspec.Limits(pod))}
-	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
-		l.CPUShares = minShares
-		return l
+	l := podlimits.Of(pod, period)
+	return Limits{
+		CPUShares: l.CPUShares, CPUQuotaMicros: l.CPUQuotaMicros, CPUPeriodMicros: l.CPUPeriodMicros, MemoryBytes: l.MemoryBytes,
+		HugePages: hugePages(podspec.Limits(pod)),
 	}
-	if milli := limits.Cpu().MilliValue(); milli > 0 && period > 0 {
-		l.CPUPeriodMicros = period.Microseconds()
-		l.CPUQuotaMicros = max(minQuotaMicros, min(milli, maxMilliCPU)*l.CPUPeriodMicros/1000)
-	}
-	l.MemoryBytes = limits.Memory().Value()
-	return l
-}
-
-func shares(milliCPU int64) int64 {
-	return min(max(minShares, min(milliCPU, maxMilliCPU)*sharesPerCore/1000), maxShares)
 }
 
 // Weight is what cgroup v2 has in place of shares. Runtimes convert them so that
 // the least, one core's 1024 and the most (2, 1024, 262144) are 1, 100 and 10000.
 func Weight(shares int64) int64 {
 	switch {
-	case shares <= minShares:
+	case shares <= podlimits.MinShares:
 		return 1
-	case shares >= maxShares:
+	case shares >= podlimits.MaxShares:
 		return 10_000
 	}
 	l := math.Log2(float64(shares))
@@ -95,13 +79,14 @@ func PageSize(bytes int64) string {
 
 // burstableShares are those of all Burstable pods together.
 func burstableShares(pods []*corev1.Pod) int64 {
+	const enough = podlimits.MaxShares * 1000 // more would overflow, and are no more shares
 	milli := int64(0)
 	for _, pod := range pods {
 		if pod == nil || podspec.QOSClass(pod) != corev1.PodQOSBurstable {
 			continue
 		}
 		requests := podspec.Requests(pod)
-		milli = min(milli+max(0, min(requests.Cpu().MilliValue(), maxMilliCPU)), maxMilliCPU)
+		milli = min(milli+max(0, min(requests.Cpu().MilliValue(), enough)), enough)
 	}
-	return shares(milli)
+	return podlimits.Shares(milli)
 }

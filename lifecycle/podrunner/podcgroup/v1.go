@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kubeparts/kubeparts/internal/podlimits"
 )
 
 // v1 are the hierarchies of cgroup v1, by controller. Two controllers of one
@@ -122,7 +124,7 @@ func (h v1) limit(name Name, l Limits) error {
 }
 
 func (h v1) shares(name Name, shares int64) error {
-	return write(h.dir("cpu", name), "cpu.shares", strconv.FormatInt(max(shares, minShares), 10))
+	return write(h.dir("cpu", name), "cpu.shares", strconv.FormatInt(max(shares, podlimits.MinShares), 10))
 }
 
 func (h v1) dir(controller string, name Name) string {
