@@ -65,6 +65,19 @@ func waitsForTheGrace(m string, request, _ any, call func() error) error {
 	return call()
 }
 
+// notFoundOnceRemoved answers NotFound to each stop and removal of a pod after the first removal.
+func notFoundOnceRemoved() twist {
+	removed := false
+	return func(m string, _, _ any, call func() error) error {
+		if removed && (m == "StopPodSandbox" || m == "RemovePodSandbox") {
+			return grpcstatus.Error(codes.NotFound, "an error occurred when try to find sandbox: not found")
+		}
+		err := call()
+		removed = removed || err == nil && m == "RemovePodSandbox"
+		return err
+	}
+}
+
 func noEventOfRemovedSandboxes(e *runtimeapi.ContainerEventResponse) bool {
 	sandbox := e.GetPodSandboxStatus().GetId()
 	return e.GetContainerEventType() != runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT || sandbox != "" && sandbox != e.GetContainerId()
@@ -77,6 +90,7 @@ func TestDeviationsOfRuntimesAreAccepted(t *testing.T) {
 		twist twist
 		event func(*runtimeapi.ContainerEventResponse) bool
 	}{
+		"containerd 1.6 does not find the pod that it removed": {check: "sandbox/stop-and-remove-again", twist: notFoundOnceRemoved()},
 		"CRI-O labels sandboxes": {
 			check: "sandbox/says-what-it-was-given",
 			twist: podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Labels["io.kubernetes.container.name"] = "POD" }),

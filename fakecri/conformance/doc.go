@@ -53,7 +53,8 @@
 //   - containerd 1.7 shares one channel of events among all streams, and a stream whose
 //     client has gone takes one event before it ends. The suite must be the only client
 //     that reads events.
-//   - containerd 1.6 has no events: those checks are skipped.
+//   - containerd 1.6 has no events: those checks are skipped. It answers NotFound when a pod
+//     that was removed is stopped again.
 //   - CRI-O labels sandboxes. Its list and its status can differ in created_at by some
 //     0.1 s.
 //   - CRI-O answers a second RunPodSandbox or CreateContainer of the same name with the

@@ -149,10 +149,13 @@ func checkSandboxAgain(p *probe) {
 	for range 3 {
 		p.stopPod(pod.id)
 	}
-	for range 3 {
-		p.removePod(pod.id)
+	p.removePod(pod.id)
+	for range 2 {
+		_, err := p.rt.RemovePodSandbox(p.call(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod.id})
+		p.gone(err, "podrunner: RemovePodSandbox fails, so the pod stays for ever")
 	}
-	p.stopPod(pod.id)
+	_, err := p.rt.StopPodSandbox(p.call(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod.id})
+	p.gone(err, "podworker: a pod that is gone already never terminates")
 }
 
 // unknownID looks like an id.
