@@ -53,6 +53,19 @@ stop_processes() {
 	done
 }
 
+# shim_sockets removes those that killed shims of containerd 1.x left in the folder that all
+# containerds share. A name there is a hash of the shim's first id.
+shim_sockets() {
+	local id
+	[ -n "$(ls /run/containerd/s 2>/dev/null)" ] || return 0
+	{
+		ls "$DIR/state/io.containerd.runtime.v2.task/k8s.io"
+		grep -oE 'shim disconnected" id=[0-9a-f]{64}' "$DIR/log/containerd.log" | cut -d= -f2
+	} 2>/dev/null | sort -u | while read -r id; do
+		rm -f "/run/containerd/s/$(printf %s "$SOCK/k8s.io/$id" | sha256sum | cut -d' ' -f1)"
+	done
+}
+
 mounts() { awk -v dir="$DIR/" 'index($5, dir) == 1 {print $5}' /proc/self/mountinfo | sort -r; }
 
 # unmount goes deepest first, and again for mounts stacked on one place. Pod
@@ -91,6 +104,8 @@ network() {
 		cat "$DIR/ip_forward" >/proc/sys/net/ipv4/ip_forward
 	fi
 	find /var/lib/cni/results -maxdepth 1 -name "$NET-*" -delete 2>/dev/null
+	# containerd 1.x leaves one of each pod's loopback.
+	grep -lFs "\"sandbox\":\"$DIR/" /var/lib/cni/results/cni-loopback-* | xargs -r rm -f
 }
 
 # cgroups removes the empty cgroups of the bed and of its tests: rmdir cannot remove one
@@ -113,6 +128,7 @@ SOCK=$DIR/containerd.sock
 . "$DIR/bed"
 
 stop_processes
+[ "${CONTAINERD:-2.4}" = 2.4 ] || shim_sockets
 unmount
 network
 cgroups

@@ -5,18 +5,18 @@
 # outside. Safe to run again: a bed that is up is left as it is, and one whose
 # containerd has died gets it back over the same state, pods included.
 #
-#   cri-up.sh [--dir DIR] [--bridge kpbed0] [--cidr 10.88.0.0/16]
+#   cri-up.sh [--dir DIR] [--containerd 2.4|1.7|1.6] [--bridge kpbed0] [--cidr 10.88.0.0/16]
 #             [--snapshotter overlayfs|native] [--cache DIR] [--prepare]
 #
-# Two beds at a time need different bridges and ranges. --prepare only fills the
-# cache. Prints NAME=VALUE lines, among them CRI_SOCKET; they are in DIR/env too.
-# Take the bed down with cri-down.sh DIR.
+# Two beds at a time need different bridges and ranges. A bed keeps its containerd, bridge
+# and range. --prepare only fills the cache. Prints NAME=VALUE lines, among them CRI_SOCKET;
+# they are in DIR/env too. Take the bed down with cri-down.sh DIR.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$here/lib.sh"
 
-CONTAINERD=v2.4.2 RUNC=v1.3.6
+CONTAINERD=2.4 RUNC=v1.3.6
 DIR='' BRIDGE=kpbed0 CIDR=10.88.0.0/16 SNAPSHOTTER=overlayfs PREPARE=''
 CACHE=${KPBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kpbed}
 CNIBIN=/usr/lib/cni # where Debian's containernetworking-plugins are
@@ -25,12 +25,13 @@ options() {
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--prepare) PREPARE=1 && shift && continue ;;
-		--dir | --bridge | --cidr | --snapshotter | --cache) ;;
+		--dir | --containerd | --bridge | --cidr | --snapshotter | --cache) ;;
 		*) say "unknown option $1" && exit 2 ;;
 		esac
 		[ $# -gt 1 ] || { say "$1 needs a value" && exit 2; }
 		case $1 in
 		--dir) DIR=$2 ;;
+		--containerd) CONTAINERD=$2 ;;
 		--bridge) BRIDGE=$2 ;;
 		--cidr) CIDR=$2 ;;
 		--snapshotter) SNAPSHOTTER=$2 ;;
@@ -38,6 +39,15 @@ options() {
 		esac
 		shift 2
 	done
+	# shellcheck source=/dev/null
+	[ -z "$DIR" ] || [ ! -e "$DIR/bed" ] || . "$DIR/bed"
+	case $CONTAINERD in
+	2.4) CBIN=containerd-v2.4.2 ;;
+	1.7) CBIN=containerd-v1.7.31 ;;
+	1.6) CBIN=containerd-debian ;;
+	*) say "unknown containerd $CONTAINERD: 2.4, 1.7 or 1.6" && exit 2 ;;
+	esac
+	CBIN=$CACHE/$CBIN
 	[ "$(id -u)" = 0 ] || { say "needs root" && exit 1; }
 	command -v go >/dev/null || { say "needs go in PATH" && exit 1; }
 }
@@ -56,19 +66,43 @@ packages() {
 	"${install[@]}" >/dev/null 2>&1 || { apt-get update -qq && "${install[@]}" >/dev/null; }
 }
 
-# programs builds containerd into the cache, once a version, a runc that knows more
+# get_containerd puts the programs of the bed's containerd into the cache. Debian's package of
+# 1.6 is unpacked and not installed: nothing else on the machine changes or starts.
+get_containerd() {
+	local m=github.com/containerd/containerd new=$CBIN.new v=${CBIN##*-}
+	local install=(go install -trimpath -ldflags='-s -w' -tags 'no_btrfs no_zfs no_devmapper no_aufs no_blockfile no_tracing')
+	rm -rf "$new"
+	mkdir "$new"
+	case $CONTAINERD in
+	2.4)
+		m=$m/v2/cmd
+		GOBIN=$new "${install[@]}" "$m/containerd@$v" "$m/containerd-shim-runc-v2@$v" "$m/ctr@$v"
+		;;
+	1.7)
+		# Its go.mod has an exclude, with which go install refuses a module that is not the main one.
+		go mod download "$m@$v"
+		cd "$(go env GOMODCACHE)/$m@$v"
+		GOBIN=$new "${install[@]}" ./cmd/containerd ./cmd/containerd-shim-runc-v2 ./cmd/ctr
+		cd "$OLDPWD"
+		;;
+	1.6)
+		cd "$new"
+		apt-get download -qq containerd 2>/dev/null || { apt-get update -qq && apt-get download -qq containerd; }
+		dpkg-deb --fsys-tarfile containerd_*.deb | tar -x --strip-components=3 ./usr/bin
+		rm containerd_*.deb
+		cd "$OLDPWD"
+		;;
+	esac
+	mv "$new" "$CBIN"
+}
+
+# programs fills the cache: containerd, once a version, a runc that knows more
 # than Debian's, and the bed's own programs and images, once a change of them.
 programs() {
-	local m=github.com/containerd/containerd/v2/cmd
-	CBIN=$CACHE/containerd-$CONTAINERD
 	export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
 	if [ ! -x "$CBIN/ctr" ]; then
-		say "building containerd $CONTAINERD (minutes, once)"
-		rm -rf "$CBIN.new"
-		GOBIN=$CBIN.new go install -trimpath -ldflags='-s -w' \
-			-tags 'no_btrfs no_zfs no_devmapper no_blockfile no_tracing' \
-			"$m/containerd@$CONTAINERD" "$m/containerd-shim-runc-v2@$CONTAINERD" "$m/ctr@$CONTAINERD"
-		mv "$CBIN.new" "$CBIN"
+		say "getting containerd $CONTAINERD (minutes, once)"
+		get_containerd
 	fi
 	RUNCNEW=$CACHE/runc-$RUNC
 	if [ ! -x "$RUNCNEW/runc" ]; then
@@ -106,7 +140,7 @@ directory() {
 		# The CNI result cache is outside of DIR and shared by all beds, by
 		# network name.
 		NET=kpbed-$(printf %s "$DIR" | sha256sum | cut -c1-8)
-		printf '%s=%q\n' BRIDGE "$BRIDGE" CIDR "$CIDR" NET "$NET" BED "$BED" >"$DIR/bed"
+		printf '%s=%q\n' CONTAINERD "$CONTAINERD" BRIDGE "$BRIDGE" CIDR "$CIDR" NET "$NET" BED "$BED" >"$DIR/bed"
 	fi
 	# A bed keeps the network and the programs that it began with.
 	# shellcheck source=/dev/null
@@ -118,18 +152,32 @@ directory() {
 up() { ours "$DIR/containerd.pid" "$DIR/config.toml" >/dev/null && [ -e "$DIR/env" ] && timeout 10 "$BED/bin/criprobe" -e "$SOCK" wait; }
 
 # configuration writes what containerd reads. Why the less usual settings:
-# - version 3 is read by every containerd 2.x; imports = [] keeps it from reading
-#   files outside of DIR.
+# - version 3 is read by every containerd 2.x, version 2 by 1.6 and 1.7; imports = []
+#   keeps it from reading files outside of DIR.
 # - restrict_oom_score_adj: root may lack CAP_SYS_RESOURCE, as in a container, and
 #   then lowering oom_score_adj is refused, which sandboxes ask for (-998): every
 #   RunPodSandbox would fail with "can't get final child's PID from pipe: EOF".
 #   With it containerd clamps negative values to its own.
 # - netns_mounts_under_state_dir, shim socket_dir and runc's Root are shared by
-#   all containerds of a machine otherwise.
+#   all containerds of a machine otherwise. 1.x has no socket_dir: cri-down.sh removes
+#   the sockets.
 # - stats_collect_period: seconds; the default of 10 is long for a test.
 configuration() {
-	cat >"$DIR/config.toml" <<C
-version = 3
+	if [ "$CONTAINERD" = 2.4 ]; then
+		common 3
+		plugins_of_version_3
+		runtimes io.containerd.cri.v1.runtime
+	else
+		common 2
+		plugins_of_version_2
+		runtimes io.containerd.grpc.v1.cri
+	fi >"$DIR/config.toml"
+	cni
+}
+
+common() {
+	cat <<C
+version = $1
 root = "$DIR/root"
 state = "$DIR/state"
 imports = []
@@ -143,6 +191,11 @@ imports = []
   socket_path = "$DIR/nri/nri.sock"
   plugin_path = "$DIR/nri/plugins"
   plugin_config_path = "$DIR/nri/conf.d"
+C
+}
+
+plugins_of_version_3() {
+	cat <<C
 [plugins."io.containerd.shim.v1.manager"]
   socket_dir = "$DIR/s"
 [plugins."io.containerd.image-verifier.v1.bindir"]
@@ -162,19 +215,46 @@ imports = []
     conf_dir = "$DIR/cni/net.d"
   [plugins."io.containerd.cri.v1.runtime".containerd]
     default_runtime_name = "runc"
-    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+C
+}
+
+plugins_of_version_2() {
+	cat <<C
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "kubeparts.test/pause:1"
+  stats_collect_period = 1
+  netns_mounts_under_state_dir = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "$DIR/certs.d"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "$CNIBIN"
+    conf_dir = "$DIR/cni/net.d"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "$SNAPSHOTTER"
+    default_runtime_name = "runc"
+C
+}
+
+# runtimes names both runtime handlers in the configuration of the plugin.
+runtimes() {
+	local handler binary root
+	while read -r handler binary root; do
+		cat <<C
+    [plugins."$1".containerd.runtimes.$handler]
       runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-        BinaryName = "$(command -v runc)"
-        Root = "$DIR/state/runc"
-        SystemdCgroup = false
-    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.newer]
-      runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.newer.options]
-        BinaryName = "$RUNCNEW/runc"
-        Root = "$DIR/state/runc-newer"
+      [plugins."$1".containerd.runtimes.$handler.options]
+        BinaryName = "$binary"
+        Root = "$DIR/state/$root"
         SystemdCgroup = false
 C
+	done <<C
+runc $(command -v runc) runc
+newer $RUNCNEW/runc runc-newer
+C
+}
+
+cni() {
 	# Debian's plugins are of 1.1 and know no later cniVersion. No masquerading
 	# and no default route: pods reach each other and the host, nothing else. The
 	# host's addresses have routes of their own: who calls a host port comes from
@@ -223,7 +303,7 @@ import_images() {
 }
 
 # registry serves all images, and those of images/pull only there. Every pull,
-# whatever host its reference names, goes to it: containerd 2.x sends a pull for
+# whatever host its reference names, goes to it: containerd sends a pull for
 # an unknown host to the server of _default. So nobody outside is ever asked.
 registry() {
 	if ! ours "$DIR/registry.pid" "$DIR/registry.addr" >/dev/null; then
@@ -239,7 +319,7 @@ registry() {
 }
 
 environment() {
-	printf '%s=%s\n' KPBED_DIR "$DIR" KPBED_BRIDGE "$BRIDGE" KPBED_CIDR "$CIDR" KPBED_REGISTRY "$REGISTRY" \
+	printf '%s=%s\n' KPBED_DIR "$DIR" KPBED_CONTAINERD "$CONTAINERD" KPBED_BRIDGE "$BRIDGE" KPBED_CIDR "$CIDR" KPBED_REGISTRY "$REGISTRY" \
 		KPBED_PROBE "$BED/bin/criprobe" KPBED_CTR "$CBIN/ctr" KPBED_PID "$(cat "$DIR/containerd.pid")" \
 		CRI_SOCKET "$SOCK" >"$DIR/env.new"
 	mv "$DIR/env.new" "$DIR/env"
