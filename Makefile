@@ -28,7 +28,7 @@ PEER_TEST  := CGO_ENABLED=0 $(GO) test -vet=off -ldflags='-s -w' -count=1
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeparts/golangci-lint-$(LINT_VERSION)
 LINT  := $(CACHE)/golangci-lint
 
-.PHONY: help test race lint fmt generate golden fuzz hostile hostile-short bench bench-node bench-report cover peer peer-long peer-record peer-mutate peer-cover peer-page e2e conformance-cri test-cgroup2 run ci
+.PHONY: help test race lint fmt generate golden fuzz hostile hostile-short bench bench-node bench-report cover peer peer-long peer-record peer-mutate peer-cover peer-page e2e e2e-runtimes conformance-cri conformance-17 test-cgroup2 run ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -114,9 +114,15 @@ e2e: ## real pods on a real containerd that it starts, and packages on this kern
 	@grep -rlE --include='*_test.go' '^//go:build.*\be2e\b' . | xargs -r -n1 dirname | grep -vx ./test/e2e | sort -u | \
 	xargs -r $(GO) test -p 1 -tags e2e -count=1 -v -run '^TestE2E'
 
+e2e-runtimes: ## the tests of test/e2e on containerd 2.4, 1.7 and 1.6 in turn, and what passed on each: root on Debian
+	test/e2e/runtimes.sh
+
 conformance-cri: ## check the runtime behind SOCKET; IMAGE, PULL_IMAGE, MISSING_IMAGE, CGROUP_PARENT: see fakecri/conformance
 	@KPCRI_SOCKET="$(SOCKET)" KPCRI_IMAGE="$(IMAGE)" KPCRI_PULL_IMAGE="$(PULL_IMAGE)" KPCRI_MISSING_IMAGE="$(MISSING_IMAGE)" \
 		KPCRI_CGROUP_PARENT="$(CGROUP_PARENT)" $(GO) test -tags conformance -count=1 -v -run '^TestSocket$$' ./fakecri/conformance
+
+conformance-17: ## conformance-cri on a containerd 1.7 that it starts and stops: root on Debian
+	test/testbed/conformance.sh 1.7
 
 test-cgroup2: ## the tests that need cgroup v2, PSI or a machine to kill, in QEMU: root on Debian
 	@grep -rl --include='*_test.go' '^//go:build.*cgroup2' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \

@@ -29,11 +29,14 @@ type testbed struct {
 	dir      string
 	endpoint string // unix://…
 	ctr      string // the ctr binary
+	version  string // of containerd: 2.4, 1.7 or 1.6
 	conn     *grpc.ClientConn
 	runtime  runtimeapi.RuntimeServiceClient
 	images   runtimeapi.ImageServiceClient
 	foreign  []*foreignPod
 	nodes    atomic.Int64 // made so far
+	// streamsEvents reports whether the runtime has a stream of container events.
+	streamsEvents bool
 }
 
 // openBed connects to the bed in dir and makes the foreign pods.
@@ -42,14 +45,17 @@ func openBed(dir string) (*testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &testbed{dir: dir, endpoint: "unix://" + env["CRI_SOCKET"], ctr: env["KPBED_CTR"]}
+	b := &testbed{dir: dir, endpoint: "unix://" + env["CRI_SOCKET"], ctr: env["KPBED_CTR"], version: env["KPBED_CONTAINERD"]}
 	b.conn, err = grpc.NewClient(b.endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		return nil, err
 	}
 	b.runtime, b.images = runtimeapi.NewRuntimeServiceClient(b.conn), runtimeapi.NewImageServiceClient(b.conn)
-	b.foreign, err = makeForeignPods(b)
+	b.streamsEvents, err = b.eventsDuring(func() (err error) {
+		b.foreign, err = makeForeignPods(b)
+		return err
+	})
 	if err != nil {
 		return nil, errors.Join(err, b.conn.Close())
 	}
@@ -74,8 +80,8 @@ func bedEnv(dir string) (map[string]string, error) {
 
 // bedUp brings the bed up, or, where it is and its containerd has died, starts
 // that again over the same state.
-func bedUp(dir string) error {
-	return script("cri-up.sh", "--dir", dir)
+func bedUp(dir string, options ...string) error {
+	return script("cri-up.sh", append([]string{"--dir", dir, "--containerd", containerdVersion()}, options...)...)
 }
 
 // bedDown takes the bed and its folder away. There may be none.

@@ -107,6 +107,7 @@ func TestHostPortThatIsTakenIsRefused(t *testing.T) {
 }
 
 func TestRuntimeClassIsTheRuntimesHandler(t *testing.T) {
+	needs(t, runtimeHandlers)
 	t.Parallel()
 	n := newNode(t)
 	text := func(name, class string) string {
@@ -138,6 +139,7 @@ func (n *node) waitStuck(name, message string) *corev1.Pod {
 // TestUserNamespace: root in the pod is nobody on the node, and owns in both what its
 // volumes hold.
 func TestUserNamespace(t *testing.T) {
+	needs(t, userNamespaces)
 	t.Parallel()
 	n := newNode(t)
 	host := filepath.Join(filepath.Dir(n.root), "host")

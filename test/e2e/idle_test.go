@@ -45,6 +45,7 @@ const (
 // started anew over them, and take them down. Not parallel: it measures, and the pods
 // of other tests would be news for this agent's stream.
 func TestAHundredIdlePodsCostLittle(t *testing.T) {
+	needs(t, containerEvents) // without them it lists each second
 	n, p := newNode(t), startProxy(t)
 	flags := []string{"--cri-endpoint", p.endpoint, "--eviction-hard", "memory.available<10Mi,nodefs.available<1%,imagefs.available<1%"}
 	n.start(flags...)

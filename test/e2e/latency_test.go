@@ -36,6 +36,7 @@ const (
 // The relists are a minute apart, so that only hints and requests can be as fast. The
 // kubelet, which lists each second, needs up to that. Not parallel: it measures.
 func TestChangesAreSeenWithinMilliseconds(t *testing.T) {
+	needs(t, containerEvents)
 	w := watchRuntime(t)
 	box := w.sandbox(t)
 	var own, foreign, ours []time.Duration

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 )
@@ -105,7 +106,12 @@ func runSecond(agent string, lock *os.File, signals <-chan os.Signal) (int, erro
 	if err != nil {
 		return 1, err
 	}
-	cmd := exec.Command(self, os.Args[1:]...)
+	args := os.Args[1:]
+	if containerdVersion() == sharedEventsVersion {
+		// Agents of two tests would take each other's events.
+		args = append(slices.Clone(args), "-test.parallel=1")
+	}
+	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), bedVar+"="+bedDir, agentVar+"="+agent, "TMPDIR="+scratchDir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -79,7 +79,7 @@ func newSmallBed(t *testing.T, mebibytes int, mkfs ...string) *smallBed {
 		// Not the lost+found of its disk.
 		command(t, "find", smallDir, "-xdev", "-mindepth", "1", "-delete")
 	})
-	require.NoError(t, script("cri-up.sh", "--dir", smallDir, "--bridge", "kpbedsmall0", "--cidr", "10.89.0.0/16"))
+	require.NoError(t, bedUp(smallDir, "--bridge", "kpbedsmall0", "--cidr", "10.89.0.0/16"))
 	env, err := bedEnv(smallDir)
 	require.NoError(t, err)
 	b := &testbed{dir: smallDir, endpoint: "unix://" + env["CRI_SOCKET"], ctr: env["KPBED_CTR"]}

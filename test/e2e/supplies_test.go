@@ -161,22 +161,21 @@ func TestVolumesOfEveryKind(t *testing.T) {
     {name: disk, emptyDir: {}}, {name: memory, emptyDir: {medium: Memory, sizeLimit: 8Mi}}, {name: host, hostPath: {path: `+host+`, type: Directory}},
     {name: map, configMap: {name: settings, items: [{key: file.txt, path: sub/f}]}}, {name: secret, secret: {secretName: keys, defaultMode: 0400}},
     {name: down, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: memory, resourceFieldRef: {containerName: main, resource: limits.memory}}]}},
-    {name: all, projected: {sources: [{configMap: {name: settings}}, {secret: {name: keys}}, {downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}]}},
-    {name: image, image: {reference: "kubeparts.test/testserver:1", pullPolicy: IfNotPresent}}],`, `
+    {name: all, projected: {sources: [{configMap: {name: settings}}, {secret: {name: keys}}, {downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}]}}],`, `
   resources: {limits: {memory: 64Mi}},
   volumeMounts: [{name: disk, mountPath: /disk}, {name: disk, mountPath: /part, subPath: a/b}, {name: memory, mountPath: /memory}, {name: host, mountPath: /host, readOnly: true},
-    {name: map, mountPath: /map}, {name: secret, mountPath: /secret}, {name: down, mountPath: /down}, {name: all, mountPath: /all}, {name: image, mountPath: /image}],`,
+    {name: map, mountPath: /map}, {name: secret, mountPath: /secret}, {name: down, mountPath: /down}, {name: all, mountPath: /all}],`,
 		`echo written > /part/file; echo disk $(cat /disk/a/b/file)
 grep -c ' /memory tmpfs' /proc/mounts | sed 's/^/memory /'
 echo host $(cat /host/greeting); touch /host/x 2>/dev/null || echo host is read-only
 echo map $(cat /map/sub/f); echo secret $(cat /secret/password)
 stat -L -c 'secret %a %g' /secret/password; grep -c ' /secret tmpfs' /proc/mounts | sed 's/^/secret tmpfs /'
 echo down $(cat /down/labels) $(cat /down/memory); echo all $(cat /all/color) $(cat /all/token) $(cat /all/name)
-test -x /image/testserver && echo image is there; stat -c 'disk group %g' /disk`))
+stat -c 'disk group %g' /disk`))
 	n.start()
 	pod := n.waitRunning("volumes")
 	requireSays(t, n.said(pod), "disk written", "memory 1", "host from the host", "host is read-only", "map from the map", "secret hunter2",
-		"secret 440 4321", "secret tmpfs 1", `down app="volumes" 67108864`, "all blue t0k3n "+pod.Name, "image is there", "disk group 4321")
+		"secret 440 4321", "secret tmpfs 1", `down app="volumes" 67108864`, "all blue t0k3n "+pod.Name, "disk group 4321")
 
 	// What changes shows, whole.
 	pid := bed.pid(t, bed.instances(t, podLabels(pod))[0].ID)
@@ -192,6 +191,21 @@ test -x /image/testserver && echo image is there; stat -c 'disk group %g' /disk`
 	bed.requireGone(t, was)
 	n.requireNothingLeft()
 	require.FileExists(t, host+"/greeting", "it is the host's")
+}
+
+func TestImageVolume(t *testing.T) {
+	needs(t, imageVolumes)
+	t.Parallel()
+	n := newNode(t)
+	n.write("image.yaml", podText("image", `volumes: [{name: image, image: {reference: "kubeparts.test/testserver:1", pullPolicy: IfNotPresent}}],`,
+		"volumeMounts: [{name: image, mountPath: /image}],", "test -x /image/testserver && echo image is there"))
+	n.start()
+	pod := n.waitRunning("image")
+	requireSays(t, n.said(pod), "image is there")
+	was := bed.traces(t, pod)
+	n.remove("image.yaml")
+	bed.requireGone(t, was)
+	n.requireNothingLeft()
 }
 
 // TestPodWaitsForItsSecret and says so, and starts once it is there.

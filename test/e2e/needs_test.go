@@ -1,0 +1,94 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	// containerdVar names the containerd of the bed: 2.4, 1.7 or 1.6.
+	containerdVar = "KUBEPARTS_E2E_CONTAINERD"
+	// completeVersion is the containerd that has every feature: no test may be skipped on it.
+	completeVersion = "2.4"
+	// sharedEventsVersion is the containerd whose event streams take events from each other.
+	sharedEventsVersion = "1.7"
+)
+
+// containerdVersion returns the version of containerd that the tests run on.
+func containerdVersion() string {
+	if v := os.Getenv(containerdVar); v != "" {
+		return v
+	}
+	return completeVersion
+}
+
+// feature is something that a test needs of the runtime and that some runtimes lack.
+type feature struct {
+	name string
+	// in reports whether the runtime of b has the feature.
+	in func(b *testbed) (bool, error)
+}
+
+var (
+	containerEvents = feature{"container events", func(b *testbed) (bool, error) { return b.streamsEvents, nil }}
+	runtimeHandlers = feature{"a list of its runtime handlers", func(b *testbed) (bool, error) {
+		handlers, err := b.handlers()
+		return len(handlers) > 0, err
+	}}
+	userNamespaces = feature{"user namespaces", func(b *testbed) (bool, error) {
+		handlers, err := b.handlers()
+		return slices.ContainsFunc(handlers, func(h *runtimeapi.RuntimeHandler) bool {
+			return h.GetName() == newerHandler && h.GetFeatures().GetUserNamespaces()
+		}), err
+	}}
+	// The CRI has no field for these.
+	imageVolumes = feature{"image volumes", func(b *testbed) (bool, error) { return b.version == completeVersion, nil }}
+)
+
+// needs skips the test if the runtime lacks the feature, and fails it if that runtime must
+// have all features.
+func needs(t *testing.T, f feature) {
+	t.Helper()
+	has, err := f.in(bed)
+	require.NoError(t, err)
+	if has {
+		return
+	}
+	require.NotEqual(t, completeVersion, bed.version, "containerd lacks %s, and no test may be skipped on this version", f.name)
+	t.Skipf("%s needs %s, which containerd %s lacks", t.Name(), f.name, bed.version)
+}
+
+func (b *testbed) handlers() ([]*runtimeapi.RuntimeHandler, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	status, err := b.runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	return status.GetRuntimeHandlers(), err
+}
+
+// eventsDuring calls act, which must cause an event, and reports whether the runtime has
+// a stream of events.
+func (b *testbed) eventsDuring(act func() error) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*callTimeout)
+	defer cancel()
+	stream, err := b.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		return false, err
+	}
+	if err := act(); err != nil {
+		return false, err
+	}
+	_, err = stream.Recv()
+	if grpcstatus.Code(err) == codes.Unimplemented {
+		return false, nil
+	}
+	return err == nil, err
+}
