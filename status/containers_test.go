@@ -80,14 +80,31 @@ func TestSparseMessages(t *testing.T) {
 func TestAStartThatWasBrokenOffIsNoEnd(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Never", "a")
-	c := container("a", "1", exited, 128)
-	c.StartedAt, c.Reason, c.Message = 0, "StartError", "failed to create containerd task: failed to create shim task: context canceled"
+	c := brokenOff("a")
 	got := status.Generate(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c}}, Now: at(3)})
 	require.Equal(t, corev1.PodPending, got.Phase)
 	require.Equal(t, "waiting:", word(got.ContainerStatuses[0]), "as one that was only created")
 	c.Message = "no such file or directory"
 	got = status.Generate(status.Input{Pod: pod, Runtime: &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c}}, Now: at(3)})
 	require.Equal(t, corev1.PodFailed, got.Phase)
+}
+
+func TestAStartThatWasBrokenOffDoesNotRestartAll(t *testing.T) {
+	t.Parallel()
+	pod := parseScene(t, "Never", "run@Never+all128 run").pod
+	restarting := func(c *runtimeapi.ContainerStatus) corev1.ConditionStatus {
+		seen := &podcache.Status{Containers: []*runtimeapi.ContainerStatus{c, container("c1", "1", running, 0)}}
+		s := status.Generate(status.Input{Pod: pod, Runtime: seen, Now: at(3)})
+		return status.Condition(s.Conditions, corev1.AllContainersRestarting).Status
+	}
+	require.Equal(t, corev1.ConditionFalse, restarting(brokenOff("c0")))
+	require.Equal(t, corev1.ConditionTrue, restarting(container("c0", "1", exited, 128)), "it ended so by itself")
+}
+
+func brokenOff(name string) *runtimeapi.ContainerStatus {
+	c := container(name, "1", exited, 128)
+	c.StartedAt, c.Reason, c.Message = 0, "StartError", "failed to create containerd task: failed to create shim task: context canceled"
+	return c
 }
 
 // word returns the short form of a status: see TestContainerStatuses.

@@ -5,6 +5,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/podcache"
 )
 
 const (
@@ -48,7 +49,8 @@ func restartingAll(in *Input) bool {
 		if st == nil {
 			st = find(old.InitContainerStatuses, c.Name)
 		}
-		if seen.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && (podspec.RestartsAll(c, seen.GetExitCode()) ||
+		ended := seen.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && !podcache.BrokenOff(seen)
+		if ended && (podspec.RestartsAll(c, seen.GetExitCode()) ||
 			st != nil && st.State.Terminated != nil && podspec.RestartsAll(c, st.State.Terminated.ExitCode)) {
 			return true
 		}
