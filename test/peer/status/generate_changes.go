@@ -38,6 +38,11 @@ func containerChanges() []change {
 				if !s.is(unknownState) || !s.same() || s.old.State.Terminated == nil {
 					return false
 				}
+				if in.restartsAll() { // the kubelet takes what is missing for removed
+					end := s.old.State.Terminated
+					s.newest.State, s.newest.ExitCode, s.newest.Reason = exitedState, end.ExitCode, end.Reason
+					return true
+				}
 				in.removeOlder(s.newest)
 				in.remove(s.newest)
 				return true
@@ -188,8 +193,7 @@ func restartAllChanges() []change {
 		name: "new containers in a restart of all", class: judge.KubeletDefect,
 		sentence: "A restart of all containers is over when no old one is left; the kubelet's goes on while there is any, and so takes down those that it had started before it died.",
 		apply: func(in *input) bool {
-			c := status.Condition(in.turn.Before.Conditions, corev1.AllContainersRestarting)
-			if c == nil || c.Status != corev1.ConditionTrue {
+			if !in.restartsAll() {
 				return false
 			}
 			anyOld, anyNew := false, false
@@ -201,10 +205,16 @@ func restartAllChanges() []change {
 			if anyOld || !anyNew {
 				return false
 			}
-			c.Status = corev1.ConditionFalse
+			status.Condition(in.turn.Before.Conditions, corev1.AllContainersRestarting).Status = corev1.ConditionFalse
 			return true
 		},
 	}}
+}
+
+// restartsAll reports whether the pod was being restarted as a whole.
+func (in *input) restartsAll() bool {
+	c := status.Condition(in.turn.Before.Conditions, corev1.AllContainersRestarting)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // addressChanges are about addresses.

@@ -30,18 +30,29 @@ func (k *kubelet) playOurs(t *testing.T, w *World) (all []judge.Facts) {
 			s.carryOut(actions, backoff, step.Fails)
 			continue
 		}
-		starts, boxes := len(s.Starts), len(s.BoxStarts)
+		before := s.clone()
 		k.sync(t, s, step.Fails)
-		for _, st := range s.Starts[starts:] {
-			if !st.Failed {
-				backoff.Next(podrunner.RestartKey(s.Pod, &st.From), st.Since)
-			}
-		}
-		for _, st := range s.BoxStarts[boxes:] {
-			backoff.Next(sandboxKey, st.Since)
-		}
+		backoff.heed(before, s)
 	}
 	return all
+}
+
+// heed counts the starts that the kubelet has made since before, each from the end that
+// ours sees: a start that was broken off has none.
+func (b *backoff) heed(before, now *State) {
+	before.markBrokenOff()
+	for _, st := range now.Starts[len(before.Starts):] {
+		since := before.since(st.From.Name)
+		if since.IsZero() {
+			since = st.Since
+		}
+		if !st.Failed {
+			b.Next(podrunner.RestartKey(now.Pod, &st.From), since)
+		}
+	}
+	for _, st := range now.BoxStarts[len(before.BoxStarts):] {
+		b.Next(sandboxKey, st.Since)
+	}
 }
 
 // sandboxKey is the key of the back-off of the pod's sandbox.

@@ -79,17 +79,20 @@ func brokenOff(c *Container) bool {
 	return c.State == exited && c.Reason == "StartError" && strings.HasSuffix(c.Message, "context canceled")
 }
 
+// markBrokenOff makes containers whose start was broken off ones that were only created.
+func (s *State) markBrokenOff() (changed bool) {
+	for _, c := range s.Containers {
+		if brokenOff(c) {
+			c.State, c.brokenOff, changed = created, true, true
+		}
+	}
+	return changed
+}
+
 func startBrokenOff() deviation {
 	return deviation{
-		Rule: rule("start that was broken off", judge.Deliberate, "A container whose start was broken off because its agent was killed has exited with 128 for the kubelet; for ours it has not failed, and the same attempt is made again."),
-		state: func(s *State) (changed bool) {
-			for _, c := range s.Containers {
-				if brokenOff(c) {
-					c.State, c.brokenOff, changed = created, true, true
-				}
-			}
-			return changed
-		},
+		Rule:  rule("start that was broken off", judge.Deliberate, "A container whose start was broken off because its agent was killed has exited with 128 for the kubelet; for ours it has not failed, and the same attempt is made again."),
+		state: (*State).markBrokenOff,
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
 				c := s.here(name)

@@ -114,6 +114,9 @@ func podLevelShares() deviation {
 			}
 			for _, c := range s.resizable() {
 				has := *c.Has.DeepCopy()
+				if has.Requests.Cpu().IsZero() { // which the kubelet recalls of a resize without a request
+					delete(has.Requests, corev1.ResourceCPU)
+				}
 				request(&has, has.Limits)
 				c.Has = has
 			}

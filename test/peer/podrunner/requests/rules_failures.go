@@ -47,7 +47,7 @@ func failureRules() []rule {
 						}
 					}
 					return ""
-				})
+				}, "CreateContainerConfigError") // what both sides check later
 			},
 		},
 		{
@@ -91,15 +91,17 @@ func failedEvents(s scene) string {
 }
 
 // failedAlone explains what a container leads to that only our side refuses, for the
-// reason that cause returns.
-func failedAlone(s scene, cause func(*corev1.Container) string) bool {
+// reason that cause returns. The kubelet's may fail when it is made or run, or for a reason
+// of others.
+func failedAlone(s scene, cause func(*corev1.Container) string, others ...string) bool {
+	reasons := append([]string{"", "CreateContainerError", "RunContainerError"}, others...)
 	var failed, ours, theirs []string
 	for _, all := range [][]corev1.Container{pod(s).Spec.InitContainers, pod(s).Spec.Containers, debugging(pod(s))} {
 		for i := range all {
 			name := all[i].Name
 			message := cause(&all[i])
 			reason := kubeletFact(s, "container "+name+"/reason")
-			if message == "" || ourFact(s, "container "+name+"/message") != message || !slices.Contains([]string{"", "CreateContainerError", "RunContainerError"}, reason) {
+			if message == "" || ourFact(s, "container "+name+"/message") != message || !slices.Contains(reasons, reason) {
 				continue
 			}
 			failed, ours = append(failed, name), append(ours, "Warning: Error: "+message)
