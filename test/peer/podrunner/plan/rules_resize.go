@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
@@ -114,8 +115,9 @@ func podLevelShares() deviation {
 			}
 			for _, c := range s.resizable() {
 				has := *c.Has.DeepCopy()
-				if has.Requests.Cpu().IsZero() { // which the kubelet recalls of a resize without a request
+				if s.resizedToFewestShares(c) {
 					delete(has.Requests, corev1.ResourceCPU)
+					c.Linux = merged(c.Linux, &runtimeapi.LinuxContainerResources{CpuShares: sharesOf(has.Limits)})
 				}
 				request(&has, has.Limits)
 				c.Has = has
@@ -126,6 +128,16 @@ func podLevelShares() deviation {
 			return changed
 		},
 	}
+}
+
+// resizedToFewestShares reports whether the kubelet has resized a container that requests
+// no CPU, of which it recalls a request of zero, and the container has the limit of its spec.
+func (s *State) resizedToFewestShares(c *Container) bool {
+	spec, _ := s.spec(c.Name)
+	_, asks := spec.Resources.Requests[corev1.ResourceCPU]
+	has, recalled := c.Has.Requests[corev1.ResourceCPU]
+	limit := s.actuated(spec).Limits[corev1.ResourceCPU]
+	return !asks && recalled && has.IsZero() && limit.Cmp(c.Has.Limits[corev1.ResourceCPU]) == 0
 }
 
 // replaced returns a copy of list with the amount of one resource that another list has.
