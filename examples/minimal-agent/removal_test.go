@@ -82,6 +82,7 @@ func newRemovalBed() *removalBed {
 }
 
 func (b *removalBed) ask(t *testing.T, seconds int) {
+	t.Helper()
 	for range seconds {
 		b.start(t.Context(), &podcache.Status{UID: "uid", Namespace: "ns", Name: "a"}, func(context.Context) error {
 			b.attempts = append(b.attempts, time.Since(b.begun))

@@ -10,13 +10,16 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// What a cgroup takes of cpu: shares of 1024 a core, from 2 to 262144; a quota of at
-// least 1 ms in each period.
 const (
-	MinShares, MaxShares, SharesPerCore = 2, 262_144, 1024
-	DefaultPeriodMicros                 = 100_000
+	// MinShares and MaxShares are the fewest and the most shares of cpu of a cgroup.
+	MinShares = 2
+	MaxShares = 262_144
+	// SharesPerCore are those of a whole core.
+	SharesPerCore = 1024
+	// DefaultPeriodMicros is the kernel's period of cpu quotas.
+	DefaultPeriodMicros = 100_000
 
-	minQuotaMicros = 1000
+	minQuotaMicros = 1000    // the least that the kernel takes
 	maxMilliCPU    = 1 << 40 // more would overflow
 )
 

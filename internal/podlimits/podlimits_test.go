@@ -27,7 +27,8 @@ func TestOf(t *testing.T) {
 		"nothing asked": {make([]corev1.ResourceRequirements, 1), time.Second, podlimits.Limits{CPUShares: 2}},
 		"the sum": {
 			[]corev1.ResourceRequirements{{Requests: amounts("1", "1Mi"), Limits: amounts("2", "2Mi")}, {Limits: amounts("500m", "1Mi")}},
-			100 * time.Millisecond, podlimits.Limits{CPUShares: 1536, CPUQuotaMicros: 250_000, CPUPeriodMicros: 100_000, MemoryBytes: 3 << 20},
+			100 * time.Millisecond,
+			podlimits.Limits{CPUShares: 1536, CPUQuotaMicros: 250_000, CPUPeriodMicros: 100_000, MemoryBytes: 3 << 20},
 		},
 		"without quotas":    {[]corev1.ResourceRequirements{{Limits: amounts("1", "1Mi")}}, 0, podlimits.Limits{CPUShares: 1024, MemoryBytes: 1 << 20}},
 		"one without limit": {[]corev1.ResourceRequirements{{Limits: amounts("1", "1Mi")}, {}}, time.Second, podlimits.Limits{CPUShares: 1024}},

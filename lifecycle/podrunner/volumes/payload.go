@@ -107,7 +107,7 @@ func (m *maker) configMap(p payload, name string, items []corev1.KeyToPath, opti
 	for key, value := range object.Data {
 		all[key] = []byte(value)
 	}
-	return m.addItems(p, all, items, mode, optional, "configmap references non-existent config key: %s")
+	return m.addItems(p, all, wish{items, mode, optional, "configmap references non-existent config key: %s"})
 }
 
 func (m *maker) secret(p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
@@ -128,7 +128,7 @@ func (m *maker) secret(p payload, name string, items []corev1.KeyToPath, optiona
 	for key, value := range object.StringData { // no API server has merged it
 		all[key] = []byte(value)
 	}
-	return m.addItems(p, all, items, mode, optional, "references non-existent secret key: %s")
+	return m.addItems(p, all, wish{items, mode, optional, "references non-existent secret key: %s"})
 }
 
 func orAbsent(err error, kind, name string) error {
@@ -138,29 +138,37 @@ func orAbsent(err error, kind, name string) error {
 	return err
 }
 
-// addItems adds those keys that items name, under their paths, or all.
-func (m *maker) addItems(p payload, all map[string][]byte, items []corev1.KeyToPath, mode int32, optional *bool, absent string) error {
-	if len(items) == 0 {
+// wish is what a volume is to show of an object.
+type wish struct {
+	items    []corev1.KeyToPath // none: all keys
+	mode     int32
+	optional *bool
+	absent   string // format of the error about a key that is not there
+}
+
+// addItems adds those keys that w names, under their paths, or all.
+func (m *maker) addItems(p payload, all map[string][]byte, w wish) error {
+	if len(w.items) == 0 {
 		for key, data := range all {
-			if err := m.add(p, key, file{data: data, mode: mode}); err != nil {
+			if err := m.add(p, key, file{data: data, mode: w.mode}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	for _, item := range items {
+	for _, item := range w.items {
 		data, ok := all[item.Key]
 		switch {
 		case ok:
-			own := mode
+			own := w.mode
 			if item.Mode != nil {
 				own = *item.Mode
 			}
 			if err := m.add(p, path.Clean(item.Path), file{data: data, mode: own}); err != nil {
 				return err
 			}
-		case optional == nil || !*optional:
-			return fmt.Errorf(absent, item.Key)
+		case w.optional == nil || !*w.optional:
+			return fmt.Errorf(w.absent, item.Key)
 		}
 	}
 	return nil

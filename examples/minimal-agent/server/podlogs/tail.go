@@ -173,11 +173,7 @@ func scan(r io.Reader, from, n int64, wanted func(Line) bool) (tail, error) {
 		p, err := split.next()
 		if err != nil {
 			t.lines = append(append(t.lines, ring[next:]...), ring[:next]...)
-			for _, part := range join.rest() {
-				if wanted(part.Line) {
-					t.open, t.cut = append(t.open, part.begin), t.cut || from > 0 && !whole[part.Stream]
-				}
-			}
+			t.noteOpen(join.rest(), wanted, func(s Stream) bool { return from == 0 || whole[s] })
 			return t, ignoreEOF(err)
 		}
 		t.end = p.end
@@ -194,6 +190,16 @@ func scan(r io.Reader, from, n int64, wanted func(Line) bool) (tail, error) {
 		case n > 0:
 			ring[next] = found
 			next = (next + 1) % len(ring)
+		}
+	}
+}
+
+// noteOpen notes the lines whose ends were not seen. isWhole says whether the begin of a
+// stream's lines is known.
+func (t *tail) noteOpen(parts []joined, wanted func(Line) bool, isWhole func(Stream) bool) {
+	for _, p := range parts {
+		if wanted(p.Line) {
+			t.open, t.cut = append(t.open, p.begin), t.cut || !isWhole(p.Stream)
 		}
 	}
 }
