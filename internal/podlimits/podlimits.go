@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// MinShares and MaxShares are the fewest and the most shares of cpu of a cgroup.
+	// MinShares are the fewest shares of cpu of a cgroup.
 	MinShares = 2
+	// MaxShares are the most.
 	MaxShares = 262_144
 	// SharesPerCore are those of a whole core.
 	SharesPerCore = 1024
