@@ -35,8 +35,8 @@
 //
 //   - A container's hash covers its whole spec but for resources, not its name
 //     and image alone, so that an edited manifest takes effect even if its pod
-//     keeps its UID. The kubelet's hashes are other ones: containers
-//     that it made do not match.
+//     keeps its UID. [KubeletHash] is the kubelet's, for the annotation by which it
+//     would know a container again.
 //   - QOSClass, Requests and Held work on a pod without defaults: a missing
 //     request counts as equal to the limit, for a container and for the pod as a
 //     whole. The kubelet relies on defaulting for that.
