@@ -427,8 +427,8 @@ func (d *day) fillDisk() {
 	k := trades()[len(trades())-1]
 	d.all["full0"] = k
 	d.write("full0.yaml", k.manifest("full0", d.marks, 0))
-	d.waitPod(time.Minute, "full0", "to be evicted", evicted)
-	waitFor(d.t, time.Minute, "its logs to go", func() (string, bool) { return "", d.hasRoom() })
+	d.waitPod(3*time.Minute, "full0", "to be evicted", evicted)
+	waitFor(d.t, 2*time.Minute, "its logs to go", func() (string, bool) { return "", d.hasRoom() })
 }
 
 // settle waits until each pod is as it should be.
