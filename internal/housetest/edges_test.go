@@ -43,6 +43,7 @@ func edges() map[string][]string {
 		"internal/crilabels":            {},
 		"internal/podips":               {},
 		"internal/podlimits":            {"lifecycle/podspec"},
+		"internal/podlock":              {},
 		"internal/printable":            {},
 		"internal/safeopen":             {},
 		"internal/housetest":            {},

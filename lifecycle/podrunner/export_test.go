@@ -25,9 +25,5 @@ func (r *Runner) EnforcedInMemory() int {
 	return len(r.enforcements)
 }
 
-// PodsLocked returns how many pods have a lock in memory.
-func (r *Runner) PodsLocked() int {
-	r.clean.mu.Lock()
-	defer r.clean.mu.Unlock()
-	return len(r.clean.pods)
-}
+// PodsLocked returns how many pods have a cleaner.
+func (r *Runner) PodsLocked() int { return r.clean.Len() }

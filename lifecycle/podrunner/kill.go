@@ -90,7 +90,7 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error 
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
 	r.tellExits(t.Pod, t.Status)
-	unlock, err := r.clean.lock(ctx, t.Status.UID)
+	unlock, err := r.clean.Lock(ctx, t.Status.UID)
 	if err != nil {
 		return fmt.Errorf("wait for another cleaner of pod %s: %w", t.Status.UID, err)
 	}
@@ -232,7 +232,7 @@ func (r *Runner) RemovePod(ctx context.Context, status *podcache.Status) error {
 			return errors.Join(refused, fmt.Errorf("remove files of pod %s: %w", status.UID, ErrStillRunning))
 		}
 	}
-	unlock, err := r.clean.lock(ctx, status.UID)
+	unlock, err := r.clean.Lock(ctx, status.UID)
 	if err != nil {
 		return errors.Join(refused, fmt.Errorf("wait for another cleaner of pod %s: %w", status.UID, err))
 	}

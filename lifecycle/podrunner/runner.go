@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/internal/podlock"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
@@ -26,7 +27,7 @@ import (
 type Runner struct {
 	cfg   Config
 	slots slots
-	clean *podLocks // of what was prepared for a pod: one cleaner at a time
+	clean podlock.Locks // of what was prepared for a pod: one cleaner at a time
 
 	mu           sync.Mutex
 	waiting      map[types.UID]map[string]corev1.ContainerStateWaiting
@@ -52,7 +53,6 @@ func New(cfg Config) (*Runner, error) {
 	return &Runner{
 		cfg:          cfg,
 		slots:        make(slots, cfg.ParallelStarts),
-		clean:        newPodLocks(),
 		waiting:      map[types.UID]map[string]corev1.ContainerStateWaiting{},
 		enforcements: map[types.UID]enforcement{},
 		preStopped:   map[types.UID]map[string]bool{},

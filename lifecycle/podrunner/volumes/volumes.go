@@ -12,10 +12,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/podlock"
 )
 
 // The kubelet's folders: pods/UID/volumes/PLUGIN/NAME.
@@ -27,16 +28,8 @@ const (
 // Local is the volumes that need nothing but this node. Make it with [New]; all
 // methods are safe for concurrent use, and one pod's calls wait for each other.
 type Local struct {
-	cfg Config
-
-	mu   sync.Mutex
-	busy map[types.UID]*turn
-}
-
-// turn serialises the calls for one pod.
-type turn struct {
-	mu    sync.Mutex
-	users int // under Local.mu
+	cfg   Config
+	turns podlock.Locks
 }
 
 // New returns a Local that has done nothing yet. The error reports every problem
@@ -45,7 +38,7 @@ func New(cfg Config) (*Local, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("volumes: invalid config: %w", err)
 	}
-	return &Local{cfg: cfg.withDefaults(), busy: map[types.UID]*turn{}}, nil
+	return &Local{cfg: cfg.withDefaults()}, nil
 }
 
 // Mount makes ready the volumes that a pod's containers use, and returns where each
@@ -62,7 +55,11 @@ func (l *Local) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]st
 	if err := check(pod); err != nil {
 		return nil, err
 	}
-	defer l.enter(pod.UID)()
+	leave, err := l.enter(ctx, pod.UID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	root, err := l.open()
 	if err != nil {
 		return nil, err
@@ -96,7 +93,11 @@ func (l *Local) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	if err := check(pod); err != nil {
 		return err
 	}
-	defer l.enter(pod.UID)()
+	leave, err := l.enter(ctx, pod.UID)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	root, err := l.open()
 	if err != nil {
 		return err
@@ -133,7 +134,11 @@ func (l *Local) Unmount(ctx context.Context, uid types.UID) error {
 	if !isElement(string(uid)) {
 		return fmt.Errorf("volumes: %q is not a pod's UID", uid)
 	}
-	defer l.enter(uid)()
+	leave, err := l.enter(ctx, uid)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if _, err := os.Stat(l.cfg.Root); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -217,25 +222,13 @@ func (l *Local) Pods() ([]types.UID, error) {
 	return uids, nil
 }
 
-// enter waits for the pod's turn and returns the function that ends it.
-func (l *Local) enter(uid types.UID) (leave func()) {
-	l.mu.Lock()
-	t := l.busy[uid]
-	if t == nil {
-		t = new(turn)
-		l.busy[uid] = t
+// enter waits for the pod's turn.
+func (l *Local) enter(ctx context.Context, uid types.UID) (leave func(), err error) {
+	leave, err = l.turns.Lock(ctx, uid)
+	if err != nil {
+		return nil, fmt.Errorf("volumes: wait for another call for pod %s: %w", uid, err)
 	}
-	t.users++
-	l.mu.Unlock()
-	t.mu.Lock()
-	return func() {
-		t.mu.Unlock()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if t.users--; t.users == 0 {
-			delete(l.busy, uid)
-		}
-	}
+	return leave, nil
 }
 
 // open opens the root. All that is done below goes through it, so that neither
