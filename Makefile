@@ -68,11 +68,11 @@ fuzz: ## run every fuzzer for FUZZTIME (20s) each
 		echo "$$out"; \
 	done
 
-hostile-short: ## the same for a moment, always with the same seed
-	$(GO) test -tags hostile -count=1 -v ./test/hostile
-
 hostile: ## attack the example agent from all sides for HOSTILE_FOR (10m) with fresh seeds, or first with HOSTILE_SEED
 	HOSTILE_FOR=$(HOSTILE_FOR) HOSTILE_SEED=$(HOSTILE_SEED) $(GO) test -tags hostile -count=1 -timeout 0 -v -run '^TestHostile$$' ./test/hostile
+
+hostile-short: ## a short attack, always with the same seed
+	$(GO) test -tags hostile -count=1 -v ./test/hostile
 
 bench: ## run every benchmark once, or for BENCHTIME (say 1s)
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...

@@ -134,13 +134,7 @@ func (n *node) idleMinute(p *proxy) {
 // rss returns the memory of the process in MiB.
 func (a *agent) rss(t *testing.T) float64 {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
-	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(status), "VmRSS:")
-	require.True(t, found)
-	kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-	require.NoError(t, err)
-	return kilobytes / 1024
+	return float64(statOf(t, a.cmd.Process.Pid).ResidentMemory()) / (1 << 20)
 }
 
 // TestTheProgramIsSmallAndReadyAtOnce builds it as its users would, and has it ready

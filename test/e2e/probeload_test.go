@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -126,16 +127,16 @@ func (a *agent) cpu(t *testing.T) time.Duration {
 // cpuOf returns the processor time that a process has used.
 func cpuOf(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return time.Duration(statOf(t, pid).CPUTime() * float64(time.Second))
+}
+
+func statOf(t *testing.T, pid int) procfs.ProcStat {
+	t.Helper()
+	process, err := procfs.NewProc(pid)
 	require.NoError(t, err)
-	_, fields, _ := strings.Cut(string(data), ") ")
-	ticks := int64(0)
-	for _, field := range strings.Fields(fields)[11:13] { // utime and stime
-		n, err := strconv.ParseInt(field, 10, 64)
-		require.NoError(t, err)
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / 100
+	stat, err := process.Stat()
+	require.NoError(t, err)
+	return stat
 }
 
 // timeWaits counts the sockets in TIME_WAIT whose other end is a pod of the bed.

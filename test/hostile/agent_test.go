@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -179,15 +180,11 @@ func (u use) most(v use) use {
 
 // use returns what the agent has now. What cannot be known, as it has just ended, is 0.
 func (a *agent) use() (u use) {
-	dir := fmt.Sprintf("/proc/%d/", a.cmd.Process.Pid)
-	if status, err := os.ReadFile(dir + "status"); err == nil {
-		if _, rest, ok := strings.Cut(string(status), "VmRSS:"); ok {
-			kib, _ := strconv.Atoi(strings.Fields(rest)[0])
-			u.memoryMiB = kib >> 10
+	if process, err := procfs.NewProc(a.cmd.Process.Pid); err == nil {
+		if stat, err := process.Stat(); err == nil {
+			u.memoryMiB = stat.ResidentMemory() >> 20
 		}
-	}
-	if entries, err := os.ReadDir(dir + "fd"); err == nil {
-		u.descriptors = len(entries)
+		u.descriptors, _ = process.FileDescriptorsLen()
 	}
 	if _, body, err := a.get("/debug/pprof/goroutine?debug=1", 5*time.Second); err == nil {
 		first, _, _ := strings.Cut(string(body), "\n")

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -91,30 +90,6 @@ func (a *agent) stop() error {
 	return nil
 }
 
-// cpu returns how long the agent has run on a processor.
-func (a *agent) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	// proc(5): the name is in parentheses, and may contain any; utime and stime are
-	// fields 14 and 15, in ticks, of which Linux has 100 a second everywhere.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	user, errUser := strconv.Atoi(fields[11])
-	system, errSystem := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * time.Second / 100, errors.Join(errUser, errSystem)
-}
-
-// rss returns how many bytes of the agent are in memory.
-func (a *agent) rss() (float64, error) {
-	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", a.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	pages, err := strconv.ParseFloat(strings.Fields(string(statm))[1], 64)
-	return pages * float64(os.Getpagesize()), err
-}
-
 // get returns a page of the agent.
 func (a *agent) get(ctx context.Context, path string) (page []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.address+path, nil)
@@ -132,16 +107,23 @@ func (a *agent) get(ctx context.Context, path string) (page []byte, err error) {
 	return io.ReadAll(answer.Body)
 }
 
-// metric returns the value of one of the agent's metrics that has no labels.
-func (a *agent) metric(ctx context.Context, name string) (float64, error) {
+// metrics returns the values of metrics of the agent that have no labels.
+func (a *agent) metrics(ctx context.Context, names ...string) (values []float64, err error) {
 	page, err := a.get(ctx, "/metrics")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for line := range strings.Lines(string(page)) {
-		if text, ok := strings.CutPrefix(line, name+" "); ok {
-			return strconv.ParseFloat(strings.TrimSpace(text), 64)
+	for _, name := range names {
+		_, rest, found := strings.Cut("\n"+string(page), "\n"+name+" ")
+		if !found {
+			return nil, fmt.Errorf("the agent has no metric %s", name)
 		}
+		text, _, _ := strings.Cut(rest, "\n")
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the agent's metric %s: %w", name, err)
+		}
+		values = append(values, value)
 	}
-	return 0, fmt.Errorf("the agent has no metric %s", name)
+	return values, nil
 }

@@ -31,8 +31,9 @@ type figures struct {
 // sample is what a process has used so far.
 type sample struct {
 	at            time.Time
-	cpu           time.Duration
-	allocs, bytes float64
+	cpu           float64 // seconds so far
+	rss           float64 // bytes
+	allocs, bytes float64 // so far
 	calls         map[string]int
 }
 
@@ -121,10 +122,9 @@ func (n node) window(ctx context.Context, churn bool, length time.Duration) (fig
 	if err != nil {
 		return figures{}, err
 	}
-	rss, err := n.agent.rss()
 	minutes := after.at.Sub(before.at).Minutes()
 	f := figures{
-		cpu: (after.cpu - before.cpu).Seconds() / minutes, rss: rss / (1 << 20),
+		cpu: (after.cpu - before.cpu) / minutes, rss: after.rss / (1 << 20),
 		allocs: (after.allocs - before.allocs) / minutes, bytes: (after.bytes - before.bytes) / (1 << 20) / minutes,
 		calls: map[string]float64{}, delays: delays(written, n.agent.seen()[already:]),
 	}
@@ -133,7 +133,7 @@ func (n node) window(ctx context.Context, churn bool, length time.Duration) (fig
 			f.calls[method] = float64(count) / minutes
 		}
 	}
-	return f, err
+	return f, nil
 }
 
 // profile writes two profiles of the agent, FILE.profile (CPU) and FILE.allocs, if there is a file.
@@ -157,13 +157,14 @@ func (n node) profile(ctx context.Context, file string, length time.Duration) er
 }
 
 func (n node) take(ctx context.Context) (s sample, err error) {
-	var errs [4]error
-	s.allocs, errs[0] = n.agent.metric(ctx, "go_memstats_mallocs_total")
-	s.bytes, errs[1] = n.agent.metric(ctx, "go_memstats_alloc_bytes_total")
-	s.calls, errs[2] = n.runtime.calls()
-	s.cpu, errs[3] = n.agent.cpu()
-	s.at = time.Now()
-	return s, errors.Join(errs[:]...)
+	values, err := n.agent.metrics(ctx, "process_cpu_seconds_total", "process_resident_memory_bytes",
+		"go_memstats_mallocs_total", "go_memstats_alloc_bytes_total")
+	if err != nil {
+		return sample{}, err
+	}
+	s = sample{at: time.Now(), cpu: values[0], rss: values[1], allocs: values[2], bytes: values[3]}
+	s.calls, err = n.runtime.calls()
+	return s, err
 }
 
 // delays returns how many milliseconds each pod took from its manifest to its status.
