@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -396,7 +397,7 @@ func (r *run) await(ctx context.Context, what string, missing func() string) err
 			return nil
 		}
 		if time.Since(begin)-(r.stalls()-stalled) > r.limits.recover {
-			r.report(fmt.Sprintf("waited %v for %s; last: %s", r.limits.recover, what, last))
+			r.report(fmt.Sprintf("waited %v for %s; last: %s\n%s", r.limits.recover, what, last, r.explain()))
 			return nil
 		}
 		if time.Since(asked) > 500*time.Millisecond {
@@ -409,6 +410,19 @@ func (r *run) await(ctx context.Context, what string, missing func() string) err
 		<-tick.C
 	}
 	return nil
+}
+
+// explain returns the agent's own explanation of the state of each steady pod.
+func (r *run) explain() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(steadyPods())) {
+		_, body, err := r.agent.get("/explain/default/"+name+"-"+nodeName+"?output=text", 5*time.Second)
+		if err != nil {
+			body = []byte(err.Error())
+		}
+		fmt.Fprintf(&b, "explain %s:\n%s\n", name, body)
+	}
+	return b.String()
 }
 
 // watchClock adds up how long this machine left the test without a processor.
