@@ -41,15 +41,19 @@ func cpuWithMemory() deviation {
 	return deviation{
 		Rule: rule("CPU limit that comes with the memory", judge.KubeletDefect, "If a pod that gets limits passes them on to a container, the kubelet sets the container's CPU limit together with its memory limit, and once more with the CPU; ours sets each once."),
 		facts: func(s *State, f judge.Facts) {
+			if s.Pod.Spec.Resources == nil || s.Pod.Spec.Resources.Limits.Cpu().IsZero() {
+				return
+			}
 			for _, c := range s.resizable() {
 				spec, _ := s.spec(c.Name)
 				is := s.actuated(spec)
-				before, after, own := c.Has.Limits[corev1.ResourceCPU], is.Limits[corev1.ResourceCPU], spec.Resources.Limits[corev1.ResourceCPU]
-				if !before.IsZero() || after.IsZero() || !own.IsZero() {
-					continue
-				}
-				if sharesOf(c.Has.Requests) == sharesOf(is.Requests) && f["resize memory "+c.ID] != "" {
-					delete(f, "resize nothing "+c.ID)
+				nothing := "resize nothing " + c.ID
+				switch {
+				case !c.Has.Limits.Cpu().IsZero() || f["resize cpu "+c.ID] == "" && f["resize memory "+c.ID] == "":
+				case f["resize memory "+c.ID] == "" && !sameAmounts(c.Has, is, corev1.ResourceMemory):
+					f[nothing] = "yes" // the memory alone: in the kubelet the same call sets the CPU limit
+				case f["resize memory "+c.ID] != "" && spec.Resources.Limits.Cpu().IsZero() && sharesOf(c.Has.Requests) == sharesOf(is.Requests):
+					delete(f, nothing) // the CPU alone: in the kubelet the call for the memory has set it
 				}
 			}
 		},
