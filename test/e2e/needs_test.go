@@ -51,8 +51,11 @@ var (
 		}), err
 	}}
 	// The CRI has no field for these.
-	imageVolumes = feature{"image volumes", func(b *testbed) (bool, error) { return b.version == completeVersion, nil }}
+	imageVolumes = feature{"image volumes", isComplete}
+	sameAnswers  = feature{"the error codes and defaults of containerd " + completeVersion + ", which the fake has", isComplete}
 )
+
+func isComplete(b *testbed) (bool, error) { return b.version == completeVersion, nil }
 
 // needs skips the test if the runtime lacks the feature, and fails it if that runtime must
 // have all features.
