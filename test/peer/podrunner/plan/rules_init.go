@@ -53,6 +53,7 @@ func straysHold() deviation {
 			if s.current["stop pod"] == "" || s.restartsAll() || !s.usable() || !s.initialized() && !s.pastLastInit() || !s.held() {
 				return false
 			}
+			s.Restarting = false // no container is left that a restart of all waits for
 			s.keep()
 			return true
 		},
