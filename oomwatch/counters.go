@@ -1,7 +1,6 @@
 package oomwatch
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,7 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -61,14 +60,21 @@ type Counters struct {
 	cfg CountersConfig
 	// told is what has been told of each cgroup, by its path; nil before the
 	// first look, which tells nothing.
-	told  map[string]tally
-	part  bool      // the last look could not read everything
-	seen  uint64    // the kernel's count at the last look
-	since time.Time // all counters told by then
+	told   map[string]tally
+	failed bool      // the last look could not read everything
+	seen   uint64    // the kernel's count at the last look
+	since  time.Time // all counters told by then
 }
 
-// tally counts kills in a cgroup itself and in all that is below it.
+// tally counts kills in a cgroup itself, of those the whole groups, and in all that is
+// below it.
 type tally struct{ own, groups, subtree uint64 }
+
+// reading is what was read of a cgroup.
+type reading struct {
+	cgroup string
+	tally
+}
 
 var _ Source = (*Counters)(nil)
 
@@ -105,11 +111,13 @@ func (c *Counters) Watch(ctx context.Context, emit func(Sighting)) error {
 		now := c.cfg.Clock.Now()
 		kills, counted := c.kills()
 		rose := !counted || kills != c.seen
-		if rose || again || c.told == nil || c.part {
+		if rose || again || c.told == nil || c.failed {
 			c.Look(emit)
 			emit(Sighting{}) // it can see
 		}
-		c.seen, again, c.since = kills, rose, now
+		if c.seen, again = kills, rose; !c.failed {
+			c.since = now
+		}
 		timer := c.cfg.Clock.NewTimer(c.cfg.Period)
 		select {
 		case <-ctx.Done():
@@ -123,132 +131,90 @@ func (c *Counters) Watch(ctx context.Context, emit func(Sighting)) error {
 // kills is the kernel's count of all kills; it has none before 4.13.
 func (c *Counters) kills() (n uint64, ok bool) {
 	content, err := os.ReadFile(c.cfg.VMStat)
-	if err != nil {
-		return 0, false
-	}
-	_, after, ok := bytes.Cut(content, []byte("\noom_kill "))
-	kills, _ := decimal(after)
-	return uint64(kills), ok
+	return count(string(content), "oom_kill"), err == nil && strings.Contains(string(content), "\noom_kill ")
 }
 
-// Look reads all counters once and emits those that rose since the last look. It is
-// the single step of Watch, for those who decide themselves when to look.
+// Look reads all counters once and emits those that rose since the last look. If one
+// can't be read for now, the next look tells of all. It is the single step of Watch, for
+// those who decide themselves when to look.
 func (c *Counters) Look(emit func(Sighting)) {
-	v2 := exists(filepath.Join(c.cfg.Mount, "cgroup.controllers"))
-	l := look{
-		mount: c.cfg.Mount, v2: v2, told: map[string]tally{}, before: c.told,
-		emit: emit, now: c.cfg.Clock.Now(), since: c.since,
+	now := c.cfg.Clock.Now()
+	all, err := c.read(path.Clean(c.cfg.Parent))
+	if c.failed = err != nil; c.failed {
+		return
 	}
-	l.visit(path.Clean(c.cfg.Parent))
-	if c.part = l.missed; c.part && c.told == nil {
-		return // what was there before would seem new later
+	tell := func(cgroup string, n, groups uint64) {
+		kill := Kill{Time: now, VictimCgroup: cgroup, Kills: int(n), counted: int(n)}
+		if groups > 0 { // each counts the process twice that the kernel chose: alone, and then with all others
+			kill.Kind, kill.Kills = Group, int(n-min(groups, n-1))
+		}
+		emit(Sighting{Counter: true, Since: c.since, Kill: kill})
 	}
-	c.told, c.since = l.told, l.now
+	told, below := map[string]tally{}, map[string]uint64{}
+	for _, r := range slices.Backward(all) { // each after all that is below it
+		t := c.told[r.cgroup]
+		if c.told == nil {
+			t = r.tally
+		} else if r.own < t.own {
+			t = tally{} // another cgroup of the same name
+		}
+		kills := below[r.cgroup]
+		if n := r.own - t.own; n > 0 {
+			tell(r.cgroup, n, r.groups-min(r.groups, t.groups))
+			kills += n
+		}
+		t.subtree += kills
+		if r.subtree > t.subtree {
+			tell(r.cgroup, r.subtree-t.subtree, 0)
+			kills += r.subtree - t.subtree
+			t.subtree = r.subtree
+		}
+		told[r.cgroup] = tally{r.own, r.groups, t.subtree}
+		below[path.Dir(r.cgroup)] += kills
+	}
+	c.told, c.since = told, now
 }
 
-type look struct {
-	mount        string
-	v2           bool
-	told, before map[string]tally
-	emit         func(Sighting)
-	now, since   time.Time
-	missed       bool // something was there that could not be read
-}
-
-// visit looks at a cgroup and all below it and returns how many kills it told.
-//
-// The counter of the whole subtree is read before those in it. So what happens in
-// between is told of the child now, and the parent's counter, when it catches up,
-// has nothing more to tell.
-func (l *look) visit(cgroup string) (told uint64) {
-	dir := filepath.Join(l.mount, filepath.FromSlash(cgroup))
+// read reads the counters of a cgroup and all below it, each before those in it. So what
+// happens in between is told of the child now, and the parent's counter, when it catches
+// up, has nothing more to tell.
+func (c *Counters) read(cgroup string) (all []reading, err error) {
+	dir := filepath.Join(c.cfg.Mount, filepath.FromSlash(cgroup))
 	entries, err := os.ReadDir(dir)
 	if gone(err) {
-		return 0 // its parent's counter has its kills
+		return nil, nil // its parent's counter has its kills
 	}
-	var total, own, groups uint64
-	if l.v2 && err == nil {
-		total, _, err = counters(filepath.Join(dir, "memory.events"))
+	content := func(file string) string {
+		b, e := os.ReadFile(filepath.Join(dir, file))
+		if e != nil && !gone(e) {
+			err = e
+		}
+		return string(b)
 	}
-	if l.v2 && err == nil {
-		own, groups, err = counters(filepath.Join(dir, "memory.events.local"))
+	r := reading{cgroup: cgroup}
+	if exists(filepath.Join(c.cfg.Mount, "cgroup.controllers")) { // version 2
+		r.subtree = count(content("memory.events"), "oom_kill")
+		local := content("memory.events.local")
+		r.own, r.groups = count(local, "oom_kill"), count(local, "oom_group_kill")
+	} else {
+		r.own = count(content("memory.oom_control"), "oom_kill")
 	}
-	if !l.v2 && err == nil {
-		own, _, err = counters(filepath.Join(dir, "memory.oom_control"))
-	}
-	if err != nil {
-		l.miss(cgroup)
-		return 0
-	}
-	t := l.before[cgroup]
-	if l.before == nil {
-		t = tally{own: own, groups: groups, subtree: total}
-	} else if own < t.own {
-		t = tally{} // another cgroup of the same name
-	}
-	if n := own - t.own; n > 0 {
-		l.tell(cgroup, n, groups-min(groups, t.groups))
-		told += n
-	}
+	all = []reading{r}
 	for _, entry := range entries {
-		if entry.IsDir() {
-			told += l.visit(path.Join(cgroup, entry.Name()))
+		if entry.IsDir() && err == nil {
+			var below []reading
+			below, err = c.read(path.Join(cgroup, entry.Name()))
+			all = append(all, below...)
 		}
 	}
-	subtree := t.subtree + told
-	if total > subtree && !l.missed { // else they may be those of a child that could not be read
-		l.tell(cgroup, total-subtree, 0)
-		told += total - subtree
-		subtree = total
-	}
-	l.told[cgroup] = tally{own: own, groups: groups, subtree: subtree}
-	return told
+	return all, err
 }
 
-// miss keeps what was told of a cgroup and all below it, which the next look reads.
-func (l *look) miss(cgroup string) {
-	l.missed = true
-	for other, t := range l.before {
-		if other == cgroup || strings.HasPrefix(other, strings.TrimSuffix(cgroup, "/")+"/") {
-			l.told[other] = t
-		}
-	}
-}
-
-// tell emits that a counter rose by n. In each group kill it counts the process twice
-// that the kernel chose: it is killed alone first and then with all others.
-func (l *look) tell(cgroup string, n, groups uint64) {
-	kill := Kill{Time: l.now, VictimCgroup: cgroup, Kills: int(n), counted: int(n)}
-	if groups > 0 {
-		kill.Kind, kill.Kills = Group, int(n-min(groups, n-1))
-	}
-	l.emit(Sighting{Counter: true, Since: l.since, Kill: kill})
-}
-
-// counters reads oom_kill and oom_group_kill; zero is what a file without them, or
-// none, says.
-func counters(file string) (kills, groups uint64, err error) {
-	content, err := os.ReadFile(file)
-	if gone(err) {
-		return 0, 0, nil
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range bytes.Lines(content) {
-		key, value, _ := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
-		n, err := strconv.ParseUint(string(value), 10, 64)
-		if err != nil {
-			continue
-		}
-		switch string(key) {
-		case "oom_kill":
-			kills = n
-		case "oom_group_kill":
-			groups = n
-		}
-	}
-	return kills, groups, nil
+// count returns a number in a file of names and numbers; zero if it has none.
+func count(content, name string) uint64 {
+	_, after, _ := strings.Cut("\n"+content, "\n"+name+" ")
+	n, _ := decimal(after)
+	return uint64(max(n, 0))
 }
 
 // gone reports whether a file does not exist, or can never be read by this process. Any

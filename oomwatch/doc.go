@@ -11,6 +11,10 @@
 // the other. [Parser], [ParseRecord] and [ParseCgroup] are the pure functions below
 // them, for those who have a log in a file. [Reporter] makes events of kills.
 //
+// The log comes first, as kernels since 5.3 write it. Counters are for what it does not
+// tell: kills that were overwritten, cgroups that it leaves out, and all of them where it
+// can't be read.
+//
 // # What you supply
 //
 // Two sources, normally:
@@ -35,7 +39,8 @@
 //     same memory had run out, for the log does not tell them apart.
 //  2. One whose line in the log is complete is told after [KmsgConfig.Hold] and a moment,
 //     in which others of its group may follow, or at once when the next kill begins.
-//     What one source alone tells of is told after [Config.Window].
+//     What only a counter tells of is told after [Config.Window], and so is one whose
+//     cgroup the log leaves out. The log's kills are told in its order.
 //  3. Nothing is lost silently: overwritten records and kills that found the queue full
 //     are counted, in the next kill and in the Observer.
 //  4. A damaged record costs no more than itself. Lines that a process wrote into the
@@ -67,8 +72,6 @@
 //     death, which may come late; here it is that of the choice.
 //   - In the kubelet, a victim whose cgroup the log does not name is in the cgroup /; here
 //     its cgroup is empty.
-//   - The kubelet has no constraint for kernels before 5.0; here it is CONSTRAINT_MEMCG
-//     where a cgroup had reached its limit.
 //   - Of a cgroup that the kernel kills as a whole, the kubelet tells of one process; here
 //     all are told.
 //   - The kubelet does not see a kill of which the kernel left out the dump; here it is
@@ -80,14 +83,11 @@
 //   - The kubelet does not see the death of a process without a name; here it is one.
 //   - The kubelet takes the clock of the log for right, though it drifts; here a kill that
 //     is read as it is logged has the right time.
-//   - If a child dies in the place of the process that was chosen, the kubelet tells of
-//     that process; here of the child.
 //   - The kubelet believes what a program writes into the kernel's log; here only lines of
 //     the kernel count.
 //   - The kubelet does not read a line that goes on in another record; here its parts are
 //     joined.
-//   - The kubelet does not read the summary of the first kernels 5.0, which has no uid, and
-//     takes the kill for one for want of the machine's memory; here it is read.
+//   - The kubelet reads the logs of all kernels; ours what they write since 5.3.
 //   - A process or a cgroup whose name looks like a field of the line misleads the
 //     kubelet's expression; here the line is read from both ends.
 //   - The kubelet has the names of processes and cgroups as the log escapes them; here they

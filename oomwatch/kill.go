@@ -79,20 +79,12 @@ type Kill struct {
 	// Lost is what is missing between the kill before this one and this one.
 	Lost Lost
 
-	// first and end are the first and the last record of the log that tell of it; first is
-	// before Sequence if lines in several records do, or that say no more than the kind.
-	first, end uint64
+	// from is the record after which the log must be read to tell of it again, with all
+	// that had begun beside it. End is the last record that tells of it.
+	from, end uint64
 	// counted is by how much the kernel's counters rise: in a group kill the process
 	// that was chosen may count twice. Zero is as much as Kills.
 	counted int
-}
-
-// begins is the record from which on the log must be read to tell of it again.
-func (k *Kill) begins() uint64 {
-	if k.first > 0 {
-		return k.first
-	}
-	return k.Sequence
 }
 
 // Lost counts what could not be told.

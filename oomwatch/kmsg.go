@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 // Position is how far a kernel's log has been read. The zero value is nowhere.
@@ -22,32 +18,9 @@ type Position struct {
 	BootID string
 	// Sequence is the last record that need not be read again.
 	Sequence uint64
-	// Told are the kills after it that were handled already, because one that had begun
-	// before them was not: their [Kill.Sequence], separated by commas.
-	Told string
-}
-
-// told returns the kills that were handled.
-func (p Position) told() (sequences []uint64) {
-	for text := range strings.SplitSeq(p.Told, ",") {
-		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
-			sequences = append(sequences, n)
-		}
-	}
-	return sequences
-}
-
-// withTold returns p with those of some handled kills that are after it.
-func (p Position) withTold(sequences []uint64) Position {
-	slices.Sort(sequences)
-	var after []string
-	for _, n := range slices.Compact(sequences) {
-		if n > p.Sequence {
-			after = append(after, strconv.FormatUint(n, 10))
-		}
-	}
-	p.Told = strings.Join(after, ",")
-	return p
+	// Told is the last record of the kills that were handled, if it is after Sequence:
+	// because of one that was not, they are read again.
+	Told uint64 `json:"ToldUpTo,omitzero"`
 }
 
 // KmsgLog is an open /dev/kmsg: each Read returns one record, after waiting for it,
@@ -72,8 +45,6 @@ type KmsgConfig struct {
 	// BootID says which boot this is. Default: the kernel's
 	// /proc/sys/kernel/random/boot_id.
 	BootID func() (string, error)
-	// Clock is the time of day. Default the system clock.
-	Clock clock.PassiveClock
 	// Monotonic is the clock of the log's records. Default CLOCK_MONOTONIC, which
 	// like the kernel's printk stands still while the machine is suspended.
 	Monotonic func() time.Duration
@@ -86,14 +57,43 @@ type KmsgConfig struct {
 // /dev/kmsg: with kernel.dmesg_restrict that is CAP_SYSLOG, and in a container the
 // device.
 type Kmsg struct {
-	cfg    KmsgConfig
-	reader reader
+	cfg KmsgConfig
+
+	// For Watch only, which goes on with them when the log had to be opened again.
+	log     KmsgLog
+	emit    func(Sighting)
+	parser  Parser
+	last    uint64        // the last record that was read
+	lost    uint64        // records that were overwritten, of which no sighting has told
+	quiet   bool          // the deadline is over; what is there already is still read
+	drift   time.Duration // how far the log's clock is behind at most
+	driftAt time.Duration
+	buf     [recordSize]byte
 
 	mu       sync.Mutex
 	position Position
 }
 
 var _ Source = (*Kmsg)(nil)
+
+const (
+	// recordSize is more than any record. The kernel refuses with EINVAL to cut one; it
+	// has at most 8 KiB with all escapes.
+	recordSize = 16 << 10
+	// confirm is how long a log that seems to be quiet has to show that it is not: it
+	// may be the reader that was held up.
+	confirm = 20 * time.Millisecond
+	// patience is how long a choice waits for its death, between which the kernel may
+	// be writing to a slow console.
+	patience = 5 * time.Second
+	// historyQuiet is how long nothing comes where the log ends, which can only be learned
+	// by reading it, and historyLongest for how long that is tried if it is never quiet.
+	historyQuiet   = 20 * time.Millisecond
+	historyLongest = time.Second
+	// mostDrift is how fast clocks drift at most, one in so many: more the kernel lets no
+	// time server correct.
+	mostDrift = 2000
+)
 
 // NewKmsg returns the source. It opens nothing yet.
 func NewKmsg(cfg KmsgConfig) (*Kmsg, error) {
@@ -109,22 +109,35 @@ func NewKmsg(cfg KmsgConfig) (*Kmsg, error) {
 	if cfg.BootID == nil {
 		cfg.BootID = bootID
 	}
-	if cfg.Clock == nil {
-		cfg.Clock = clock.RealClock{}
-	}
 	if cfg.Monotonic == nil {
 		cfg.Monotonic = monotonic
 	}
 	if cfg.NobodyKilled == nil {
 		cfg.NobodyKilled = func() {}
 	}
-	k := &Kmsg{cfg: cfg, position: cfg.Resume}
-	k.reader = reader{cfg: &k.cfg, reached: k.setPosition, position: cfg.Resume, told: cfg.Resume.told()}
-	return k, nil
+	return &Kmsg{cfg: cfg, position: cfg.Resume, last: cfg.Resume.Sequence, drift: math.MaxInt64 / 2}, nil
 }
 
 // Name returns "kmsg".
 func (k *Kmsg) Name() string { return "kmsg" }
+
+// Position is how far the log has been read and its kills emitted. Those need not
+// have been handled: what to save for a resumption is [Watcher.Position].
+func (k *Kmsg) Position() Position {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.position
+}
+
+// publish makes known how far the log has been read: as far as all that had begun has ended.
+func (k *Kmsg) publish() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.position.Sequence = k.last
+	if k.parser.Open() {
+		k.position.Sequence = k.parser.idle
+	}
+}
 
 // Watch reads until ctx is done, and then returns nil, or until reading fails. It may
 // be called again when it has returned, by one goroutine at a time, and goes on where
@@ -137,249 +150,162 @@ func (k *Kmsg) Watch(ctx context.Context, emit func(Sighting)) error {
 	closeLog := sync.OnceFunc(func() { _ = log.Close() }) // it was only read
 	defer closeLog()
 	defer context.AfterFunc(ctx, closeLog)()
+	k.log, k.emit = log, emit
 	boot, err := k.cfg.BootID()
 	if err != nil {
 		return fmt.Errorf("find the place in the kernel's log: %w", err)
 	}
-	r := &k.reader
-	r.log, r.emit = log, emit
-	err = r.run(boot)
+	err = k.read(boot)
 	if ctx.Err() != nil {
 		return nil
 	}
 	return fmt.Errorf("read the kernel's log: %w", err)
 }
 
-// Position is how far the log has been read and its kills emitted. Those need not
-// have been handled: what to save for a resumption is [Watcher.Position].
-func (k *Kmsg) Position() Position {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.position
-}
-
-func (k *Kmsg) setPosition(p Position) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.position = p
-}
-
-// reader reads a log, and goes on in it when that had to be opened again.
-type reader struct {
-	log      KmsgLog
-	cfg      *KmsgConfig
-	emit     func(Sighting)
-	reached  func(Position)
-	position Position // but for Told
-	told     []uint64 // kills that were handled before the start, and not read again yet
-	parser   Parser
-	drift    drift
-	lost     uint64 // records that were overwritten, of which no sighting has told
-	quiet    bool   // the deadline is over; what is there already is still read
-	buf      [recordSize]byte
-}
-
-const (
-	// recordSize is more than any record. The kernel refuses with EINVAL to cut one; it
-	// has at most 8 KiB with all escapes.
-	recordSize = 16 << 10
-	// confirm is how long a log that seems to be quiet has to show that it is not: it
-	// may be the reader that was held up.
-	confirm = 20 * time.Millisecond
-	// patience is how long a choice waits for its death, between which the kernel may
-	// be writing to a slow console.
-	patience = 5 * time.Second
-)
-
-// run reads until that fails for good.
-func (r *reader) run(boot string) error {
-	if _, err := r.log.Seek(0, io.SeekStart); err != nil {
+// read reads until that fails for good.
+func (k *Kmsg) read(boot string) error {
+	if _, err := k.log.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if r.position.BootID != boot {
-		r.position, r.told, r.parser = Position{BootID: boot}, nil, Parser{}
-		if err := r.history(); err != nil {
+	if k.Position().BootID != boot {
+		if err := k.history(boot); err != nil {
 			return err
 		}
 	}
-	r.emit(Sighting{})
-	err := r.wait()
+	k.emit(Sighting{})
+	err := k.wait()
 	for err == nil {
 		var record Record
-		record, err = r.next()
+		record, err = k.next()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = r.late()
+			err = k.late()
 		case err == nil:
-			err = r.take(record)
+			err = k.take(record)
 		}
 	}
 	return err
 }
 
-// late takes it that nothing has come for long enough.
-func (r *reader) late() error {
-	if !r.quiet {
-		r.quiet = true
-		return r.log.SetReadDeadline(r.cfg.Clock.Now().Add(confirm))
-	}
-	if r.parser.last != nil {
-		if kill, ok := r.parser.Quiet(); ok {
-			r.tell(kill)
-		}
-	} else {
-		r.feed(r.parser.Flush)
-	}
-	r.publish()
-	return r.wait()
-}
-
-// wait sets the time in which something has to come that belongs to what has begun.
-func (r *reader) wait() error {
-	r.quiet = false
-	switch {
-	case r.parser.last != nil:
-		return r.log.SetReadDeadline(r.cfg.Clock.Now().Add(r.cfg.Hold))
-	case r.parser.Open():
-		return r.log.SetReadDeadline(r.cfg.Clock.Now().Add(patience))
-	default:
-		return r.log.SetReadDeadline(time.Time{})
-	}
-}
-
-// tell emits a kill.
-func (r *reader) tell(kill Kill) {
-	i := slices.Index(r.told, kill.Sequence)
-	if i >= 0 {
-		r.told = slices.Delete(r.told, i, i+1)
-	}
-	r.emit(Sighting{Kill: kill, told: i >= 0})
-}
-
-// feed emits the kills that a step of the parser returns.
-func (r *reader) feed(step func() []Kill) {
-	before := r.parser.NobodyKilled
-	for _, kill := range step() {
-		r.tell(kill)
-	}
-	for range r.parser.NobodyKilled - before {
-		r.cfg.NobodyKilled()
-	}
-}
-
-// Where the log ends can only be learned by reading it.
-const (
-	historyQuiet   = 20 * time.Millisecond // nothing for so long: this is the end
-	historyLongest = time.Second           // for a log that is never quiet
-)
-
 // history skips all that was logged before the start and notes where it ends, so that
 // a later start can resume there even if nothing is logged until then.
-func (r *reader) history() error {
-	began := r.cfg.Clock.Now()
-	for {
-		now := r.cfg.Clock.Now()
-		if now.Sub(began) > historyLongest {
-			break
-		}
-		if err := r.log.SetReadDeadline(now.Add(historyQuiet)); err != nil {
+func (k *Kmsg) history(boot string) error {
+	k.last = 0
+	for began := time.Now(); time.Since(began) <= historyLongest; {
+		if err := k.log.SetReadDeadline(time.Now().Add(historyQuiet)); err != nil {
 			return err
 		}
-		record, err := r.next()
+		record, err := k.next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		r.position.Sequence = record.Sequence
+		k.last = record.Sequence
 	}
-	r.lost = 0 // nobody was to read it
-	r.publish()
+	k.lost = 0 // nobody was to read it
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.position = Position{BootID: boot, Sequence: k.last}
 	return nil
 }
 
 // next returns the next record that was not read before. One that is damaged is
 // skipped.
-func (r *reader) next() (Record, error) {
+func (k *Kmsg) next() (Record, error) {
 	for {
-		n, err := r.log.Read(r.buf[:])
+		n, err := k.log.Read(k.buf[:])
 		if errors.Is(err, syscall.EPIPE) {
 			continue // the sequence of the next record tells how many are missing
 		}
 		if err != nil {
 			return Record{}, err
 		}
-		record, err := ParseRecord(r.buf[:n])
-		last := r.position.Sequence
-		if err != nil || last > 0 && record.Sequence <= last {
+		record, err := ParseRecord(k.buf[:n])
+		if err != nil || k.last > 0 && record.Sequence <= k.last {
 			continue
 		}
-		if last > 0 {
-			r.lost += record.Sequence - last - 1
+		if k.last > 0 {
+			k.lost += record.Sequence - k.last - 1
 		}
 		return record, nil
 	}
 }
 
 // take takes one record of the log.
-func (r *reader) take(record Record) error {
-	r.position.Sequence = record.Sequence
-	defer r.publish()
-	if r.lost > 0 {
-		r.emit(Sighting{LostRecords: r.lost})
-		r.lost = 0
+func (k *Kmsg) take(record Record) error {
+	k.last = record.Sequence
+	if k.lost > 0 {
+		k.emit(Sighting{LostRecords: k.lost})
+		k.lost = 0
 	}
-	before := r.parser.relevant
-	r.feed(func() []Kill {
-		if kill, ok := r.parser.Feed(record, r.wall(record)); ok {
+	before := k.parser.used
+	k.feed(func() []Kill {
+		if kill, ok := k.parser.Feed(record, k.wall(record)); ok {
 			return []Kill{kill}
 		}
 		return nil
 	})
-	if r.parser.relevant > before {
-		return r.wait()
+	if k.parser.used > before {
+		return k.wait()
 	}
 	return nil
 }
 
-// publish says how far the log has been read, but for what is not told yet.
-func (r *reader) publish() {
-	p := r.position
-	if from := r.parser.from(); from > 0 {
-		p.Sequence = from - 1
+// feed emits the kills that a step of the parser returns, but for those that were handled
+// before the start, and makes known how far that is.
+func (k *Kmsg) feed(step func() []Kill) {
+	before := k.parser.NobodyKilled
+	for _, kill := range step() {
+		if kill.end > k.position.Told {
+			k.emit(Sighting{Kill: kill})
+		}
 	}
-	r.reached(p.withTold(slices.Clone(r.told)))
+	for range k.parser.NobodyKilled - before {
+		k.cfg.NobodyKilled()
+	}
+	k.publish()
 }
 
-// wall converts a record's time to the time of day.
-func (r *reader) wall(record Record) time.Time {
-	return r.cfg.Clock.Now().Add(-r.drift.age(record.SinceBoot, r.cfg.Monotonic()))
+// wait sets the time in which something has to come that belongs to what has begun.
+func (k *Kmsg) wait() error {
+	k.quiet = false
+	switch {
+	case k.parser.last != nil:
+		return k.log.SetReadDeadline(time.Now().Add(k.cfg.Hold))
+	case k.parser.Open():
+		return k.log.SetReadDeadline(time.Now().Add(patience))
+	default:
+		return k.log.SetReadDeadline(time.Time{})
+	}
 }
 
-// drift is how far the clock of the log is behind the monotonic one, which time
-// servers correct and the log's nobody.
-type drift struct {
-	least time.Duration
-	at    time.Duration // by the monotonic clock
-	known bool
+// late takes it that nothing has come for long enough.
+func (k *Kmsg) late() error {
+	if !k.quiet {
+		k.quiet = true
+		return k.log.SetReadDeadline(time.Now().Add(confirm))
+	}
+	k.feed(func() []Kill {
+		if kill, ok := k.parser.Quiet(); ok {
+			return []Kill{kill}
+		}
+		return k.parser.Flush()
+	})
+	return k.wait()
 }
 
-// mostDrift is one in 2,000, the most that the kernel lets a time server correct.
-const mostDrift = 2000
-
-// age is how old a record is. The least age seen is that of one that was read as soon
-// as it was written: it is drift, if it is no more than there can be. It may have grown
-// since.
-func (d *drift) age(sinceBoot, monotonic time.Duration) time.Duration {
-	age := monotonic - sinceBoot
-	d.least += (monotonic - d.at) / mostDrift
-	if !d.known || age < d.least {
-		d.least, d.known = age, true
+// wall converts a record's time to the time of day. Time servers correct the monotonic
+// clock, but not that of the log, which drifts. The least age of a record that was seen
+// is that of one that was read as soon as it was written: it is drift, if it is no more
+// than there can be. It may have grown since.
+func (k *Kmsg) wall(record Record) time.Time {
+	now := k.cfg.Monotonic()
+	age := now - record.SinceBoot
+	k.drift, k.driftAt = min(k.drift+(now-k.driftAt)/mostDrift, age), now
+	if k.drift.Abs() <= now/mostDrift {
+		age -= k.drift
 	}
-	d.at = monotonic
-	if d.least.Abs() <= monotonic/mostDrift {
-		age -= d.least
-	}
-	return age
+	return time.Now().Add(-age)
 }

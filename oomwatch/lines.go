@@ -1,293 +1,182 @@
 package oomwatch
 
 import (
-	"bytes"
-	"slices"
 	"strconv"
+	"strings"
 )
 
-// The lines of the kernel's mm/oom_kill.c and mm/memcontrol.c that matter. All of
-// them, and few others, have "ill" in them, which is fast to look for.
+// The lines of mm/oom_kill.c and mm/memcontrol.c that matter, as kernels since 5.3 write
+// them.
 const (
-	anyLine     = "ill"
 	invokedLine = " invoked oom-killer:"
 	summaryLine = "oom-kill:constraint="
-	choiceLine  = ": Kill process "
 	killedLine  = "Killed process "
 	endingLine  = ": OOM victim "
 	groupLine   = " are going to be killed due to memory.oom.group set"
-	taskLine    = "Task in "
-	legacyLine  = " killed as a result of limit of "
 	nobodyLine  = "Out of memory and no killable processes"
 )
 
-// summary is the line of kernels since 5.0.
+// summary reads the line about the process that the kernel has chosen into k, and reports
+// whether it is one and complete.
 //
 //	oom-kill:constraint=C,nodemask=N,cpuset=S,mems_allowed=M,oom_memcg=L,task_memcg=V,task=T,pid=P,uid=U
 //
-// A global kill has "global_oom" in the place of oom_memcg. The name of a process
-// may hold commas and equals signs, so the line is read from both ends.
-func summary(text []byte) (Kill, bool) {
-	at := bytes.Index(text, []byte(taskField))
+// A global kill has "global_oom" in the place of oom_memcg. Processes and cgroups may have
+// commas, equals signs and fields of this line in their names. So the line is read from
+// both ends, and again when the line of the death has told the name of the process; until
+// then that is empty.
+func (k *Kill) summary(text, name string) bool {
+	const field = ",task="
+	at := strings.LastIndex(text, field+name+",pid=")
 	if at < 0 {
-		return Kill{}, false
+		at = strings.Index(text, field)
 	}
-	return summaryAt(text, at)
-}
-
-// taskField is before the name of the process. A cgroup may have it in its name as well.
-const taskField = ",task="
-
-// summaryOf is summary, if the name of the process is known from another line.
-func summaryOf(text, name []byte) (Kill, bool) {
-	at := bytes.LastIndex(text, slices.Concat([]byte(taskField), name, []byte(",pid=")))
-	if at < 0 {
-		return Kill{}, false
+	if at < 0 || !strings.HasPrefix(text, summaryLine) {
+		return false
 	}
-	return summaryAt(text, at)
-}
-
-// summaryAt is summary, where the name of the process begins after the field at that place.
-func summaryAt(text []byte, at int) (Kill, bool) {
-	task := text[at+len(taskField):]
-	text, ok := bytes.CutPrefix(text[:at], []byte(summaryLine))
-	if !ok {
-		return Kill{}, false
-	}
-	constraint, head, ok := bytes.Cut(text, []byte(","))
-	if !ok {
-		return Kill{}, false
-	}
-	task, uid, _ := cutLast(task, ",uid=") // missing before 5.0's first stable releases
-	name, pid, ok := cutLast(task, ",pid=")
-	if !ok {
-		return Kill{}, false
-	}
-	k := Kill{Kind: Cgroup, Constraint: constraintName(constraint)}
-	k.PID, ok = decimal(pid)
-	if !ok {
-		return Kill{}, false
+	task, uid, _ := cutLast(text[at+len(field):], ",uid=")
+	task, pid, _ := cutLast(task, ",pid=")
+	constraint, head, ok := strings.Cut(text[len(summaryLine):at], ",")
+	number, isNumber := decimal(pid)
+	if !ok || !isNumber {
+		return false
 	}
 	user, _ := decimal(uid)
-	k.UID, k.Process = int64(user), unescape(name)
-	limit, victim, limited := cgroups(head)
-	k.VictimCgroup = unescape(victim)
-	switch {
-	case !limited:
-		k.Kind, k.LimitCgroup = System, "/"
-	case bytes.Equal(limit, victim):
-		k.LimitCgroup = k.VictimCgroup
-	default:
-		k.LimitCgroup = unescape(limit)
+	k.Victim = Victim{PID: number, UID: int64(user), Process: unescape(task)}
+	k.Kind, k.Constraint = Cgroup, constraint
+	limit, victim := cgroups(head)
+	if limit == "" {
+		k.Kind, limit = System, "/"
 	}
-	return k, true
+	k.LimitCgroup, k.VictimCgroup = unescape(limit), unescape(victim)
+	return true
 }
 
-// cgroups returns the two paths of a summary. A container that may make cgroups
-// chooses their names, and with them whatever the line says after its own path. But
-// a victim is always below the limit, and no name has a slash in it.
-func cgroups(head []byte) (limit, victim []byte, limited bool) {
-	const ofLimit, ofVictim = ",oom_memcg=/", ",task_memcg=/"
-	_, rest, limited := bytes.Cut(head, []byte(ofLimit))
+// cgroups returns the two paths of a summary; limit is empty in a global kill. A container
+// that may make cgroups chooses their names, and with them whatever the line says after
+// its own path. But a victim is always below the limit, and no name has a slash in it.
+func cgroups(head string) (limit, victim string) {
+	const ofLimit, ofVictim = ",oom_memcg=", ",task_memcg="
+	_, paths, limited := strings.Cut(head, ofLimit+"/")
 	if !limited {
-		if at := bytes.Index(head, []byte(ofVictim)); at >= 0 {
-			victim = head[at+len(ofVictim)-1:]
+		if _, path, ok := strings.Cut(head, ofVictim+"/"); ok {
+			victim = "/" + path
 		}
-		return nil, victim, false
+		return "", victim
 	}
-	rest = head[len(head)-len(rest)-1:]
+	paths = "/" + paths
 	for at := 0; ; {
-		next := bytes.Index(rest[at:], []byte(ofVictim))
+		next := strings.Index(paths[at:], ofVictim+"/")
 		if next < 0 {
 			break
 		}
-		at += next + len(ofVictim) - 1
-		limit, victim = rest[:at-len(ofVictim)+1], rest[at:]
+		limit, victim = paths[:at+next], paths[at+next+len(ofVictim):]
 		if within(victim, limit) {
-			return limit, victim, true
+			return limit, victim
 		}
+		at += next + len(ofVictim)
 	}
-	// The victim was cut off, or is being moved elsewhere.
-	limit, victim, _ = bytes.Cut(rest, []byte(ofVictim[:len(ofVictim)-1]))
-	return limit, victim, true
+	limit, victim, _ = strings.Cut(paths, ofVictim) // the victim is being moved elsewhere
+	return limit, victim
 }
 
-// within says whether cgroup is parent or below it.
-func within(cgroup, parent []byte) bool {
-	rest, ok := bytes.CutPrefix(cgroup, parent)
-	return ok && (len(rest) == 0 || rest[0] == '/' || len(parent) == 1)
+// within reports whether cgroup is parent or below it.
+func within(cgroup, parent string) bool {
+	rest, ok := strings.CutPrefix(cgroup, parent)
+	return ok && (rest == "" || rest[0] == '/' || parent == "/")
 }
 
-// constraintName returns the constant where there is one, which costs nothing.
-func constraintName(b []byte) string {
-	for _, known := range [...]string{ConstraintMemcg, ConstraintNone, ConstraintCpuset, ConstraintMemoryPolicy} {
-		if string(b) == known {
-			return known
-		}
-	}
-	return string(b)
-}
-
-// killed is the line that tells of a death, of all kernels:
+// killed reads the line about a death, and whose memory had run out:
 //
-//	Killed process 97 (exe) total-vm:1257948kB, anon-rss:32356kB, file-rss:4kB, shmem-rss:1932kB, UID:0 pgtables:144kB oom_score_adj:0
-//	Memory cgroup out of memory: Killed process 97 (exe) total-vm:...
-//	Killed process 97 (exe), UID 1000, total-vm:...
+//	Memory cgroup out of memory: Killed process 97 (exe) total-vm:1257948kB, anon-rss:32356kB, file-rss:4kB, shmem-rss:1932kB, UID:0 pgtables:144kB oom_score_adj:0
+//	Out of memory: Killed process 97 (exe) total-vm:...
 //
-// Memory says whose: System or Cgroup, empty before 5.3, which have it in the line
-// before. The victim's name comes as it is in the line.
-func killed(text []byte) (v Victim, name []byte, memory Kind, ok bool) {
-	before, text, ok := bytes.Cut(text, []byte(killedLine))
-	if !ok {
-		return v, nil, "", false
+// The name of the process is left as it is in the line.
+func killed(text string) (v Victim, memory Kind, ok bool) {
+	before, text, _ := strings.Cut(text, killedLine)
+	pid, text, ok := strings.Cut(text, " (")
+	memory = memoryOf(before)
+	if v.PID, _ = decimal(pid); v.PID == 0 || !ok || memory == "" {
+		return v, "", false
 	}
-	if memory = memoryOf(before); memory == "" && len(before) > 0 {
-		return v, nil, "", false
+	v.Process, text, _ = cutLast(text, " total-vm:") // which the line lacks if it was cut short
+	if end := strings.LastIndexByte(v.Process, ')'); end >= 0 {
+		v.Process = v.Process[:end]
 	}
-	pid, text, ok := bytes.Cut(text, []byte(" ("))
-	if !ok {
-		return v, nil, "", false
-	}
-	if v.PID, ok = decimal(pid); !ok {
-		return v, nil, "", false
-	}
-	name, figures, found := cutLast(text, " total-vm:")
-	if !found {
-		name, figures = text, nil // cut short
-	}
-	var user []byte
-	if end := bytes.LastIndexByte(name, ')'); end >= 0 {
-		name, user = name[:end], name[end:]
-	}
-	v.TotalVMBytes = kilobytes(figures, "")
-	v.AnonRSSBytes = kilobytes(figures, "anon-rss:")
-	v.FileRSSBytes = kilobytes(figures, "file-rss:")
-	v.ShmemRSSBytes = kilobytes(figures, "shmem-rss:")
-	v.PageTableBytes = kilobytes(figures, "pgtables:")
-	v.UID = int64(max(figure(figures, "UID:"), figure(user, "), UID ")))
-	v.OOMScoreAdj = figure(figures, "oom_score_adj:")
-	return v, name, memory, true
+	v.TotalVMBytes = figure(text, "") << 10
+	v.AnonRSSBytes = figure(text, "anon-rss:") << 10
+	v.FileRSSBytes = figure(text, "file-rss:") << 10
+	v.ShmemRSSBytes = figure(text, "shmem-rss:") << 10
+	v.PageTableBytes = figure(text, "pgtables:") << 10
+	v.UID = figure(text, "UID:") // since 5.4
+	v.OOMScoreAdj = int(figure(text, "oom_score_adj:"))
+	return v, memory, true
 }
 
-// memoryOf says what ran out, by how the kernel's lines begin.
-func memoryOf(text []byte) Kind {
+// memoryOf returns whose memory had run out, by how the kernel's lines begin.
+func memoryOf(text string) Kind {
 	switch {
-	case bytes.HasPrefix(text, []byte("Memory cgroup out of memory")):
+	case strings.HasPrefix(text, "Memory cgroup out of memory"):
 		return Cgroup
-	case bytes.HasPrefix(text, []byte("Out of memory")):
+	case strings.HasPrefix(text, "Out of memory"):
 		return System
 	default:
 		return ""
 	}
 }
 
-// choice is the line of kernels before 5.3 that has what the line of the death does
-// not say. Before 5.1 the death may be that of a child of the chosen process.
-//
-//	Memory cgroup out of memory: Kill process 4242 (stress) score 1954 or sacrifice child
-//
-// The name comes as it is in the line.
-func choice(text []byte) (pid int, name []byte, memory Kind) {
-	before, after, ok := bytes.Cut(text, []byte(choiceLine))
-	if !ok || memoryOf(before) == "" {
-		return 0, nil, ""
-	}
-	pid, _ = decimal(after)
-	if _, name, ok = bytes.Cut(after, []byte(" (")); ok {
-		name, _, _ = cutLast(name, ") score ")
-	}
-	return pid, name, memoryOf(before)
-}
-
-// ending is the line, since 5.9, of a process that was chosen and is ending by itself:
+// ending reads the line, since 5.9, about a process that was chosen and is ending by itself:
 //
 //	Memory cgroup out of memory: OOM victim 111 (exe) is already exiting. Skip killing the task
-func ending(text []byte) (pid int, ok bool) {
-	before, after, ok := bytes.Cut(text, []byte(endingLine))
-	if !ok || memoryOf(before) == "" {
+func ending(text string) (pid int, ok bool) {
+	before, after, _ := strings.Cut(text, endingLine)
+	if memoryOf(before) == "" {
 		return 0, false
 	}
 	return decimal(after)
 }
 
-// legacy is the line of kernels before 5.0: "Task in V killed as a result of
-// limit of L".
-func legacy(text []byte) (Kill, bool) {
-	text, ok := bytes.CutPrefix(text, []byte(taskLine))
+// group reads the line that announces the death of a whole cgroup.
+func group(text string) (cgroup string, ok bool) {
+	cgroup, ok = strings.CutPrefix(text, "Tasks in ")
 	if !ok {
-		return Kill{}, false
+		return "", false
 	}
-	victim, limit, ok := bytes.Cut(text, []byte(legacyLine))
-	if limit = bytes.TrimSpace(limit); !ok || len(limit) == 0 {
-		return Kill{}, false
-	}
-	return Kill{
-		Kind: Cgroup, Constraint: ConstraintMemcg,
-		VictimCgroup: unescape(victim), LimitCgroup: unescape(limit),
-	}, true
-}
-
-// group is the line that announces the death of a whole cgroup.
-func group(text []byte) (cgroup []byte, ok bool) {
-	text, ok = bytes.CutPrefix(text, []byte("Tasks in "))
-	if !ok {
-		return nil, false
-	}
-	return bytes.CutSuffix(bytes.TrimSpace(text), []byte(groupLine))
+	cgroup, ok = strings.CutSuffix(strings.TrimSpace(cgroup), groupLine)
+	return unescape(cgroup), ok
 }
 
 // figure returns the number after name in figures, zero if there is none.
-func figure(figures []byte, name string) int {
-	at := bytes.Index(figures, []byte(name))
+func figure(figures, name string) int64 {
+	_, after, _ := strings.Cut(figures, name)
+	n, _ := decimal(after)
+	return int64(n)
+}
+
+// decimal reads the number that s begins with.
+func decimal(s string) (n int, ok bool) {
+	n, err := strconv.Atoi(s[:len(s)-len(strings.TrimLeft(s, "-0123456789"))])
+	return n, err == nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	at := strings.LastIndex(s, sep)
 	if at < 0 {
-		return 0
+		return s, "", false
 	}
-	n, _ := decimal(figures[at+len(name):])
-	return n
+	return s[:at], s[at+len(sep):], true
 }
 
-func kilobytes(figures []byte, name string) int64 { return int64(figure(figures, name)) << 10 }
-
-// decimal reads the number that b begins with.
-func decimal(b []byte) (n int, ok bool) {
-	negative := len(b) > 0 && b[0] == '-'
-	if negative {
-		b = b[1:]
-	}
-	for i, c := range b {
-		if c < '0' || '9' < c || i == 17 {
-			break
+// unescape undoes what /dev/kmsg does to backslashes and to bytes that can't be printed.
+func unescape(s string) string {
+	parts := strings.Split(s, `\x`)
+	for i, part := range parts[1:] {
+		b, err := strconv.ParseUint(part[:min(len(part), 2)], 16, 8)
+		if err == nil && len(part) >= 2 {
+			parts[i+1] = string([]byte{byte(b)}) + part[2:]
+		} else {
+			parts[i+1] = `\x` + part
 		}
-		n, ok = 10*n+int(c-'0'), true
 	}
-	if negative {
-		n = -n
-	}
-	return n, ok
-}
-
-func cutLast(b []byte, sep string) (before, after []byte, found bool) {
-	at := bytes.LastIndex(b, []byte(sep))
-	if at < 0 {
-		return b, nil, false
-	}
-	return b[:at], b[at+len(sep):], true
-}
-
-// unescape undoes what /dev/kmsg does to bytes that can't be printed.
-func unescape(b []byte) string {
-	if !bytes.Contains(b, []byte(`\x`)) {
-		return string(b)
-	}
-	var plain []byte
-	for len(b) > 0 {
-		if len(b) >= 4 && b[0] == '\\' && b[1] == 'x' {
-			if c, err := strconv.ParseUint(string(b[2:4]), 16, 8); err == nil {
-				plain, b = append(plain, byte(c)), b[4:]
-				continue
-			}
-		}
-		plain, b = append(plain, b[0]), b[1:]
-	}
-	return string(plain)
+	return strings.Join(parts, "")
 }

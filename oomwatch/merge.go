@@ -1,7 +1,6 @@
 package oomwatch
 
 import (
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -20,225 +19,147 @@ type Sighting struct {
 	// LostRecords is how many records of the log were overwritten before this one.
 	// There need not be a kill to tell of them.
 	LostRecords uint64
-
-	told bool // it was handled before the start
 }
-
-func (s *Sighting) empty() bool { return s.Kill.Kills == 0 }
 
 // merger tells each kill once, though the log and the counters both do. It is pure:
 // time comes in from outside.
 //
-// A kill in the log is told at once: the log says most. The counter that rises with
-// it is then accounted for. What the counters alone tell is held for the window in
-// which the log may still follow, and so is a kill in the log that names no cgroup,
-// which a counter that nothing else explains may name.
+// A kill in the log is told at once, for the log says most, and the counter that rises
+// with it tells nothing more. What only a counter tells is held for the window in which
+// the log may still follow. So is a kill in the log that names no cgroup: it has that of
+// a counter that nothing else explains. The log's kills are told in its order.
 type merger struct {
 	window time.Duration
-	held   []*heldKill
-	logged []*account // kills in the log that no counter has accounted for yet
-	told   []*account // kills that were told because of a counter alone
-	spent  []Kill     // kills in the log that were such ones
+	all    []*entry // in the order in which they were seen
 }
 
-type heldKill struct {
+// entry is a sighting, of which the other side has n processes still to tell of.
+type entry struct {
 	Sighting
-	account
-
-	until time.Time
-}
-
-// account is that processes of a cgroup were killed, n by the kernel's count, at some
-// time between from and to. It counts until expires.
-type account struct {
-	cgroup   string
-	n        int
-	from, to time.Time
-	expires  time.Time
+	n     int
+	told  bool
+	until time.Time // when it is told if nothing else is learned, and after that forgotten
 }
 
 // remember is how many windows a kill in the log waits for its counter, and one that
 // a counter told for its log. Neither may come at all.
 const remember = 20
 
-func accountOf(s Sighting) account {
-	a := account{cgroup: s.Kill.VictimCgroup, n: max(s.Kill.counted, s.Kill.Kills), from: s.Kill.Time, to: s.Kill.Time}
-	if s.Counter {
-		a.from = s.Since
-	}
-	return a
-}
-
-// add takes a sighting and returns the kills that can be told.
-func (m *merger) add(s Sighting, now time.Time) []Kill {
-	a, k := accountOf(s), s.Kill
+// add takes a sighting. What can be told then, due returns.
+func (m *merger) add(s Sighting, now time.Time) {
+	e := &entry{Sighting: s, n: max(s.Kill.counted, s.Kill.Kills), until: now.Add(m.window)}
 	switch {
 	case s.Counter:
-		a.n = m.spend(a, slices.Values(m.logged))
-	case a.cgroup != "":
-		left := m.spend(a, slices.Values(m.told))
-		if left == 0 {
-			m.spent = append(m.spent, k)
-			return nil // told already, without its name
+		m.spend(e, func(log *entry) bool { return !log.Counter && (log.told || log.Kill.VictimCgroup != "") })
+	case s.Kill.VictimCgroup != "":
+		if !m.subtractTold(e) {
+			return
 		}
-		k.Kills, a.n = min(k.Kills, left), left
-		a.n = m.spend(a, m.holds(true))
-		m.logged = m.note(m.logged, a, now)
-		m.clear()
-		return []Kill{k}
+		m.spend(e, func(c *entry) bool { return c.Counter })
+		e.until = now
 	}
-	if a.n > 0 {
-		m.held = append(m.held, &heldKill{s, a, now.Add(m.window)})
-	}
-	m.clear()
-	return nil
+	m.all = append(m.all, e)
 }
 
-// due returns the kills whose window is over.
+// due returns the kills that are to be told now.
 func (m *merger) due(now time.Time) (tell []Kill) {
-	expired := func(a *account) bool { return !now.Before(a.expires) }
-	m.logged = slices.DeleteFunc(m.logged, expired)
-	m.told = slices.DeleteFunc(m.told, expired)
-	for {
-		i := slices.IndexFunc(m.held, func(h *heldKill) bool { return !now.Before(h.until) })
-		if i < 0 {
-			return tell
+	due := func(e *entry) bool { return !e.told && !now.Before(e.until) }
+	for _, c := range m.all {
+		if !c.Counter || !due(c) {
+			continue
 		}
-		if k, ok := m.settle(m.held[i], now); ok {
-			tell = append(tell, k)
+		for _, log := range m.all {
+			m.name(log, c, now)
 		}
-		m.clear()
+		if c.n > 0 {
+			c.Kill.Kills = max(c.n-(max(c.Kill.counted, c.Kill.Kills)-c.Kill.Kills), 1)
+			tell = append(tell, c.Kill)
+			c.told, c.until = true, now.Add(remember*m.window)
+		}
 	}
-}
-
-// settle decides what is told of h when nothing more is to be waited for. If what the
-// log and what a counter left over are both there, they are of the same kill: all that
-// fits exactly has been accounted for.
-func (m *merger) settle(h *heldKill, now time.Time) (Kill, bool) {
-	line, counter := h, h
-	for other := range m.holding(!h.Counter) {
-		if m.overlap(&h.account, &other.account) {
-			if h.Counter {
-				line = other
-			} else {
-				counter = other
-			}
+	for _, log := range m.all {
+		if log.Counter || log.told {
+			continue
+		}
+		if !due(log) {
 			break
 		}
-	}
-	k := line.Kill
-	switch {
-	case line != counter:
-		k.VictimCgroup = counter.cgroup
-		spent := min(line.n, counter.n)
-		counter.n -= spent
-		line.n = 0
-	case h.Counter:
-		k.Kills = max(h.n-(max(k.counted, k.Kills)-k.Kills), 1)
-		m.told = m.note(m.told, h.account, now)
-		h.n = 0
-	default:
-		left := m.spend(h.account, slices.Values(m.told))
-		m.logged = m.note(m.logged, account{n: left, from: h.from, to: h.to}, now)
-		h.n = 0
-		if left == 0 { // told already
-			m.spent = append(m.spent, k)
+		for _, c := range m.all {
+			m.name(log, c, now)
 		}
-		return k, left > 0
+		if log.Kill.VictimCgroup != "" || m.subtractTold(log) {
+			tell = append(tell, log.Kill)
+		}
+		log.told, log.until = true, now.Add(remember*m.window)
 	}
-	return k, true
+	m.all = slices.DeleteFunc(m.all, func(e *entry) bool {
+		return (e.n == 0 || due(e) || !now.Before(e.until)) && (e.told || e.Counter)
+	})
+	return tell
 }
 
-// spend takes what may be the same kills off the accounts, those that fit best first,
-// and returns how many are left of a.
-func (m *merger) spend(a account, accounts iter.Seq[*account]) (left int) {
+// name gives a kill in the log that names no cgroup that of a counter, if neither was told.
+func (m *merger) name(log, c *entry, now time.Time) {
+	if log.Counter || !c.Counter || log.told || c.told || log.Kill.VictimCgroup != "" || c.n == 0 || !m.overlap(log, c) {
+		return
+	}
+	c.n -= min(log.n, c.n)
+	log.Kill.VictimCgroup, log.n, log.until = c.Kill.VictimCgroup, 0, now
+}
+
+// subtractTold takes off a kill in the log what counters have told of it, and reports
+// whether there is more to tell.
+func (m *merger) subtractTold(e *entry) bool {
+	m.spend(e, func(c *entry) bool { return c.Counter && c.told })
+	e.Kill.Kills = min(e.Kill.Kills, e.n)
+	return e.n > 0
+}
+
+// spend takes what may be the same kills off e and off others, those that fit best first.
+func (m *merger) spend(e *entry, on func(*entry) bool) {
 	for fit := sameCgroup; fit <= unknownCgroup; fit++ {
-		for other := range accounts {
-			if a.n > 0 && fitOf(a.cgroup, other.cgroup) == fit && m.overlap(&a, other) {
-				n := min(a.n, other.n)
-				a.n -= n
-				other.n -= n
-			}
-		}
-	}
-	return a.n
-}
-
-// note adds a to the accounts, as long as there is anything in it.
-func (m *merger) note(accounts []*account, a account, now time.Time) []*account {
-	if a.n == 0 {
-		return accounts
-	}
-	a.expires = now.Add(remember * m.window)
-	for _, other := range accounts {
-		if other.cgroup == a.cgroup && m.overlap(&a, other) {
-			other.n += a.n
-			other.expires = a.expires
-			if a.to.After(other.to) {
-				other.to = a.to
-			}
-			return accounts
-		}
-	}
-	return append(accounts, &a)
-}
-
-// clear forgets what has been accounted for.
-func (m *merger) clear() {
-	spent := func(a *account) bool { return a.n == 0 }
-	m.logged = slices.DeleteFunc(m.logged, spent)
-	m.told = slices.DeleteFunc(m.told, spent)
-	m.held = slices.DeleteFunc(m.held, func(h *heldKill) bool { return h.n == 0 })
-}
-
-// holding are the kills held that counters told, or the log.
-func (m *merger) holding(counters bool) iter.Seq[*heldKill] {
-	return func(yield func(*heldKill) bool) {
-		for _, h := range m.held {
-			if h.Counter == counters && !yield(h) {
-				return
+		for _, other := range m.all {
+			if on(other) && fitOf(e.Kill.VictimCgroup, other.Kill.VictimCgroup) == fit && m.overlap(e, other) {
+				n := min(e.n, other.n)
+				e.n, other.n = e.n-n, other.n-n
 			}
 		}
 	}
 }
 
-// holds are the accounts of the kills held that counters told.
-func (m *merger) holds(counters bool) iter.Seq[*account] {
-	return func(yield func(*account) bool) {
-		for h := range m.holding(counters) {
-			if !yield(&h.account) {
-				return
-			}
-		}
-	}
-}
-
-// overlap says whether kills can be the same by when they were. The clocks of the log
+// overlap reports whether kills can be the same by when they were. The clocks of the log
 // and of the counters, and the moment at which the kernel writes either, differ by less
-// than the window. A time that is not known may be any.
-func (m *merger) overlap(a, b *account) bool {
-	before := func(a, b *account) bool {
-		return !a.to.IsZero() && !b.from.IsZero() && a.to.Add(m.window).Before(b.from)
+// than the window.
+func (m *merger) overlap(log, c *entry) bool {
+	if log.Counter {
+		log, c = c, log
 	}
-	return !before(a, b) && !before(b, a)
+	at := log.Kill.Time
+	return at.IsZero() || !at.Add(m.window).Before(c.Since) && !c.Kill.Time.Add(m.window).Before(at)
 }
 
 // next is when due has something to return, zero if nothing is held.
 func (m *merger) next() (at time.Time) {
-	for _, h := range m.held {
-		if at.IsZero() || h.until.Before(at) {
-			at = h.until
+	waits := false
+	for _, e := range m.all {
+		if e.told || !e.Counter && waits { // for its turn
+			continue
+		}
+		waits = waits || !e.Counter
+		if at.IsZero() || e.until.Before(at) {
+			at = e.until
 		}
 	}
 	return at
 }
 
-// begins are the records at which the kills begin that are held.
-func (m *merger) begins() (all []uint64) {
-	for _, h := range m.held {
-		all = append(all, h.Kill.begins())
+// logged returns the first kill in the log that is held.
+func (m *merger) logged() (k Kill, ok bool) {
+	i := slices.IndexFunc(m.all, func(e *entry) bool { return !e.Counter && !e.told })
+	if i < 0 {
+		return Kill{}, false
 	}
-	return all
+	return m.all[i].Kill, true
 }
 
 // How two cgroups may be that of the same kill, best first.

@@ -28,20 +28,6 @@ func parse(t *testing.T, records ...string) (kills []oomwatch.Kill) {
 	return append(kills, p.Flush()...)
 }
 
-func TestLineInSeveralRecordsBefore50(t *testing.T) {
-	for _, parts := range [][]string{
-		{"Task in ", "+/a/b killed as a result of limit of /a"},
-		{"Task in /a/b", "+ killed as a result of limit of /a"},
-		{"Task in /a/b killed as a result of limit of ", "+/a"},
-		{"Task in ", "+/a/b", "+ killed as a result of limit of ", "+/a"},
-	} {
-		kills := parse(t, append(parts, "Memory cgroup out of memory: Kill process 7 (exe) score 1954 or sacrifice child", "Killed process 7 (exe) total-vm:1kB")...)
-		require.Len(t, kills, 1)
-		require.Equal(t, "/a/b", kills[0].VictimCgroup)
-		require.Equal(t, "/a", kills[0].LimitCgroup)
-	}
-}
-
 func TestKillWithoutADumpAfterAGroup(t *testing.T) {
 	const summary = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/a/b,task=exe,pid=7,uid=0"
 	kills := parse(t, summary, "Memory cgroup out of memory: Killed process 7 (exe) total-vm:1kB",
@@ -61,17 +47,9 @@ func TestCgroupWithTheFieldOfAProcessInItsName(t *testing.T) {
 		{head + ",task_memcg=/a/x,task=y,task=exe,pid=7,uid=0", "y,task=exe", "/a/x"},
 		{head + "/x,task=y,task_memcg=/a/x,task=y/z,task=exe,pid=7,uid=0", "exe", "/a/x,task=y/z"},
 	} {
-		for _, death := range [][]string{
-			{"Memory cgroup out of memory: Killed process 7 (" + test.process + ") total-vm:1kB"},
-			{ // before 5.1 a child may die in its place
-				"Memory cgroup out of memory: Kill process 7 (" + test.process + ") score 1954 or sacrifice child",
-				"Killed process 8 (child) total-vm:1kB",
-			},
-		} {
-			kills := parse(t, append([]string{test.summary}, death...)...)
-			require.Len(t, kills, 1)
-			require.Equal(t, test.victim, kills[0].VictimCgroup)
-		}
+		kills := parse(t, test.summary, "Memory cgroup out of memory: Killed process 7 ("+test.process+") total-vm:1kB")
+		require.Len(t, kills, 1)
+		require.Equal(t, test.victim, kills[0].VictimCgroup)
 	}
 }
 
@@ -111,7 +89,8 @@ func TestARestartTellsNothingTwiceWhileAnOlderChoiceIsOpen(t *testing.T) {
 }
 
 func TestARestartBetweenTwoLinesLosesNothing(t *testing.T) {
-	_, kills := resumed(t, []string{"Out of memory: Kill process 7 (exe) score 1954 or sacrifice child"}, []string{"Killed process 7 (exe) total-vm:1kB"})
+	one := dump("/a", 7)
+	_, kills := resumed(t, one[:3], one[3:])
 	require.Len(t, kills, 1)
-	require.Equal(t, oomwatch.System, kills[0].Kind)
+	require.Equal(t, "/a", kills[0].VictimCgroup)
 }

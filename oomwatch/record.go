@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -31,47 +33,25 @@ var errRecord = errors.New("not a record of /dev/kmsg")
 // add before the semicolon, and the dictionary after the first line, are skipped.
 // The record shares its text with line.
 func ParseRecord(line []byte) (Record, error) {
-	var r Record
-	priority, rest, ok := number(line)
-	if !ok {
-		return r, fmt.Errorf("%w: no priority in %.40q", errRecord, line)
-	}
-	if r.Sequence, rest, ok = number(rest); !ok {
-		return r, fmt.Errorf("%w: no sequence in %.40q", errRecord, line)
-	}
-	microseconds, rest, ok := number(rest)
-	if !ok {
-		return r, fmt.Errorf("%w: no time in %.40q", errRecord, line)
-	}
-	semicolon := bytes.IndexByte(rest, ';')
-	if semicolon < 0 {
-		return r, fmt.Errorf("%w: no text in %.40q", errRecord, line)
-	}
-	r.Continued = semicolon > 0 && rest[0] == 'c'
-	text := rest[semicolon+1:]
-	if newline := bytes.IndexByte(text, '\n'); newline >= 0 {
-		text = text[:newline]
-	}
-	const facilityShift = 3
-	r.SinceBoot = time.Duration(microseconds) * time.Microsecond
-	r.Kernel = priority>>facilityShift == 0
-	r.Text = text
-	return r, nil
-}
-
-// number cuts a decimal number and the comma after it off b.
-func number(b []byte) (n uint64, rest []byte, ok bool) {
-	const most = 19 // digits that fit
-	i := 0
-	for ; i < len(b) && i < most; i++ {
-		digit := b[i] - '0'
-		if digit > 9 {
-			break
+	head, text, hasText := bytes.Cut(line, []byte(";"))
+	fields := strings.Split(string(head), ",")
+	var numbers [3]uint64
+	for i, name := range []string{"priority", "sequence", "time"} {
+		var err error
+		if i+1 < len(fields) {
+			numbers[i], err = strconv.ParseUint(fields[i], 10, 64)
 		}
-		n = 10*n + uint64(digit)
+		if err != nil || i+1 >= len(fields) {
+			return Record{}, fmt.Errorf("%w: no %s in %.40q", errRecord, name, line)
+		}
 	}
-	if i == 0 || i == len(b) || b[i] != ',' {
-		return 0, nil, false
+	if !hasText {
+		return Record{}, fmt.Errorf("%w: no text in %.40q", errRecord, line)
 	}
-	return n, b[i+1:], true
+	text, _, _ = bytes.Cut(text, []byte("\n"))
+	const facilityShift = 3
+	return Record{
+		Sequence: numbers[1], SinceBoot: time.Duration(numbers[2]) * time.Microsecond,
+		Kernel: numbers[0]>>facilityShift == 0, Continued: strings.HasPrefix(fields[3], "c"), Text: text,
+	}, nil
 }

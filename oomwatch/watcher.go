@@ -50,9 +50,6 @@ type Config struct {
 	// QueueSize is how many kills wait for a slow handler. Default 1,024. Those that
 	// find it full are dropped, and counted in [Lost] of the next one.
 	QueueSize int
-	// RetryMin and RetryMax bound the pause before a source that failed is tried
-	// again, which doubles each time. Default 100 ms and 30 s.
-	RetryMin, RetryMax time.Duration
 	// Clock is the time source. Default the system clock.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
@@ -64,9 +61,6 @@ type Config struct {
 // Observer holds optional callbacks, called by Run's goroutines one at a time. They must
 // not block and not call the Watcher.
 type Observer struct {
-	// Killed is called for each kill as it is told, queued or not:
-	// container_oom_events_total is a count of these.
-	Killed func(Kill)
 	// LostRecords is called when records of the log were overwritten unread.
 	LostRecords func(n uint64)
 	// DroppedKill is called for a kill that found the queue full.
@@ -89,16 +83,8 @@ func (c Config) Validate() error {
 	if c.QueueSize < 0 {
 		errs = append(errs, fmt.Errorf("field QueueSize %d: want none or a positive one", c.QueueSize))
 	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"Window", c.Window}, {"RetryMin", c.RetryMin}, {"RetryMax", c.RetryMax}} {
-		if d.value < 0 {
-			errs = append(errs, fmt.Errorf("field %s %s: want none or a positive one", d.name, d.value))
-		}
-	}
-	if c.RetryMax > 0 && c.RetryMax < c.RetryMin {
-		errs = append(errs, fmt.Errorf("field RetryMax %s is less than RetryMin %s", c.RetryMax, c.RetryMin))
+	if c.Window < 0 {
+		errs = append(errs, fmt.Errorf("field Window %s: want none or a positive one", c.Window))
 	}
 	return errors.Join(errs...)
 }
@@ -106,8 +92,6 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	c.Window = cmp.Or(c.Window, 3*time.Second)
 	c.QueueSize = cmp.Or(c.QueueSize, 1024)
-	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)
-	c.RetryMax = max(cmp.Or(c.RetryMax, 30*time.Second), c.RetryMin)
 	if c.Attribute == nil {
 		c.Attribute = ParseCgroup
 	}
@@ -118,9 +102,6 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	o := &c.Observer
-	if o.Killed == nil {
-		o.Killed = func(Kill) {}
-	}
 	if o.LostRecords == nil {
 		o.LostRecords = func(uint64) {}
 	}
@@ -133,20 +114,25 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// The pause before a source that failed is tried again, which doubles each time.
+const (
+	retryMin = 100 * time.Millisecond
+	retryMax = 30 * time.Second
+)
+
 // Watcher tells each kill once. Make it with [New]; its methods are safe for
 // concurrent use.
 type Watcher struct {
 	cfg     Config
 	running atomic.Bool
-	queue   chan Kill
 	held    chan struct{} // capacity 1: the merger holds something new
-	inHand  *Kill         // what the handler has; only for the goroutine that calls it
+	queued  chan struct{} // capacity 1: the queue may not be empty
 
 	mu      sync.Mutex
 	merger  merger
 	lost    Lost   // since the last kill that was queued
-	pending []Kill // queued or being handled
-	done    []Kill // of those that were, the ones that may have to be read again
+	queue   []Kill // told and not handled yet
+	handled uint64 // the last record of the log's kills that were
 	sources []SourceStatus
 }
 
@@ -167,7 +153,7 @@ func New(cfg Config) (*Watcher, error) {
 	}
 	cfg = cfg.withDefaults()
 	w := &Watcher{
-		cfg: cfg, queue: make(chan Kill, cfg.QueueSize), held: make(chan struct{}, 1),
+		cfg: cfg, held: make(chan struct{}, 1), queued: make(chan struct{}, 1),
 		merger: merger{window: cfg.Window}, sources: make([]SourceStatus, len(cfg.Sources)),
 	}
 	for i, s := range cfg.Sources {
@@ -199,12 +185,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 // Next waits for a kill and takes it off the queue, for those who have no Handler.
 // The error is ctx's. Run must be running elsewhere.
 func (w *Watcher) Next(ctx context.Context) (Kill, error) {
-	select {
-	case <-ctx.Done():
-		return Kill{}, ctx.Err()
-	case kill := <-w.queue:
-		w.handled(kill)
-		return kill, nil
+	for {
+		if kill, ok := w.take(); ok {
+			return kill, nil
+		}
+		select {
+		case <-ctx.Done():
+			return Kill{}, ctx.Err()
+		case <-w.queued:
+		}
 	}
 }
 
@@ -218,33 +207,17 @@ func (w *Watcher) Position() Position {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, first := range append(w.merger.begins(), w.pendingBegins()...) {
-		if first > 0 {
-			read.Sequence = min(read.Sequence, first-1)
-		}
+	// The log's kills are told in its order.
+	i := slices.IndexFunc(w.queue, func(k Kill) bool { return k.end > 0 })
+	if i >= 0 {
+		read.Sequence = min(read.Sequence, w.queue[i].from)
+	} else if k, ok := w.merger.logged(); ok && k.end > 0 {
+		read.Sequence = min(read.Sequence, k.from)
 	}
-	// A kill that was handled is read again as a whole or not at all: the line of a death
-	// alone would be another kill.
-	for slices.ContainsFunc(w.done, func(k Kill) bool { return k.begins() <= read.Sequence && read.Sequence < k.end }) {
-		for _, k := range w.done {
-			if k.begins() <= read.Sequence && read.Sequence < k.end {
-				read.Sequence = k.begins() - 1
-			}
-		}
+	if read.Told = max(read.Told, w.handled); read.Told <= read.Sequence {
+		read.Told = 0
 	}
-	w.done = slices.DeleteFunc(w.done, func(k Kill) bool { return k.end <= read.Sequence })
-	told := read.told()
-	for _, k := range w.done {
-		told = append(told, k.Sequence)
-	}
-	return read.withTold(told)
-}
-
-func (w *Watcher) pendingBegins() (all []uint64) {
-	for _, k := range w.pending {
-		all = append(all, k.begins())
-	}
-	return all
+	return read
 }
 
 // Sources returns how the sources are doing. As long as one is watching, kills of
@@ -257,7 +230,7 @@ func (w *Watcher) Sources() []SourceStatus {
 
 // watch watches a source again and again.
 func (w *Watcher) watch(ctx context.Context, i int, source Source) {
-	pause := w.cfg.RetryMin
+	pause := retryMin
 	for {
 		began := w.cfg.Clock.Now()
 		err := source.Watch(ctx, func(s Sighting) { w.emit(i, s) })
@@ -269,8 +242,8 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 			err = errEnded
 		}
 		w.setSource(i, err)
-		if w.cfg.Clock.Since(began) > w.cfg.RetryMax {
-			pause = w.cfg.RetryMin // it had been well
+		if w.cfg.Clock.Since(began) > retryMax {
+			pause = retryMin // it had been well
 		}
 		w.cfg.Logger.WarnContext(ctx, "a source of memory kills failed", "source", source.Name(), "retryIn", pause, "err", err)
 		timer := w.cfg.Clock.NewTimer(pause)
@@ -280,7 +253,7 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 			return
 		case <-timer.C():
 		}
-		pause = min(2*pause, w.cfg.RetryMax)
+		pause = min(2*pause, retryMax)
 	}
 }
 
@@ -305,15 +278,11 @@ func (w *Watcher) emit(i int, s Sighting) {
 		w.lost.Records += s.LostRecords
 		w.cfg.Observer.LostRecords(s.LostRecords)
 	}
-	switch {
-	case s.told:
-		w.finished(s.Kill)
-	case !s.empty():
-		w.tell(w.merger.add(s, w.cfg.Clock.Now()))
-	}
-	select {
-	case w.held <- struct{}{}:
-	default:
+	if s.Kill.Kills > 0 {
+		now := w.cfg.Clock.Now()
+		w.merger.add(s, now)
+		w.tell(w.merger.due(now))
+		signal(w.held)
 	}
 }
 
@@ -341,22 +310,17 @@ func (w *Watcher) tellDue(ctx context.Context) {
 
 // tell queues kills; it is called with the lock held.
 func (w *Watcher) tell(kills []Kill) {
-	for _, kill := range w.merger.spent {
-		w.finished(kill)
-	}
-	w.merger.spent = nil
 	for _, kill := range kills {
 		kill.PodUID, kill.ContainerID = w.attribute(&kill)
-		w.cfg.Observer.Killed(kill)
 		kill.Lost = w.lost
-		select {
-		case w.queue <- kill:
-			w.lost = Lost{}
-			w.pending = append(w.pending, kill)
-		default:
+		if len(w.queue) > w.cfg.QueueSize { // one is being handled
 			w.lost.Kills++
 			w.cfg.Observer.DroppedKill(kill)
+			continue
 		}
+		w.lost = Lost{}
+		w.queue = append(w.queue, kill)
+		signal(w.queued)
 	}
 }
 
@@ -374,41 +338,50 @@ func (w *Watcher) attribute(kill *Kill) (types.UID, string) {
 // may not have been handled: it is again.
 func (w *Watcher) handle(ctx context.Context) {
 	for ctx.Err() == nil {
-		if w.inHand == nil {
-			select {
-			case <-ctx.Done():
-				return
-			case kill := <-w.queue:
-				w.inHand = &kill
+		if kill, ok := w.first(); ok {
+			w.cfg.Handler(ctx, kill)
+			if ctx.Err() == nil {
+				w.take()
 			}
-			continue // both may have been ready
+			continue
 		}
-		w.cfg.Handler(ctx, *w.inHand)
-		if ctx.Err() == nil {
-			w.handled(*w.inHand)
-			w.inHand = nil
+		select {
+		case <-ctx.Done():
+		case <-w.queued:
 		}
 	}
 }
 
-func (w *Watcher) handled(kill Kill) {
+// first returns the kill that is handled next.
+func (w *Watcher) first() (kill Kill, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if i := slices.IndexFunc(w.pending, func(k Kill) bool { return k.Sequence == kill.Sequence }); i >= 0 {
-		w.pending = slices.Delete(w.pending, i, i+1)
+	if len(w.queue) == 0 {
+		return Kill{}, false
 	}
-	w.finished(kill)
+	return w.queue[0], true
 }
 
-// finished notes that a kill need not be told again; it is called with the lock held. So
-// many are kept: an older one that is not finished is finished long before, or never.
-func (w *Watcher) finished(kill Kill) {
-	const most = 1024
-	if kill.Sequence == 0 { // the log does not tell of it
-		return
+// take removes the first kill, which counts as handled.
+func (w *Watcher) take() (kill Kill, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		return Kill{}, false
 	}
-	if len(w.done) >= most {
-		w.done = slices.Delete(w.done, 0, most/2)
+	kill = w.queue[0]
+	w.queue = slices.Delete(w.queue, 0, 1)
+	w.handled = max(w.handled, kill.end)
+	if len(w.queue) > 0 {
+		signal(w.queued) // another Next may wait
 	}
-	w.done = append(w.done, kill)
+	return kill, true
+}
+
+// signal wakes the one that waits for c.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

@@ -422,8 +422,8 @@ func TestASecondRunIsRefused(t *testing.T) {
 }
 
 func TestBadConfigIsRefusedWithAllItsProblems(t *testing.T) {
-	_, err := oomwatch.New(oomwatch.Config{QueueSize: -1, Window: -1, RetryMin: 2 * time.Second, RetryMax: time.Second})
-	for _, problem := range []string{"Sources", "QueueSize", "Window", "RetryMax"} {
+	_, err := oomwatch.New(oomwatch.Config{QueueSize: -1, Window: -1})
+	for _, problem := range []string{"Sources", "QueueSize", "Window"} {
 		require.ErrorContains(t, err, problem)
 	}
 	_, err = oomwatch.New(oomwatch.Config{Sources: []oomwatch.Source{nil}})

@@ -1,8 +1,8 @@
 // Package oomwatch compares package oomwatch with the kubelet's OOM watcher and its
 // parsers of the kernel's log.
 //
-// A world is a log as /dev/kmsg gives it: dumps of kernels 4.x, 5.0 to 5.2 and since
-// 5.3, of machines and cgroups that have no memory left, of whole groups, without their
+// A world is a log as /dev/kmsg gives it: dumps of kernels since 5.3,
+// of machines and cgroups that have no memory left, of whole groups, without their
 // first lines, without a death, overwritten in their middle, torn into continuation
 // records, written slowly or mixed with each other; paths of both cgroup drivers and
 // versions; names of processes with any bytes, or none; lines of other programs, and of

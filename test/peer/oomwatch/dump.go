@@ -10,15 +10,6 @@ import (
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
-// An era is the age of a kernel.
-type era int
-
-const (
-	since53  era = iota
-	until52      // 5.0 to 5.2
-	before50     // 4.x
-)
-
 const (
 	podUID    = "8dd2e6c1-40d5-4b02-9a8f-4c3f2d7f9c11"
 	container = "62be0a1c2d3e4f506172839405162738495a6b7c8d9e0f1a2b3c4d5e6f708192"
@@ -85,12 +76,12 @@ func (l *writer) cgroups(odd int) (victim, limit string) {
 		}
 		victim += "/" + within
 	}
-	if l.era != before50 && odd > 1 && !strings.Contains(victim, ",") && l.Chance(6) { // its own cgroups, named by a container
+	if odd > 1 && !strings.Contains(victim, ",") && l.Chance(6) { // its own cgroups, named by a container
 		l.step.Causes[pathLikeLine] = true
 		limit = victim + "/x,task_memcg=/y"
 		victim = limit + judge.Pick(l.Draw, "/z", "", "/z,task_memcg=/y")
 	}
-	if l.era != before50 && odd > 1 && l.Chance(4) {
+	if odd > 1 && l.Chance(4) {
 		limit = "/elsewhere" // the victim is being moved
 	}
 	return victim, limit
@@ -98,9 +89,8 @@ func (l *writer) cgroups(odd int) (victim, limit string) {
 
 // dump draws the lines of one kill.
 func (l *writer) dump(odd int) (lines []line) {
-	e := l.era
 	pid, name, escaped := l.process(odd)
-	k := Kill{PID: pid, Process: name, Escaped: escaped, Number: 1, Kind: "cgroup", Old: e == before50}
+	k := Kill{PID: pid, Process: name, Escaped: escaped, Number: 1, Kind: "cgroup"}
 	k.Machine = l.Chance(40)
 	k.Victim, k.Limit = l.cgroups(odd)
 	k.Constraint = "CONSTRAINT_MEMCG"
@@ -112,32 +102,26 @@ func (l *writer) dump(odd int) (lines []line) {
 	// had run out.
 	told := !l.step.Causes[wholeGroup] || k.Machine != l.step.Kills[len(l.step.Kills)-1].Machine
 	if odd > 1 && !l.step.Causes[noDeath] && told && l.Chance(15) {
-		return l.withoutDump(e, k)
+		return l.withoutDump(k)
 	}
-	if e == since53 && odd > 1 && !l.step.Causes[noDump] && !l.step.Causes[wholeGroup] && !l.step.Causes[lost] && !l.step.Causes[noDeath] && l.at > first && l.step.Restart != reboots && l.Chance(5) {
+	if odd > 1 && !l.step.Causes[noDump] && !l.step.Causes[wholeGroup] && !l.step.Causes[lost] && !l.step.Causes[noDeath] && l.at > first && l.step.Restart != reboots && l.Chance(5) {
 		return l.withoutChosen(k)
 	}
 	lines = append(lines, l.head(escaped)...)
 	nobody := odd > 1 && l.Chance(8)
-	begins := pid
-	switch {
-	case nobody && e == until52: // nobody was chosen
-	case e != before50:
-		lines = append(lines, line{text: l.summary(&k, odd), begins: pid})
-		begins = 0
-	case k.Machine:
-		k.Victim, k.Constraint = "", ""
-	default:
-		lines = append(lines, line{text: fmt.Sprintf("Task in %s killed as a result of limit of %s", escape(k.Victim), escape(k.Limit)), begins: pid})
-		begins = 0
+	if nobody && l.Chance(30) { // nobody was chosen
+		l.step.Causes[noDeath] = true
+		l.step.Nobody++
+		return append(lines, line{text: "Out of memory and no killable processes..."})
 	}
+	lines = append(lines, line{text: l.summary(&k), begins: pid})
 	add := func(text string) { lines = append(lines, line{text: text}) }
 	add("memory: usage 102400kB, limit 102400kB, failcnt 1")
 	add(fmt.Sprintf("[%7d]     0 %5d      253      102    36864        0             0 %s", pid, pid, escaped))
 	if nobody {
-		return append(lines, l.nobody(e, k)...)
+		return append(lines, l.nobody(k)...)
 	}
-	if e != before50 && odd > 1 && !l.step.Causes[noDeath] && l.Chance(6) {
+	if odd > 1 && !l.step.Causes[noDeath] && l.Chance(6) {
 		lines = append(lines, line{lost: l.Between(1, 20)})
 		l.step.Causes[lost] = true
 		if l.Chance(50) && !strings.Contains(k.Victim, ",task=") { // that of the death, so nothing more is known of the victim
@@ -145,29 +129,13 @@ func (l *writer) dump(odd int) (lines []line) {
 			return append(lines, line{text: "eth0: link becomes ready"})
 		}
 	}
-	if e != since53 {
-		add(fmt.Sprintf("%s: Kill process %d (%s) score 1954 or sacrifice child", k.reason(), pid, escaped))
-	}
-	if odd > 1 && e != since53 && !l.step.Causes[lost] && l.Chance(10) {
-		// A child dies instead.
-		l.step.Causes[child] = true
-		k.PID, k.Process, k.Escaped = l.process(odd)
-		for i := range lines {
-			if lines[i].begins != 0 {
-				lines[i].begins = k.PID
-			}
-		}
-		if begins != 0 {
-			begins = k.PID
-		}
-	}
-	death := line{text: l.death(e, &k, odd), begins: begins}
-	if begins == 0 && e != before50 && odd > 1 && l.Chance(10) {
+	death := line{text: l.death(&k, odd)}
+	if odd > 1 && l.Chance(10) {
 		death.pause = judge.Pick(l.Draw, 50*time.Millisecond, 2*time.Second)
 		k.Wait = death.pause
 	}
 	lines = append(lines, death)
-	if e == since53 && odd > 1 && !strings.Contains(k.Victim, ",task=") && l.Chance(20) {
+	if odd > 1 && !strings.Contains(k.Victim, ",task=") && l.Chance(20) {
 		return append(lines, l.others(k)...)
 	}
 	l.kill(k)
@@ -189,20 +157,15 @@ func (l *writer) head(escaped string) (lines []line) {
 	return lines
 }
 
-func (l *writer) summary(k *Kill, odd int) string {
+func (l *writer) summary(k *Kill) string {
 	limit := "oom_memcg=" + escape(k.Limit)
 	if k.Machine {
 		limit = "global_oom"
 	}
 	k.Figures.User = judge.Pick(l.Draw, 0, 1000, 4294967294)
-	user := fmt.Sprintf(",uid=%d", k.Figures.User)
-	if odd > 1 && !strings.Contains(k.Process, "uid=") && l.Chance(4) {
-		l.step.Causes[noUser] = true
-		user, k.Figures.User = "", 0
-	}
-	return fmt.Sprintf("oom-kill:constraint=%s,nodemask=%s,cpuset=%s,mems_allowed=%s,%s,task_memcg=%s,task=%s,pid=%d%s",
+	return fmt.Sprintf("oom-kill:constraint=%s,nodemask=%s,cpuset=%s,mems_allowed=%s,%s,task_memcg=%s,task=%s,pid=%d,uid=%d",
 		k.Constraint, judge.Pick(l.Draw, "(null)", "0", "0-1"), judge.Pick(l.Draw, "/", container), judge.Pick(l.Draw, "0", "0-1", "0,2"),
-		limit, escape(k.Victim), k.Escaped, k.PID, user)
+		limit, escape(k.Victim), k.Escaped, k.PID, k.Figures.User)
 }
 
 // reason is how the line of a death begins.
@@ -213,9 +176,8 @@ func (k Kill) reason() string {
 	return "Memory cgroup out of memory"
 }
 
-// death draws the line of a death. It tells of the user since 5.4, and in some kernels
-// of distributions before that.
-func (l *writer) death(e era, k *Kill, odd int) string {
+// death draws the line of a death.
+func (l *writer) death(k *Kill, odd int) string {
 	f, user := &k.Figures, k.Figures.User
 	f.Total, f.Anon, f.File, f.Shmem = l.Between(1, 1<<30), l.Int(1<<29), judge.Pick(l.Draw, 4, 0, 123456), judge.Pick(l.Draw, 0, 8)
 	f.Pages, f.Adjusted = 0, 0
@@ -226,57 +188,42 @@ func (l *writer) death(e era, k *Kill, odd int) string {
 	}
 	if odd > 1 && l.Chance(10) { // the line was cut short
 		f.Total, f.Anon, f.File, f.Shmem = 0, 0, 0, 0
-		if e == since53 {
-			return k.reason() + ": " + head
-		}
-		return head
+		return k.reason() + ": " + head
 	}
-	if e == since53 {
-		f.User, f.Pages, f.Adjusted = user, judge.Pick(l.Draw, 144, 0), judge.Pick(l.Draw, 0, -998, 1000)
-		return fmt.Sprintf("%s: %s %s, UID:%d pgtables:%dkB oom_score_adj:%d", k.reason(), head, sizes, user, f.Pages, f.Adjusted)
-	}
-	if l.Chance(30) {
-		f.User = user
-		return fmt.Sprintf("%s, UID %d, %s", head, user, sizes)
-	}
-	return head + " " + sizes
+	f.User, f.Pages, f.Adjusted = user, judge.Pick(l.Draw, 144, 0), judge.Pick(l.Draw, 0, -998, 1000)
+	return fmt.Sprintf("%s: %s %s, UID:%d pgtables:%dkB oom_score_adj:%d", k.reason(), head, sizes, user, f.Pages, f.Adjusted)
 }
 
 // withoutDump draws a kill of which the kernel left out the dump, as there were too
 // many of them.
-func (l *writer) withoutDump(e era, k Kill) (lines []line) {
+func (l *writer) withoutDump(k Kill) (lines []line) {
 	l.step.Causes[noDump] = true
 	k.Victim, k.Limit = "", ""
 	if k.Machine {
 		k.Limit, k.Constraint = "/", ""
 	}
-	if e != since53 {
-		lines = append(lines, line{text: fmt.Sprintf("%s: Kill process %d (%s) score 1954 or sacrifice child", k.reason(), k.PID, k.Escaped)})
-	}
-	lines = append(lines, line{text: l.death(e, &k, 0), begins: k.PID})
+	lines = append(lines, line{text: l.death(&k, 0), begins: k.PID})
 	l.kill(k)
 	return lines
 }
 
 // nobody draws the end of a dump after which nobody is killed.
-func (l *writer) nobody(e era, k Kill) []line {
+func (l *writer) nobody(k Kill) []line {
 	l.step.Causes[noDeath] = true
 	l.step.Nobody++
 	switch {
-	case e == since53 && l.Chance(30): // it says nothing, and then kills for another reason
+	case l.Chance(30): // it says nothing, and then kills for another reason
 		l.pid++
 		other := Kill{PID: l.pid, Process: "exe", Escaped: "exe", Number: 1, Kind: "cgroup", Constraint: "CONSTRAINT_MEMCG", Machine: !k.Machine}
 		if other.Machine {
 			other.Kind = "system"
 		}
-		return l.withoutDump(e, other)
-	case e == since53 && l.step.Nobody == 1 && l.Chance(20):
+		return l.withoutDump(other)
+	case l.step.Nobody == 1 && l.Chance(20):
 		l.step.Causes[lost] = true
 		return append([]line{{lost: l.Between(1, 9)}}, l.ending(k))
-	case e == since53:
-		return []line{l.ending(k)}
 	}
-	return []line{{text: "Out of memory and no killable processes..."}}
+	return []line{l.ending(k)}
 }
 
 // ending returns the line of a process that was chosen and is ending by itself.
@@ -326,13 +273,13 @@ func (l *writer) others(k Kill) (lines []line) {
 		}
 		other.Of = k.PID
 		other.Figures.User = 0
-		lines = append(lines, line{text: l.death(since53, &other, 0)})
+		lines = append(lines, line{text: l.death(&other, 0)})
 		group = append(group, other)
 	}
 	group[0].Again = l.Chance(70)
 	if group[0].Again {
 		again := k
-		lines = append(lines, line{text: l.death(since53, &again, 0)})
+		lines = append(lines, line{text: l.death(&again, 0)})
 	}
 	if announced.pause = judge.Pick(l.Draw, 0, 0, 50*time.Millisecond, 2*time.Second); announced.pause > time.Second {
 		// The chosen one has been told of by then.

@@ -249,7 +249,7 @@ func (o *ours) count(step int, s Step) {
 // isCounted reports whether the counters tell nothing but what the log does.
 func (s Step) isCounted() bool {
 	for c := range s.Causes {
-		if c != wholeGroup && c != child && c != noUser && c != noName {
+		if c != wholeGroup && c != noName {
 			return false
 		}
 	}

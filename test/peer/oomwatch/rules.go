@@ -24,9 +24,6 @@ func right(explains func(scene, Step) bool) func(scene) bool {
 		}
 		want, told := s.KubeletFacts[s.Step][plainly+s.Fact]
 		step := s.World.Steps[s.Step]
-		if k, ok := step.find(s.Fact); told && ok && k.legacy() && strings.HasSuffix(s.Fact, "/constraint") {
-			want = "CONSTRAINT_MEMCG" // see the rule about it
-		}
 		return (told || s.Ours == "") && s.Ours == want && explains(s, step)
 	}
 }
@@ -132,14 +129,6 @@ func killRules() []rule {
 			}),
 		},
 		{
-			Name: "constraint before 5.0", Class: judge.Deliberate, Doc: doc,
-			Sentence: "The kubelet has no constraint for kernels before 5.0; here it is CONSTRAINT_MEMCG where a cgroup had reached its limit.",
-			Explains: func(s scene) bool {
-				k, ok := s.World.Steps[s.Step].find(s.Fact)
-				return ok && k.legacy() && strings.HasSuffix(s.Fact, "/constraint") && s.Kubelet == "" && s.Ours == "CONSTRAINT_MEMCG"
-			},
-		},
-		{
 			Name: "escaped name", Class: judge.KubeletDefect, Doc: doc,
 			Sentence: "The kubelet has the names of processes and cgroups as the log escapes them; here they are as the kernel has them.",
 			Explains: about(func(s scene, k Kill) bool {
@@ -174,8 +163,6 @@ func lineRules() []rule {
 		defect(noDeath, "The kubelet takes a dump after which nobody was killed for a kill, or for the begin of the next one; here it is none."),
 		defect(imitation, "The kubelet believes what a program writes into the kernel's log; here only lines of the kernel count."),
 		defect(torn, "The kubelet does not read a line that goes on in another record; here its parts are joined."),
-		defect(noUser, "The kubelet does not read the summary of the first kernels 5.0, which has no uid, and takes the kill for one for want of the machine's memory; here it is read."),
-		defect(child, "If a child dies in the place of the process that was chosen, the kubelet tells of that process; here of the child."),
 		defect(taskInName, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; here the line is read from both ends."),
 		defect(pathLikeLine, "A process or a cgroup whose name looks like a field of the line misleads the kubelet's expression; here the line is read from both ends."),
 		defect(noName, "The kubelet does not see the death of a process without a name; here it is one."),

@@ -19,19 +19,11 @@ func (s Step) plain() (records []Record) {
 	}
 	for _, k := range s.Kills {
 		add(k, "x invoked oom-killer: gfp_mask=0x0, order=0, oom_score_adj=0")
-		if k.legacy() {
-			add(k, "Task in %s killed as a result of limit of %s", hidden(k.Victim), hidden(k.Limit))
-			add(k, "Killed process %d (%s) total-vm:1kB", k.PID, hidden(k.Process))
-			continue
-		}
 		add(k, "oom-kill:constraint=%s,nodemask=0,cpuset=/,mems_allowed=0,oom_memcg=%s,task_memcg=%s,task=%s,pid=%d,uid=0",
 			k.Constraint, hidden(k.Limit), hidden(k.Victim), hidden(k.Process), k.PID)
 	}
 	return records
 }
-
-// legacy reports whether the kernel had to tell of the kill in the old form.
-func (k Kill) legacy() bool { return k.Old && k.Victim != "" && k.Process != "" }
 
 // hidden returns a text with all escaped that could mislead an expression.
 func hidden(s string) string {

@@ -14,7 +14,6 @@ type World struct {
 	History bool
 	// Busy says that the log is never quiet in the first seconds, which are a step.
 	Busy bool
-	Era  era
 	// Drift is how much slower the clock of the log is than time, in millionths. Late
 	// says that records are read a second after they were logged.
 	Drift int64
@@ -95,9 +94,8 @@ type Kill struct {
 	// Sequence and At are the record that tells of it first, and its time.
 	Sequence int
 	At       time.Duration
-	// Again says that a group's chosen process is told of twice, Old that the dump has
-	// the form of kernels before 5.0.
-	Again, Old bool
+	// Again says that a group's chosen process is told of twice.
+	Again bool
 	// Wait is the time from the choice of the process to its death.
 	Wait time.Duration
 }
@@ -112,8 +110,6 @@ const (
 	interleaved  cause = "interleaved"
 	imitation    cause = "imitation"
 	torn         cause = "continuation"
-	noUser       cause = "no uid"
-	child        cause = "child of the chosen process"
 	taskInName   cause = "name like a field"
 	pathLikeLine cause = "path like a field"
 	noName       cause = "no name"
@@ -123,7 +119,6 @@ const (
 // A writer draws a world.
 type writer struct {
 	*judge.Draw
-	era           era
 	drift         int64
 	sequence, pid int
 	step          *Step
@@ -132,13 +127,12 @@ type writer struct {
 
 func newWorld(d *judge.Draw) *World {
 	w, l := &World{History: d.Chance(10)}, &writer{Draw: d, sequence: judge.Pick(d, 100, 0), pid: 1000}
-	w.Era = judge.Pick(d, since53, until52, before50)
 	w.Counts, w.Pod = d.Chance(50), judge.Pick(d, both, both, noContainer, nothing, nilPod)
 	if w.Late = d.Chance(50); !w.Late {
 		w.Drift = int64(judge.Pick(d, 0, 300, -300, 499))
 	}
 	w.Busy = !w.History && d.Chance(3)
-	l.era, l.drift = w.Era, w.Drift
+	l.drift = w.Drift
 	odd := d.Int(4) // how odd the logs are: 0 is not at all
 	for i := range d.Between(1, 5) {
 		if i == 0 && w.Busy {
@@ -183,13 +177,13 @@ func (l *writer) draw(number, odd int, late bool) Step {
 	if odd > 1 && l.Chance(35) {
 		dumps = append(dumps, l.dump(odd))
 		// Else nothing ties a dump's lines to each other.
-		tied := l.era != before50 && !s.Causes[wholeGroup] && !s.Causes[noDump] && !s.Causes[child] && !s.Causes[lost]
+		tied := !s.Causes[wholeGroup] && !s.Causes[noDump] && !s.Causes[lost]
 		if tied && l.Chance(40) {
 			s.Causes[interleaved] = true
 			dumps = [][]line{l.mix(dumps[0], dumps[1])}
 		}
 	}
-	if odd == 3 && l.era == since53 && l.Chance(2) {
+	if odd == 3 && l.Chance(2) {
 		dumps = [][]line{l.crowd()}
 	}
 	paused := false
@@ -223,8 +217,8 @@ func (l *writer) crowd() (lines []line) {
 		k := Kill{Number: 1, Kind: "cgroup", Constraint: "CONSTRAINT_MEMCG"}
 		k.PID, k.Process, k.Escaped = l.process(0)
 		k.Victim, k.Limit = l.cgroups(0)
-		chosen := line{text: l.summary(&k, 0), begins: k.PID}
-		death := line{text: l.death(since53, &k, 0)}
+		chosen := line{text: l.summary(&k), begins: k.PID}
+		death := line{text: l.death(&k, 0)}
 		if i == 0 && n > most {
 			k.Victim, k.Limit = "", ""
 			chosen.begins, death.begins = 0, k.PID
@@ -295,17 +289,13 @@ func (l *writer) noted(line line) {
 	}
 }
 
-// parts returns where the kernel may break a line off: these two it writes in several
+// parts returns where the kernel may break a line off: this one it writes in several
 // parts.
 func parts(line string) (ends []int) {
 	for _, next := range []string{",cpuset=", ",oom_memcg=/", ",global_oom", ",task_memcg=/", ",task="} {
 		if at := strings.LastIndex(line, next); at > 0 && strings.HasPrefix(line, "oom-kill:") {
 			ends = append(ends, at)
 		}
-	}
-	const before, limit = "Task in ", " killed as a result of limit of "
-	if at := strings.LastIndex(line, limit); at > 0 && strings.HasPrefix(line, before) {
-		ends = append(ends, len(before), at, at+len(limit))
 	}
 	return ends
 }
