@@ -21,18 +21,14 @@ import (
 func ParseCgroup(path string) (pod types.UID, container string) {
 	for element := range strings.SplitSeq(path, "/") {
 		for part := range strings.SplitSeq(element, ":") {
-			switch {
-			case pod == "" && container == "":
-				if pod = podUID(part); pod == "" {
-					container = containerID(part)
-				}
-			case pod != "" && container == "":
-				container = containerID(part)
-			case pod == "":
-				// A node in a container: what it was in does not matter.
+			if pod == "" {
 				if pod = podUID(part); pod != "" {
-					container = ""
+					container = "" // a node in a container: what it was in does not matter
+					continue
 				}
+			}
+			if container == "" {
+				container = containerID(part)
 			}
 		}
 	}
@@ -68,10 +64,10 @@ func uid(s string) types.UID {
 
 // containerID returns the id in a container's name, "ID" or "RUNTIME-ID.scope".
 func containerID(name string) string {
-	name = strings.TrimSuffix(name, ".scope")
 	const length = 64
-	if len(name) > length && name[len(name)-length-1] == '-' {
-		name = name[len(name)-length:]
+	name = strings.TrimSuffix(name, ".scope")
+	if at := len(name) - length; at > 0 && name[at-1] == '-' {
+		name = name[at:]
 	}
 	if len(name) != length || !isHex(name) {
 		return ""
@@ -79,11 +75,4 @@ func containerID(name string) string {
 	return name
 }
 
-func isHex(s string) bool {
-	for _, c := range []byte(s) {
-		if (c < '0' || '9' < c) && (c < 'a' || 'f' < c) {
-			return false
-		}
-	}
-	return true
-}
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }

@@ -1,6 +1,7 @@
 package oomwatch_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -93,4 +94,26 @@ func TestARestartBetweenTwoLinesLosesNothing(t *testing.T) {
 	_, kills := resumed(t, one[:3], one[3:])
 	require.Len(t, kills, 1)
 	require.Equal(t, "/a", kills[0].VictimCgroup)
+}
+
+// ownLog is a source that can be resumed: of ten records that it has read the fifth tells
+// of a kill.
+type ownLog struct{}
+
+func (ownLog) Name() string                { return "own" }
+func (ownLog) Position() oomwatch.Position { return oomwatch.Position{BootID: "boot", Sequence: 10} }
+
+func (ownLog) Watch(ctx context.Context, emit func(oomwatch.Sighting)) error {
+	emit(oomwatch.Sighting{Kill: oomwatch.Kill{Kills: 1, VictimCgroup: "/a", Sequence: 5}})
+	<-ctx.Done()
+	return nil
+}
+
+func TestThePositionOfAnySourceWaitsForItsKills(t *testing.T) {
+	bubble(t, func(n *node) {
+		require.EqualValues(n, 4, n.watcher.Position().Sequence)
+		_, err := n.watcher.Next(n.Context())
+		require.NoError(n, err)
+		require.EqualValues(n, 10, n.watcher.Position().Sequence)
+	}, func(c *oomwatch.Config) { c.Sources, c.Handler = []oomwatch.Source{ownLog{}}, nil })
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -75,13 +76,7 @@ type Reporter struct {
 	cfg ReporterConfig
 
 	mu   sync.Mutex
-	used map[types.UID]budget
-}
-
-// budget is how many events a pod has had at a time; one comes back each Every.
-type budget struct {
-	events int
-	since  time.Time
+	used map[types.UID][]time.Time // when each event of a pod counts no more, in order
 }
 
 // NewReporter returns a Reporter, or an error that names every problem with cfg.
@@ -97,7 +92,7 @@ func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	return &Reporter{cfg: cfg, used: map[types.UID]budget{}}, nil
+	return &Reporter{cfg: cfg, used: map[types.UID][]time.Time{}}, nil
 }
 
 // Report records the events of a kill: SystemOOM with the kubelet's text about the
@@ -132,14 +127,14 @@ func systemMessage(kill Kill) string {
 
 func podMessage(kill Kill, container string) string {
 	whose := whoseMemory(kill, container)
-	switch {
-	case kill.Process != "" && kill.Kills > 1:
-		return fmt.Sprintf("%s, killed %d processes, of them first: %s, pid: %d", whose, kill.Kills, printable(kill.Process), kill.PID)
-	case kill.Process != "":
-		return fmt.Sprintf("%s, killed process: %s, pid: %d", whose, printable(kill.Process), kill.PID)
-	default:
+	if kill.Process == "" {
 		return fmt.Sprintf("%s, processes killed: %d", whose, kill.Kills)
 	}
+	killed := "killed process"
+	if kill.Kills > 1 {
+		killed = fmt.Sprintf("killed %d processes, of them first", kill.Kills)
+	}
+	return fmt.Sprintf("%s, %s: %s, pid: %d", whose, killed, printable(kill.Process), kill.PID)
 }
 
 // whoseMemory says which limit was reached, if that is known. A container's own may be
@@ -176,27 +171,25 @@ func printable(name string) string {
 	}, name)
 }
 
-// allow takes an event off the pod's budget.
+// allow reports whether the pod may have another event, and counts it. One counts no more
+// Every after the one before it.
 func (r *Reporter) allow(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.cfg.Clock.Now()
-	for other, b := range r.used {
-		if back := int(now.Sub(b.since) / r.cfg.Every); back >= b.events {
+	for other, used := range r.used {
+		used = slices.DeleteFunc(used, func(until time.Time) bool { return !until.After(now) })
+		if r.used[other] = used; len(used) == 0 {
 			delete(r.used, other)
 		}
 	}
-	b, ok := r.used[uid]
-	if !ok {
-		b.since = now
-	}
-	back := int(now.Sub(b.since) / r.cfg.Every)
-	b.events, b.since = b.events-back, b.since.Add(time.Duration(back)*r.cfg.Every)
-	if b.events >= r.cfg.Burst {
-		r.used[uid] = b
+	used, last := r.used[uid], now
+	if len(used) >= r.cfg.Burst {
 		return false
 	}
-	b.events++
-	r.used[uid] = b
+	if len(used) > 0 {
+		last = used[len(used)-1]
+	}
+	r.used[uid] = append(used, last.Add(r.cfg.Every))
 	return true
 }

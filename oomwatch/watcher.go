@@ -278,6 +278,9 @@ func (w *Watcher) emit(i int, s Sighting) {
 		w.lost.Records += s.LostRecords
 		w.cfg.Observer.LostRecords(s.LostRecords)
 	}
+	if k := &s.Kill; k.end == 0 && k.Sequence > 0 { // of a source that is not ours
+		k.from, k.end = k.Sequence-1, k.Sequence
+	}
 	if s.Kill.Kills > 0 {
 		now := w.cfg.Clock.Now()
 		w.merger.add(s, now)
