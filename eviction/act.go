@@ -174,13 +174,12 @@ func (m *Manager) settle(ctx context.Context, pods []*corev1.Pod, now time.Time)
 			present[pod.UID] = true
 		}
 	}
+	clean := map[types.UID]bool{}
 	for _, uid := range m.endedPods(present, now) {
-		if m.cfg.CleanedUp(uid) {
-			m.cleaned(uid, now)
-		}
+		clean[uid] = m.cfg.CleanedUp(uid)
 	}
 	m.mu.Lock()
-	late := m.settleKills(present, now)
+	late := m.settleKills(present, clean, now)
 	m.settleRest(present, now)
 	m.mu.Unlock()
 	for _, k := range late {
@@ -189,11 +188,14 @@ func (m *Manager) settle(ctx context.Context, pods []*corev1.Pod, now time.Time)
 }
 
 // settleKills forgets kills that nothing is left of, and returns those that have
-// just become late.
-func (m *Manager) settleKills(present map[types.UID]bool, now time.Time) (late []*kill) {
+// just become late. All that a clean pod held is free.
+func (m *Manager) settleKills(present, clean map[types.UID]bool, now time.Time) (late []*kill) {
 	m.state.InFlight = nil
 	m.kills = slices.DeleteFunc(m.kills, func(k *kill) bool {
 		f := &k.flight
+		if clean[f.UID] && f.Deadline.After(now) {
+			f.Deadline = now
+		}
 		return f.Ended && !present[f.UID] && !now.Before(f.Deadline)
 	})
 	for _, k := range m.kills {
@@ -220,16 +222,16 @@ func (m *Manager) settleRest(present map[types.UID]bool, now time.Time) {
 
 // regain counts on what pods that are ending hold by now: one that grows until its end
 // frees more than when it was told to end, and nobody else has to go for that.
-func (m *Manager) regain(layout Layout) {
+func (m *Manager) regain(obs *Observations) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := make(map[types.UID]map[Signal]int64, len(m.kills))
 	for _, k := range m.kills {
-		stats := m.stats[k.flight.UID]
+		stats := obs.PodStats[k.flight.UID]
 		if k.flight.Ended || stats == nil {
 			continue
 		}
-		all := frees(k.pod, stats, layout)
+		all := frees(k.pod, stats, m.state.layout(obs.Node.Layout))
 		for s, n := range k.flight.Frees {
 			all[s] = max(all[s], n)
 		}
@@ -259,17 +261,6 @@ func (m *Manager) endedPods(present map[types.UID]bool, now time.Time) (uids []t
 		}
 	}
 	return uids
-}
-
-// cleaned notes that all that the pod held is free.
-func (m *Manager) cleaned(uid types.UID, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, k := range m.kills {
-		if k.flight.UID == uid && k.flight.Deadline.After(now) {
-			k.flight.Deadline = now
-		}
-	}
 }
 
 // late tells of a pod that did not end in time.

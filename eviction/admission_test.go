@@ -1,17 +1,11 @@
 package eviction_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/lifecycle"
@@ -65,56 +59,4 @@ func TestAdmission(t *testing.T) {
 	}
 	require.Equal(t, lifecycle.UnexpectedAdmissionError,
 		newManager(t, newNode(t).config()).Admit(t.Context(), lifecycle.PodAdmitAttributes{}).Reason)
-}
-
-func TestRefusalsOfOneOwnerAreHeldBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		n.now = time.Now
-		n.saw(eviction.PIDAvailable, 0, 100)
-		cfg := n.config(hard(eviction.PIDAvailable, 10))
-		cfg.Clock = clock.RealClock{}
-		cfg.Policy.PressureTransitionPeriod = time.Second
-		cfg.AdmitBackoff = eviction.AdmitBackoff{Base: time.Second, Max: 3 * time.Second}
-		m := newManager(t, cfg)
-		_, err := m.Evaluate(t.Context())
-		require.NoError(t, err)
-		admit := func(name, owner string) (lifecycle.PodAdmitResult, time.Duration) {
-			pod := newPod(name)
-			if owner != "" {
-				pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: new(true)}}
-			}
-			begin := time.Now()
-			return m.Admit(t.Context(), lifecycle.PodAdmitAttributes{Pod: pod}), time.Since(begin)
-		}
-		for _, want := range []time.Duration{0, 1, 2, 3, 3} {
-			got, took := admit("p", "set")
-			require.False(t, got.Admit)
-			require.Equal(t, want*time.Second, took)
-		}
-		_, took := admit("q", "")
-		require.Zero(t, took, "another owner")
-		go func() {
-			time.Sleep(time.Second)
-			n.saw(eviction.PIDAvailable, 50, 100)
-			_, err := m.Evaluate(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-		}()
-		got, took := admit("p", "set")
-		require.True(t, got.Admit, "the pressure has ended")
-		require.Equal(t, time.Second, took)
-		n.saw(eviction.PIDAvailable, 0, 100)
-		time.Sleep(time.Minute)
-		_, err = m.Evaluate(t.Context())
-		require.NoError(t, err)
-		_, took = admit("p", "set")
-		require.Zero(t, took, "the owner is forgotten")
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		begin := time.Now()
-		require.False(t, m.Admit(ctx, lifecycle.PodAdmitAttributes{Pod: newPod("q")}).Admit)
-		require.Zero(t, time.Since(begin))
-	})
 }

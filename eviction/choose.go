@@ -211,12 +211,9 @@ func (e *evaluation) victims(r *Report) {
 
 // noteMissing notes which pods have no figures, and since when.
 func (e *evaluation) noteMissing(candidates []Candidate) {
-	e.ranked = true
+	e.missing = map[types.UID]time.Time{}
 	for i := range candidates {
 		if uid := candidates[i].Pod.UID; candidates[i].Missing {
-			if e.missing == nil {
-				e.missing = map[types.UID]time.Time{}
-			}
 			if e.missing[uid] = e.now; !e.s.StatsMissingSince[uid].IsZero() {
 				e.missing[uid] = e.s.StatsMissingSince[uid]
 			}

@@ -89,9 +89,8 @@ type Config struct {
 	Waker Waker
 
 	// MinInterval and MaxInterval bound the time between two looks, which follows
-	// from how soon a threshold can be met. While a figure is seen to fall towards a
-	// hard one it may be a tenth of MinInterval, as long as looks take no more than a
-	// tenth of the time. Defaults 100 ms and 10 s.
+	// from how soon a threshold can be met. For 3 s after a wake-up it is 50 ms.
+	// Defaults 100 ms and 10 s.
 	MinInterval, MaxInterval time.Duration
 	// LimitsPeriod is the time between two checks of local storage limits.
 	// Default 10 s.
@@ -102,9 +101,6 @@ type Config struct {
 	// EventPeriod is the least time between two events [EvictionThresholdMet] of
 	// one resource. Default 10 s, as often as the kubelet does it.
 	EventPeriod time.Duration
-	// AdmitBackoff delays the refusal of pods of one owner that come again and
-	// again. Off by default.
-	AdmitBackoff AdmitBackoff
 
 	// Node is the object that events about the node are for. Without it there are
 	// none. Optional.
@@ -193,8 +189,6 @@ func (c *Config) durations() []durationField {
 		{"LimitsPeriod", &c.LimitsPeriod, 10 * time.Second},
 		{"KillRetry", &c.KillRetry, 10 * time.Second},
 		{"EventPeriod", &c.EventPeriod, 10 * time.Second},
-		{"AdmitBackoff.Base", &c.AdmitBackoff.Base, 0},
-		{"AdmitBackoff.Max", &c.AdmitBackoff.Max, 16 * c.AdmitBackoff.Base},
 	}
 }
 

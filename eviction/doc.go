@@ -20,9 +20,10 @@
 // will free, decides how many pods go.
 //
 // [Manager.Evaluate] is one step: it measures, decides, and begins what has to be
-// done. [Manager.Run] steps as often as needed: the next look comes in a quarter
-// of the time in which the nearest threshold could be reached, between 100 ms and
-// 10 s. [Manager.Admit] refuses pods under pressure.
+// done. [Manager.Run] steps at once when the [Waker] reports pressure, and often for a
+// while after it. Else the next look comes in a quarter of the time in which the nearest
+// threshold could be reached, between 100 ms and 10 s. [Manager.Admit] refuses pods under
+// pressure.
 //
 // # What you supply
 //
@@ -86,9 +87,9 @@
 // As in the kubelet, it goes by figures of any age, and stays while none is known.
 //
 // The kubelet looks every 10 s at figures of up to 30 s. Here the next look comes in a
-// quarter of the time in which a hog could reach a threshold, every 100 ms at most; and
-// while a figure is seen to fall towards a hard one, every 10 ms. The kubelet evaluates
-// thresholds and node conditions once a turn; ours again after it has reclaimed a disk.
+// quarter of the time in which a hog could reach a threshold, every 100 ms at most. The
+// kubelet evaluates thresholds and node conditions once a turn; ours again after it has
+// reclaimed a disk.
 //
 // Reclaiming. In each turn the kubelet deletes unused containers, then images, and then
 // evicts; ours needs new figures after each of the two, leaves [Policy.ReclaimInterval]

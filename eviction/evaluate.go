@@ -124,19 +124,14 @@ type evaluation struct {
 	now time.Time
 	d   Decision
 
-	ranked  bool // candidates, of which these have no figures
-	missing map[types.UID]time.Time
+	missing map[types.UID]time.Time // candidates without figures; nil if none were ranked
 }
 
 // reports sees which thresholds are met, and since when.
 func (e *evaluation) reports() {
-	if len(e.p.Thresholds) == 0 {
-		return
-	}
-	e.d.Thresholds = make([]Report, 0, 2*len(e.p.Thresholds))
-	thresholdsFor(e.p.Thresholds, e.s.Layout, func(t Threshold) {
+	for _, t := range thresholdsFor(e.p.Thresholds, e.s.Layout) {
 		e.d.Thresholds = append(e.d.Thresholds, e.report(t))
-	})
+	}
 }
 
 func (e *evaluation) report(t Threshold) Report {
@@ -236,7 +231,8 @@ func find(all []Observation, s Signal) (Observation, bool) {
 // any age count, and while there are none at all, nothing changes.
 func (e *evaluation) conditions() {
 	blind := len(e.obs.Node.Observations) == 0
-	for _, c := range [...]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	e.d.Next.NodeConditionsLastObservedAt = map[corev1.NodeConditionType]time.Time{}
+	for _, c := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		last, ok := e.s.NodeConditionsLastObservedAt[c]
 		met := slices.ContainsFunc(e.d.Thresholds, func(r Report) bool { return e.presses(r) && r.Threshold.Signal.condition() == c })
 		if met {
@@ -244,9 +240,6 @@ func (e *evaluation) conditions() {
 		}
 		if !met && (!ok || !blind && e.now.Sub(last) >= e.p.PressureTransitionPeriod) {
 			continue
-		}
-		if e.d.Next.NodeConditionsLastObservedAt == nil {
-			e.d.Next.NodeConditionsLastObservedAt = map[corev1.NodeConditionType]time.Time{}
 		}
 		e.d.Next.NodeConditionsLastObservedAt[c] = last
 		e.d.Conditions = append(e.d.Conditions, c)
@@ -268,7 +261,8 @@ func (e *evaluation) next() {
 	n.EvaluatedAt, n.Layout = e.now, e.s.Layout
 	n.InFlight, n.Reclaims, n.NotBefore = e.s.InFlight, e.s.Reclaims, e.s.NotBefore
 	n.LastObservations = e.lastObservations()
-	if e.ranked {
+	n.ThresholdsFirstObservedAt, n.ThresholdsLastMetAt = map[Threshold]time.Time{}, map[Threshold]time.Time{}
+	if e.missing != nil {
 		n.StatsMissingSince = e.missing
 	} else if slices.ContainsFunc(e.d.Thresholds, func(r Report) bool { return r.Due }) {
 		n.StatsMissingSince = e.s.StatsMissingSince
@@ -277,9 +271,6 @@ func (e *evaluation) next() {
 		r := &e.d.Thresholds[i]
 		if r.Since.IsZero() {
 			continue
-		}
-		if n.ThresholdsFirstObservedAt == nil {
-			n.ThresholdsFirstObservedAt, n.ThresholdsLastMetAt = map[Threshold]time.Time{}, map[Threshold]time.Time{}
 		}
 		n.ThresholdsFirstObservedAt[r.Threshold] = r.Since
 		n.ThresholdsLastMetAt[r.Threshold] = e.now

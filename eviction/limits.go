@@ -55,13 +55,8 @@ func hasLimits(pod *corev1.Pod) bool {
 			return true
 		}
 	}
-	for i := range pod.Spec.Containers {
-		if _, ok := pod.Spec.Containers[i].Resources.Limits[corev1.ResourceEphemeralStorage]; ok {
-			return true
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if _, ok := pod.Spec.InitContainers[i].Resources.Limits[corev1.ResourceEphemeralStorage]; ok {
+	for c := range podspec.Containers(&pod.Spec) {
+		if _, ok := c.Resources.Limits[corev1.ResourceEphemeralStorage]; ok {
 			return true
 		}
 	}
@@ -71,7 +66,7 @@ func hasLimits(pod *corev1.Pod) bool {
 // breaches returns the pods that break a limit, in the order of obs.
 func breaches(s State, obs Observations, p Policy, now time.Time) (all []Breach) {
 	for _, pod := range obs.Pods {
-		if pod == nil || obs.PodStats[pod.UID] == nil || !hasLimits(pod) {
+		if pod == nil || obs.PodStats[pod.UID] == nil {
 			continue
 		}
 		if b, ok := breach(pod, obs.PodStats[pod.UID], s.layout(obs.Node.Layout), p.IgnorePartialPodLimits); ok &&

@@ -25,22 +25,18 @@ var ErrRunning = loop.ErrRunning
 // Manager keeps the node usable. Make it with [New]; all methods may be called by
 // any number of goroutines, and Run by one.
 type Manager struct {
-	cfg      Config
-	loop     *loop.Loop
-	running  atomic.Bool
-	refusals refusals
-	work     calls // kills and reclaims
+	cfg     Config
+	loop    *loop.Loop
+	running atomic.Bool
+	work    calls // kills and reclaims
 
 	step     sync.Mutex // serializes Evaluate, held during callbacks
 	state    State
-	pace     pace
-	stats    map[types.UID]*PodStats // memory that is used again
-	limitsAt time.Time               // when limits are checked next
+	limitsAt time.Time // when limits are checked next
 	told     map[corev1.ResourceName]time.Time
 
 	mu         sync.Mutex // guards what follows, never held during callbacks
 	conditions []corev1.NodeConditionType
-	changed    chan struct{} // closed when conditions change
 	levels     []Level
 	alertUntil time.Time
 	kills      []*kill
@@ -65,10 +61,7 @@ func New(cfg Config) (*Manager, error) {
 	return &Manager{
 		cfg:      cfg,
 		loop:     loop.New(cfg.Clock),
-		refusals: refusals{cfg: cfg.AdmitBackoff, all: map[types.UID]refusal{}},
-		stats:    map[types.UID]*PodStats{},
 		told:     map[corev1.ResourceName]time.Time{},
-		changed:  make(chan struct{}),
 		failed:   map[types.UID]time.Time{},
 		reclaims: map[ReclaimAction]Reclaim{},
 	}, nil
@@ -126,7 +119,6 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 	if err != nil {
 		err = fmt.Errorf("measure the node: %w", err)
 	}
-	m.pace.see(node.Observations, now)
 	if m.busy() {
 		pods = m.cfg.Pods()
 		m.settle(ctx, pods, now)
@@ -161,7 +153,7 @@ func (m *Manager) Evaluate(ctx context.Context) (Decision, error) {
 func (m *Manager) measurePods(ctx context.Context, obs *Observations, now time.Time) error {
 	err := m.podStats(ctx, obs)
 	m.adopt(obs.Pods, now)
-	m.regain(m.state.layout(obs.Node.Layout))
+	m.regain(obs)
 	return err
 }
 
@@ -170,12 +162,11 @@ func (m *Manager) measurePods(ctx context.Context, obs *Observations, now time.T
 func (m *Manager) podStats(ctx context.Context, obs *Observations) error {
 	all, err := m.cfg.Stats.Pods(ctx)
 	now, maxAge := m.cfg.Clock.Now(), m.cfg.Policy.withDefaults().MaxObservationAge
-	clear(m.stats)
+	obs.PodStats = map[types.UID]*PodStats{}
 	for _, s := range all {
 		recent := s.since(now.Add(-maxAge), now.Add(-maxDiskAge))
-		m.stats[s.UID] = &recent
+		obs.PodStats[s.UID] = &recent
 	}
-	obs.PodStats = m.stats
 	if err != nil {
 		return fmt.Errorf("measure pods: %w", err)
 	}
@@ -186,12 +177,8 @@ func (m *Manager) podStats(ctx context.Context, obs *Observations) error {
 func (m *Manager) publish(d *Decision) {
 	m.mu.Lock()
 	changed := !slices.Equal(m.conditions, d.Conditions)
-	if changed {
-		m.conditions = d.Conditions
-		close(m.changed)
-		m.changed = make(chan struct{})
-	}
-	m.levels = m.levels[:0]
+	m.conditions = d.Conditions
+	m.levels = nil
 	for i := range d.Thresholds {
 		if r := &d.Thresholds[i]; r.Threshold.Hard() && !r.unmeasured() {
 			m.levels = append(m.levels, Level{Signal: r.Threshold.Signal, Available: r.Quantity})
@@ -201,25 +188,6 @@ func (m *Manager) publish(d *Decision) {
 	if changed {
 		m.cfg.Observer.ConditionsChanged(slices.Clone(d.Conditions))
 	}
-}
-
-// interval returns how soon to look again after d.
-func (m *Manager) interval(d *Decision) time.Duration {
-	m.step.Lock()
-	defer m.step.Unlock()
-	next := m.pace.next(d, m.cfg.Clock.Since(d.At), m.cfg.MinInterval, m.cfg.MaxInterval)
-	if m.cfg.Mode != Act { // nothing will change so soon, and each look measures all pods
-		next = max(next, min(settled, m.cfg.MaxInterval))
-	}
-	if !m.cfg.Policy.IgnoreLocalStorageLimits {
-		next = min(next, max(m.limitsAt.Sub(d.At), m.cfg.MinInterval))
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if d.At.Before(m.alertUntil) {
-		next = min(next, alert)
-	}
-	return next
 }
 
 // watch has the waker watch until ctx is done.

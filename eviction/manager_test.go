@@ -35,7 +35,7 @@ func (n *node) step(m *eviction.Manager, d time.Duration) eviction.Decision {
 func TestConfigIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	_, err := eviction.New(eviction.Config{
-		Mode: "later", MinInterval: time.Minute, MaxInterval: time.Second, KillRetry: -1, AdmitBackoff: eviction.AdmitBackoff{Base: -1},
+		Mode: "later", MinInterval: time.Minute, MaxInterval: time.Second, KillRetry: -1,
 		Policy: eviction.Policy{
 			Thresholds: []eviction.Threshold{
 				hard("x", 1), hard(eviction.MemoryAvailable, 0), soft(eviction.MemoryAvailable, 1, -1),
@@ -46,7 +46,7 @@ func TestConfigIsRefusedWhole(t *testing.T) {
 	})
 	for _, want := range []string{
 		"eviction: invalid config", "field Stats is required", "field Pods is required", `field Mode: "later" does not exist`,
-		"field MinInterval: 1m0s is more than MaxInterval, 1s", "field KillRetry: -1ns is negative", "AdmitBackoff.Base",
+		"field MinInterval: 1m0s is more than MaxInterval, 1s", "field KillRetry: -1ns is negative",
 		`Thresholds[0].Signal: "x" does not exist`, "Thresholds[1].Value: 0 is not positive", "Thresholds[2]: ", "Thresholds[4]: memory.available<1 (hard) is there twice",
 		"field StatsGrace: -1 is negative",
 	} {

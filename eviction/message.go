@@ -158,44 +158,41 @@ func bytesText(n int64) string { return resource.NewQuantity(n, resource.BinaryS
 
 func quantityText(q resource.Quantity) string { return q.String() }
 
+// conditionTexts are the reason and the message of a node condition, and the reason of the
+// event when it begins or ends to hold, as the kubelet writes them.
+type conditionTexts struct{ reason, message, event string }
+
+func textsOf(c corev1.NodeConditionType, holds bool) conditionTexts {
+	switch {
+	case c == corev1.NodeMemoryPressure && holds:
+		return conditionTexts{"KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"}
+	case c == corev1.NodeMemoryPressure:
+		return conditionTexts{"KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"}
+	case c == corev1.NodeDiskPressure && holds:
+		return conditionTexts{"KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"}
+	case c == corev1.NodeDiskPressure:
+		return conditionTexts{"KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"}
+	case c == corev1.NodePIDPressure && holds:
+		return conditionTexts{"KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"}
+	case c == corev1.NodePIDPressure:
+		return conditionTexts{"KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"}
+	default:
+		return conditionTexts{}
+	}
+}
+
 // ConditionStatus returns what the node's status says of the condition, without
 // times, as the kubelet writes it. A condition other than that of memory, disk
 // and processes has no reason and no message.
 func ConditionStatus(c corev1.NodeConditionType, holds bool) corev1.NodeCondition {
-	status := corev1.NodeCondition{Type: c, Status: corev1.ConditionFalse}
+	texts := textsOf(c, holds)
+	status := corev1.NodeCondition{Type: c, Status: corev1.ConditionFalse, Reason: texts.reason, Message: texts.message}
 	if holds {
 		status.Status = corev1.ConditionTrue
 	}
-	var with, without [2]string
-	switch c {
-	case corev1.NodeMemoryPressure:
-		with = [2]string{"KubeletHasInsufficientMemory", "kubelet has insufficient memory available"}
-		without = [2]string{"KubeletHasSufficientMemory", "kubelet has sufficient memory available"}
-	case corev1.NodeDiskPressure:
-		with = [2]string{"KubeletHasDiskPressure", "kubelet has disk pressure"}
-		without = [2]string{"KubeletHasNoDiskPressure", "kubelet has no disk pressure"}
-	case corev1.NodePIDPressure:
-		with = [2]string{"KubeletHasInsufficientPID", "kubelet has insufficient PID available"}
-		without = [2]string{"KubeletHasSufficientPID", "kubelet has sufficient PID available"}
-	default: // is not ours to tell of
-	}
-	if !holds {
-		with = without
-	}
-	status.Reason, status.Message = with[0], with[1]
 	return status
 }
 
 // ConditionEvent returns the reason of the node's normal event when the condition
 // begins or ends to hold, as the kubelet writes it.
-func ConditionEvent(c corev1.NodeConditionType, holds bool) string {
-	reasons := map[corev1.NodeConditionType][2]string{
-		corev1.NodeMemoryPressure: {"NodeHasSufficientMemory", "NodeHasInsufficientMemory"},
-		corev1.NodeDiskPressure:   {"NodeHasNoDiskPressure", "NodeHasDiskPressure"},
-		corev1.NodePIDPressure:    {"NodeHasSufficientPID", "NodeHasInsufficientPID"},
-	}
-	if holds {
-		return reasons[c][1]
-	}
-	return reasons[c][0]
-}
+func ConditionEvent(c corev1.NodeConditionType, holds bool) string { return textsOf(c, holds).event }

@@ -45,7 +45,7 @@ type Policy struct {
 	Reclaimers []ReclaimAction
 
 	// Rank orders pods: a negative number evicts a before b. It must be a strict
-	// weak order. Default [KubeletRank], in fast.
+	// weak order. Default [KubeletRank].
 	Rank func(a, b *Candidate) int
 	// Protect says that a pod must never be evicted, critical ones aside, which
 	// never are. Optional.
@@ -116,6 +116,9 @@ func (p Policy) withDefaults() Policy {
 	}
 	if p.MaxParallelEvictions == 0 {
 		p.MaxParallelEvictions = 5
+	}
+	if p.Rank == nil {
+		p.Rank = KubeletRank
 	}
 	return p
 }

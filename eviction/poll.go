@@ -2,35 +2,18 @@ package eviction
 
 import "time"
 
-// A pace is how fast the node's figures have been seen to shrink, and follows
-// from that how soon to look again. It belongs to the goroutine of the step.
-type pace struct {
-	last  [numSignals]Observation
-	worst [numSignals]float64 // per second, remembered for minutes
-	falls [numSignals]float64 // the same, for a second
-}
-
 const (
 	// settled is how often to look where only time can change something.
 	settled = time.Second
 	// alert is how often to look after a wake-up, and alertFor how long.
 	alert    = 50 * time.Millisecond
 	alertFor = 3 * time.Second
-	// rush is by how much the least interval is shorter while a figure falls towards
-	// a hard threshold, and how much of the time looks leave to others then: where
-	// free memory goes up and down by little near a threshold, that is for ever, and
-	// the kernel of a node with many cgroups may need milliseconds for its figures.
-	rush = 10
-	// forget is how long it takes for the worst rate to count half, and calm the same
-	// for that of a fall.
-	forget = time.Minute
-	calm   = time.Second
 )
 
-// assumed is how fast a signal shrinks at the least, for as long as nothing worse
-// was seen: about what one busy machine can do, because a hog is not announced. A
-// look costs microseconds.
-func (s Signal) assumed() float64 {
+// fastest is how fast a signal shrinks at most, per second: about what one busy machine
+// can do. A hog is not announced: while there is memory left, the kernel reports no
+// pressure, however near a threshold is.
+func (s Signal) fastest() float64 {
 	switch {
 	case s.condition() == "MemoryPressure":
 		return 8 << 30
@@ -43,87 +26,50 @@ func (s Signal) assumed() float64 {
 	}
 }
 
-// see notes how fast each signal shrank since the last look.
-func (p *pace) see(all []Observation, now time.Time) {
-	for _, o := range all {
-		i := o.Signal.index()
-		if i < 0 {
-			continue
-		}
-		if o.Time.IsZero() {
-			o.Time = now
-		}
-		last := p.last[i]
-		took := o.Time.Sub(last.Time)
-		if took <= 0 {
-			continue
-		}
-		p.last[i] = o
-		if last.Time.IsZero() {
-			continue
-		}
-		rate := float64(last.Available-o.Available) / took.Seconds()
-		p.worst[i] = max(rate, p.worst[i]*halved(took, forget))
-		p.falls[i] = max(rate, p.falls[i]*halved(took, calm))
-	}
-}
-
-// halved is a cheap curve that is 1 at once and a half after so long.
-func halved(d, half time.Duration) float64 { return float64(half) / float64(half+d) }
-
-// next returns how soon to look again: in a quarter of the time that the nearest
-// threshold is away. That is not less than least, or a tenth of it while something
-// is seen to fall so fast that it would pass a hard threshold between two looks, of
-// which the last took so long.
-func (p *pace) next(d *Decision, took, least, most time.Duration) time.Duration {
-	next, fall := most, most
+// interval returns how soon to look again after d: in a quarter of the time in which the
+// nearest threshold could be met, and soon for a while after a wake-up.
+func (m *Manager) interval(d *Decision) time.Duration {
+	m.step.Lock()
+	defer m.step.Unlock()
+	next := m.cfg.MaxInterval
 	for i := range d.Thresholds {
-		r := &d.Thresholds[i]
-		next = min(next, p.until(r, d.At, least, most))
-		fall = min(fall, p.fall(r, d.At, most))
+		next = min(next, m.until(d, &d.Thresholds[i]))
 	}
-	return min(max(next, least), max(fall, least/rush, (rush-1)*took))
+	if m.cfg.Mode != Act { // nothing will change so soon, and each look measures all pods
+		next = max(next, min(settled, m.cfg.MaxInterval))
+	}
+	if !m.cfg.Policy.IgnoreLocalStorageLimits {
+		next = min(next, m.limitsAt.Sub(d.At))
+	}
+	next = max(next, m.cfg.MinInterval)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d.At.Before(m.alertUntil) {
+		next = min(next, alert)
+	}
+	return next
 }
 
-// fall is until for what the figure has done in the last moments alone, of which
-// nothing is assumed.
-func (p *pace) fall(r *Report, now time.Time, most time.Duration) time.Duration {
-	if r.State != Fine || !r.Threshold.Hard() {
-		return most
-	}
-	i := r.Threshold.Signal.index()
-	rate := p.falls[i] * halved(now.Sub(p.last[i].Time), calm)
-	return quarter(r, rate, most)
-}
-
-// quarter is a quarter of the time that a figure which shrinks at a rate takes to
-// its threshold, or most if it does not.
-func quarter(r *Report, rate float64, most time.Duration) time.Duration {
-	if rate <= 0 {
-		return most
-	}
-	seconds := float64(r.Observation.Available-r.Quantity) / rate / 4
-	return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
-}
-
-func (p *pace) until(r *Report, now time.Time, least, most time.Duration) time.Duration {
+// until returns how soon to look for one threshold.
+func (m *Manager) until(d *Decision, r *Report) time.Duration {
 	switch {
-	case r.unmeasured() && p.last[r.Threshold.Signal.index()].Time.IsZero():
-		return most
-	case r.unmeasured(): // it was there, and may be near its threshold when it is again
-		return settled
+	case r.unmeasured():
+		if _, ok := find(d.Next.LastObservations, r.Threshold.Signal); !ok {
+			return m.cfg.MaxInterval
+		}
+		return settled // it was there, and may be near its threshold when it is again
 	case r.State == Fine:
-		s := r.Threshold.Signal
-		rate := max(s.assumed(), p.worst[s.index()])
+		seconds := float64(r.Observation.Available-r.Quantity) / r.Threshold.Signal.fastest() / 4
+		most := m.cfg.MaxInterval
 		if !r.Since.IsZero() { // met until a moment ago
 			most = settled
 		}
-		return quarter(r, rate, most)
+		return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
 	case !r.Due:
-		return min(settled, r.Threshold.GracePeriod-now.Sub(r.Since))
+		return min(settled, r.Threshold.GracePeriod-d.At.Sub(r.Since))
 	case r.Why == whyNobody:
 		return settled
 	default:
-		return least
+		return m.cfg.MinInterval
 	}
 }

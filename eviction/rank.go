@@ -3,7 +3,6 @@ package eviction
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +97,7 @@ func first(a, b bool) int {
 
 // missingPlace is where pods without figures are: before all others once that is
 // overdue, and after them until then.
-func (c *Candidate) missingPlace() uint64 {
+func (c *Candidate) missingPlace() int {
 	switch {
 	case c.Overdue:
 		return 0
@@ -117,24 +116,29 @@ func (c *Candidate) missingPlace() uint64 {
 func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []Candidate {
 	p = p.withDefaults()
 	m := measure{signal: signal, parts: signal.partsOn(s.layout(obs.Node.Layout)), resource: signal.resource()}
-	all := make([]Candidate, 0, len(obs.Pods))
+	var all []Candidate
 	for _, pod := range obs.Pods {
 		if pod == nil {
 			continue
 		}
-		all = append(all, Candidate{Pod: pod})
-		c := &all[len(all)-1]
-		m.fill(c, obs.PodStats[pod.UID])
+		c := m.candidate(pod, obs.PodStats[pod.UID])
 		c.Preferred = p.Prefer != nil && p.Prefer(pod)
 		if since := s.StatsMissingSince[pod.UID]; c.Missing && !since.IsZero() {
 			c.Overdue = now.Sub(since) >= p.StatsGrace
 		}
-		c.Kept = kept(c, &s, &p, now)
+		c.Kept = kept(&c, &s, &p, now)
+		all = append(all, c)
 	}
-	all = sorted(all, p.Rank)
-	if len(s.NotBefore) > 0 {
-		slices.SortStableFunc(all, func(a, b Candidate) int { return s.NotBefore[a.Pod.UID].Compare(s.NotBefore[b.Pod.UID]) })
-	}
+	slices.SortFunc(all, func(a, b Candidate) int {
+		return cmp.Or(
+			s.NotBefore[a.Pod.UID].Compare(s.NotBefore[b.Pod.UID]),
+			first(a.Preferred, b.Preferred),
+			cmp.Compare(a.missingPlace(), b.missingPlace()),
+			p.Rank(&a, &b),
+			started(b.Pod).Compare(started(a.Pod)), // the one that has done less goes first
+			cmp.Compare(a.Pod.UID, b.Pod.UID),
+		)
+	})
 	return all
 }
 
@@ -168,79 +172,6 @@ func started(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// A place is that of a candidate, packed into numbers, because comparing is most
-// of the work.
-type place struct {
-	class, excess uint64
-	index         int32
-}
-
-func (c *Candidate) place(index int, packed bool) place {
-	p := place{index: int32(index), class: c.missingPlace()}
-	if !c.Preferred {
-		p.class |= 1 << 2
-	}
-	if !packed {
-		return p
-	}
-	p.class <<= 33
-	if !c.Exceeds {
-		p.class |= 1 << 32
-	}
-	p.class |= uint64(uint32(c.Priority) ^ 1<<31)
-	p.excess = ^(uint64(c.Excess) ^ 1<<63)
-	return p
-}
-
-// sorted puts all in order. The default order is wholly in the packed places.
-func sorted(all []Candidate, rank func(a, b *Candidate) int) []Candidate {
-	places := make([]place, len(all))
-	for i := range all {
-		places[i] = all[i].place(i, rank == nil)
-	}
-	slices.SortFunc(places, func(a, b place) int {
-		if a.class != b.class {
-			return cmp.Compare(a.class, b.class)
-		}
-		if a.excess != b.excess {
-			return cmp.Compare(a.excess, b.excess)
-		}
-		x, y := &all[a.index], &all[b.index]
-		if rank != nil {
-			return cmp.Or(rank(x, y), tie(x.Pod, y.Pod))
-		}
-		return tie(x.Pod, y.Pod)
-	})
-	permute(all, places)
-	return all
-}
-
-// permute gives each its place, and that of whoever was there the next, and so on
-// around each circle.
-func permute(all []Candidate, places []place) {
-	for i := range places {
-		if int(places[i].index) == i || places[i].index < 0 {
-			continue
-		}
-		begin, to := all[i], i
-		for {
-			from := int(places[to].index)
-			places[to].index = -1
-			if from == i {
-				all[to] = begin
-				break
-			}
-			all[to], to = all[from], from
-		}
-	}
-}
-
-// tie decides between pods that are equal in everything that counts: the one that
-// has done less goes first.
-func tie(a, b *corev1.Pod) int {
-	return cmp.Or(started(b).Compare(started(a)), strings.Compare(string(a.UID), string(b.UID)))
-}
-
 // A measure reads one signal's figures of pods.
 type measure struct {
 	signal   Signal
@@ -248,20 +179,30 @@ type measure struct {
 	resource corev1.ResourceName
 }
 
-// fill notes what the pod uses and asks for. stats may be nil.
-func (m measure) fill(c *Candidate, stats *PodStats) {
-	c.Priority = podspec.Priority(c.Pod)
-	c.QOS = podspec.QOSClass(c.Pod)
+// candidate returns the pod with what it uses and asks for. stats may be nil.
+func (m measure) candidate(pod *corev1.Pod, stats *PodStats) Candidate {
+	c := Candidate{Pod: pod, Priority: podspec.Priority(pod), QOS: podspec.QOSClass(pod)}
 	var measured bool
-	c.Usage, measured = m.usage(c.Pod, stats)
+	c.Usage, measured = m.usage(pod, stats)
 	c.Missing = measured && !c.Usage.Known()
 	if m.signal.inBytes() {
-		c.Request = request(c.Pod, m.resource)
+		c.Request = request(pod, m.resource)
 	}
 	if c.Usage.Known() {
 		c.Excess = c.Usage.Value - c.Request
 		c.Exceeds = c.Excess > 0
 	}
+	return c
+}
+
+// request returns what the pod asks for of one resource, with its overhead if it asks for
+// something.
+func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
+	all := podspec.Requests(pod)[name]
+	if all.Cmp(pod.Spec.Overhead[name]) == 0 {
+		return 0
+	}
+	return all.Value()
 }
 
 // usage returns what the pod uses of the signal; ok is false for a signal that

@@ -295,8 +295,8 @@ func randomPods(r *rand.Rand, n int) (pods []*corev1.Pod, stats []eviction.PodSt
 	return pods, stats
 }
 
-// What a pod asks for is counted as everywhere else, only faster, and overhead only for a
-// pod that asks for something.
+// What a pod asks for is counted as everywhere else, but overhead only for a pod that asks
+// for something.
 func TestRequestIsThatOfPodspec(t *testing.T) {
 	t.Parallel()
 	amounts := []string{"0", "1", "1500m", "0.3Gi", "64Mi", "1Gi", "100M"}
@@ -350,41 +350,6 @@ func TestRequestIsThatOfPodspec(t *testing.T) {
 		got = ranked(eviction.NodeFSAvailable, "", eviction.Policy{}, []*corev1.Pod{pod})[0]
 		require.Equal(t, want.StorageEphemeral().Value(), got.Request, "ephemeral storage, seed %d", seed)
 		require.True(t, equality.Semantic.DeepEqual(before, pod), "the pod is not changed, seed %d", seed)
-	}
-}
-
-// manyPods are as an API server sends them.
-func manyPods(n int) (pods []*corev1.Pod, stats map[types.UID]*eviction.PodStats) {
-	stats = map[types.UID]*eviction.PodStats{}
-	r := rand.New(rand.NewPCG(1, 1))
-	for i := range n {
-		pod := newPod(fmt.Sprintf("pod-%d", i), priority(int32(r.IntN(3))), asks(corev1.ResourceMemory, "64Mi"))
-		pod.UID = types.UID(fmt.Sprintf("0f8fad5b-d9cb-469f-a165-%012d", i))
-		st := memoryStats(pod, r.Int64N(gi))
-		pods, stats[pod.UID] = append(pods, pod), &st
-	}
-	return pods, stats
-}
-
-func TestRankingAllocatesLittle(t *testing.T) {
-	pods, stats := manyPods(500)
-	obs := eviction.Observations{Pods: pods, PodStats: stats}
-	state, p := eviction.State{}, eviction.Policy{}
-	allocs := testing.AllocsPerRun(20, func() { eviction.Rank(eviction.MemoryAvailable, state, obs, p, epoch()) })
-	require.Less(t, allocs, 10.0, "the kubelet's ranking allocates 74,804 times")
-}
-
-// The kubelet takes 22.8 ms and 74,804 allocations for 500 pods.
-func BenchmarkRank(b *testing.B) {
-	for _, n := range []int{110, 500} {
-		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
-			pods, stats := manyPods(n)
-			obs := eviction.Observations{Pods: pods, PodStats: stats}
-			b.ReportAllocs()
-			for b.Loop() {
-				eviction.Rank(eviction.MemoryAvailable, eviction.State{}, obs, eviction.Policy{}, epoch())
-			}
-		})
 	}
 }
 

@@ -3,7 +3,6 @@ package eviction_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -58,85 +57,6 @@ func TestRunLooksMoreOftenNearAThreshold(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A rate that was seen once is kept in mind for a while.
-func TestRunRemembersHowFastAFigureShrank(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n, looks := newNode(t), &atomic.Int64{}
-		n.saw(eviction.PIDAvailable, 4_000_000, 1<<22)
-		cfg := n.config(hard(eviction.PIDAvailable, 1))
-		cfg.Observer.Evaluated = func(eviction.Decision, error) { looks.Add(1) }
-		_, stop := running(t, n, cfg)
-		time.Sleep(30*time.Second - time.Millisecond)
-		require.EqualValues(t, 3, looks.Load())
-		n.saw(eviction.PIDAvailable, 2_000_000, 1<<22)
-		time.Sleep(30 * time.Second)
-		calm := looks.Load()
-		time.Sleep(5 * time.Minute)
-		require.Greater(t, calm, int64(4), "200,000 a second")
-		require.Less(t, looks.Load()-calm, int64(70))
-		stop()
-	})
-}
-
-// What falls towards a hard threshold is looked at more often than anything that might,
-// and no longer than it does.
-func TestRunLooksMostOftenWhileAFigureFalls(t *testing.T) {
-	for _, tt := range []struct {
-		name      string
-		threshold eviction.Threshold
-		falls     int64         // per second
-		most      time.Duration // between two looks, when half a second is left
-		last      time.Duration // and at the end
-		look      time.Duration // what one takes
-	}{
-		{"a hog", hard(eviction.MemoryAvailable, mi), gi, 100 * time.Millisecond, 10 * time.Millisecond, 0},
-		{"a slow one", hard(eviction.MemoryAvailable, mi), 10 * mi, 100 * time.Millisecond, 10 * time.Millisecond, 0},
-		{"a soft threshold", soft(eviction.MemoryAvailable, mi, time.Hour), gi, 100 * time.Millisecond, 100 * time.Millisecond, 0},
-		{"looks that cost, a tenth of the time", hard(eviction.MemoryAvailable, mi), gi, 105 * time.Millisecond, 50 * time.Millisecond, 5 * time.Millisecond},
-		{"looks that cost more than they help", hard(eviction.MemoryAvailable, mi), gi, 120 * time.Millisecond, 120 * time.Millisecond, 20 * time.Millisecond},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n, between := newNode(t), &atomic.Int64{}
-				gap := func() time.Duration { return time.Duration(between.Load()) }
-				free := mi + 2*tt.falls
-				n.saw(eviction.MemoryAvailable, free, 1<<50)
-				cfg := n.config(tt.threshold)
-				cfg.Stats = slowStats{cfg.Stats, tt.look}
-				last := time.Now()
-				cfg.Observer.Evaluated = func(eviction.Decision, error) {
-					between.Store(int64(time.Since(last)))
-					last = time.Now()
-				}
-				_, stop := running(t, n, cfg)
-				for left := 2000; left > 1; left-- {
-					free -= tt.falls / 1000
-					n.saw(eviction.MemoryAvailable, free, 1<<50)
-					time.Sleep(time.Millisecond)
-					if left == 500 {
-						require.LessOrEqual(t, gap(), tt.most+time.Millisecond)
-					}
-				}
-				require.InDelta(t, tt.last, gap(), float64(time.Millisecond))
-				time.Sleep(time.Hour) // it stays where it is
-				require.InDelta(t, 100*time.Millisecond+tt.look, gap(), float64(time.Millisecond))
-				stop()
-			})
-		})
-	}
-}
-
-// slowStats takes its time to measure the node.
-type slowStats struct {
-	eviction.Stats
-	took time.Duration
-}
-
-func (s slowStats) Node(ctx context.Context) (eviction.NodeStats, error) {
-	time.Sleep(s.took) // the bubble's time
-	return s.Stats.Node(ctx)
 }
 
 func TestASoftThresholdIsActedUponWhenItsGracePeriodEnds(t *testing.T) {
@@ -302,73 +222,4 @@ func TestTriggerLooksAtOnce(t *testing.T) {
 		require.EqualValues(t, 3, looks.Load())
 		stop()
 	})
-}
-
-// quietStats is a provider that uses its memory again.
-type quietStats struct{ node eviction.NodeStats }
-
-func (q *quietStats) Node(context.Context) (eviction.NodeStats, error)  { return q.node, nil }
-func (q *quietStats) Pods(context.Context) ([]eviction.PodStats, error) { return nil, nil }
-
-// quietManager has the default thresholds, 500 pods, and nothing to do.
-func quietManager(tb testing.TB) *eviction.Manager {
-	tb.Helper()
-	thresholds, err := eviction.ParseThresholds(eviction.ThresholdSettings{})
-	require.NoError(tb, err)
-	q := &quietStats{node: eviction.NodeStats{Layout: eviction.SingleFS}}
-	for _, s := range []eviction.Signal{
-		eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable, eviction.PIDAvailable, eviction.NodeFSAvailable, eviction.NodeFSInodesFree,
-		eviction.ImageFSAvailable, eviction.ImageFSInodesFree, eviction.ContainerFSAvailable, eviction.ContainerFSInodesFree,
-	} {
-		q.node.Observations = append(q.node.Observations, saw(s, 50*gi, 64*gi))
-	}
-	pods, _ := manyPods(500)
-	m, err := eviction.New(eviction.Config{
-		Stats: q, Pods: func() []*corev1.Pod { return pods }, Mode: eviction.Act, Killer: newNode(tb),
-		Policy: eviction.Policy{Thresholds: thresholds},
-	})
-	require.NoError(tb, err)
-	return m
-}
-
-func TestAQuietStepAllocatesLittle(t *testing.T) {
-	m := quietManager(t)
-	allocs := testing.AllocsPerRun(100, func() {
-		if _, err := m.Evaluate(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-	require.LessOrEqual(t, allocs, 5.0, "the kubelet's allocates 3,065 times")
-}
-
-// The kubelet's quiet pass takes 1.3 ms and 3,065 allocations, with the figures
-// of all pods at hand.
-func BenchmarkQuietStep(b *testing.B) {
-	b.Run("pods=500", func(b *testing.B) {
-		m := quietManager(b)
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := m.Evaluate(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// A look that finds no pod to be above its limits, the dearest of quiet ones.
-func BenchmarkLimits(b *testing.B) {
-	for _, n := range []int{110, 500} {
-		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
-			pods, stats := manyPods(n)
-			for _, pod := range pods {
-				limited(corev1.ResourceEphemeralStorage, "1Gi")(pod)
-				*stats[pod.UID] = diskStats(pod, mi, mi, mi)
-			}
-			obs := eviction.Observations{Pods: pods, PodStats: stats, CheckLimits: true}
-			b.ReportAllocs()
-			for b.Loop() {
-				eviction.Evaluate(eviction.State{}, obs, eviction.Policy{}, epoch())
-			}
-		})
-	}
 }

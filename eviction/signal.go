@@ -1,6 +1,10 @@
 package eviction
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Resources that only events and messages name.
 const (
@@ -8,14 +12,11 @@ const (
 	resourcePIDs   corev1.ResourceName = "pids"
 )
 
-// numSignals is how many signals there are. Their indexes are in the order in
-// which thresholds that are due at once are acted upon: what kills the node
-// soonest is first, bytes come before inodes, and the thresholds that were set before
-// those of containerfs, which follow from them.
-const numSignals = 9
-
-func allSignals() [numSignals]Signal {
-	return [numSignals]Signal{
+// allSignals are in the order in which thresholds that are due at once are acted upon:
+// what kills the node soonest is first, bytes come before inodes, and the thresholds that
+// were set before those of containerfs, which follow from them.
+func allSignals() []Signal {
+	return []Signal{
 		MemoryAvailable, AllocatableMemoryAvailable, PIDAvailable,
 		NodeFSAvailable, NodeFSInodesFree,
 		ImageFSAvailable, ImageFSInodesFree,
@@ -24,30 +25,7 @@ func allSignals() [numSignals]Signal {
 }
 
 // index returns the place of s in allSignals, -1 for one that does not exist.
-func (s Signal) index() int {
-	switch s {
-	case MemoryAvailable:
-		return 0
-	case AllocatableMemoryAvailable:
-		return 1
-	case PIDAvailable:
-		return 2
-	case NodeFSAvailable:
-		return 3
-	case NodeFSInodesFree:
-		return 4
-	case ImageFSAvailable:
-		return 5
-	case ImageFSInodesFree:
-		return 6
-	case ContainerFSAvailable:
-		return 7
-	case ContainerFSInodesFree:
-		return 8
-	default:
-		return -1
-	}
-}
+func (s Signal) index() int { return slices.Index(allSignals(), s) }
 
 // urgency is the index, but the same for both signals of memory.
 func (s Signal) urgency() int { return max(s.index(), 1) }

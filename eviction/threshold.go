@@ -103,21 +103,20 @@ func (t Threshold) String() string {
 	return s + " (soft, " + t.GracePeriod.String() + ")"
 }
 
-// thresholdsFor calls yield for each of all with the node's layout: the
-// filesystem of the writable layers is always the same as one of the two others,
-// and has the thresholds of that.
-func thresholdsFor(all []Threshold, layout Layout, yield func(Threshold)) {
-	for _, t := range all {
+// thresholdsFor returns the thresholds with the node's layout: the filesystem of the
+// writable layers is always the same as one of the two others, and has the thresholds of
+// that.
+func thresholdsFor(thresholds []Threshold, layout Layout) (all []Threshold) {
+	for _, t := range thresholds {
 		if t.Signal == ContainerFSAvailable || t.Signal == ContainerFSInodesFree {
 			continue
 		}
-		yield(t)
-		for _, s := range [...]Signal{ContainerFSAvailable, ContainerFSInodesFree} {
+		all = append(all, t)
+		for _, s := range []Signal{ContainerFSAvailable, ContainerFSInodesFree} {
 			if t.Signal == s.source(layout) {
-				t.Signal = s
-				yield(t)
-				break
+				all = append(all, Threshold{s, t.Value, t.GracePeriod, t.MinReclaim})
 			}
 		}
 	}
+	return all
 }
