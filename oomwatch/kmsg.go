@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // Position is how far a kernel's log has been read. The zero value is nowhere.
@@ -45,6 +47,8 @@ type KmsgConfig struct {
 	// BootID says which boot this is. Default: the kernel's
 	// /proc/sys/kernel/random/boot_id.
 	BootID func() (string, error)
+	// Clock is the time of day. Default the system clock.
+	Clock clock.PassiveClock
 	// Monotonic is the clock of the log's records. Default CLOCK_MONOTONIC, which
 	// like the kernel's printk stands still while the machine is suspended.
 	Monotonic func() time.Duration
@@ -108,6 +112,9 @@ func NewKmsg(cfg KmsgConfig) (*Kmsg, error) {
 	}
 	if cfg.BootID == nil {
 		cfg.BootID = bootID
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
 	}
 	if cfg.Monotonic == nil {
 		cfg.Monotonic = monotonic
@@ -191,8 +198,8 @@ func (k *Kmsg) read(boot string) error {
 // a later start can resume there even if nothing is logged until then.
 func (k *Kmsg) history(boot string) error {
 	k.last = 0
-	for began := time.Now(); time.Since(began) <= historyLongest; {
-		if err := k.log.SetReadDeadline(time.Now().Add(historyQuiet)); err != nil {
+	for began := k.cfg.Clock.Now(); k.cfg.Clock.Since(began) <= historyLongest; {
+		if err := k.log.SetReadDeadline(k.cfg.Clock.Now().Add(historyQuiet)); err != nil {
 			return err
 		}
 		record, err := k.next()
@@ -273,9 +280,9 @@ func (k *Kmsg) wait() error {
 	k.quiet = false
 	switch {
 	case k.parser.last != nil:
-		return k.log.SetReadDeadline(time.Now().Add(k.cfg.Hold))
+		return k.log.SetReadDeadline(k.cfg.Clock.Now().Add(k.cfg.Hold))
 	case k.parser.Open():
-		return k.log.SetReadDeadline(time.Now().Add(patience))
+		return k.log.SetReadDeadline(k.cfg.Clock.Now().Add(patience))
 	default:
 		return k.log.SetReadDeadline(time.Time{})
 	}
@@ -285,7 +292,7 @@ func (k *Kmsg) wait() error {
 func (k *Kmsg) late() error {
 	if !k.quiet {
 		k.quiet = true
-		return k.log.SetReadDeadline(time.Now().Add(confirm))
+		return k.log.SetReadDeadline(k.cfg.Clock.Now().Add(confirm))
 	}
 	k.feed(func() []Kill {
 		if kill, ok := k.parser.Quiet(); ok {
@@ -307,5 +314,5 @@ func (k *Kmsg) wall(record Record) time.Time {
 	if k.drift.Abs() <= now/mostDrift {
 		age -= k.drift
 	}
-	return time.Now().Add(-age)
+	return k.cfg.Clock.Now().Add(-age)
 }
