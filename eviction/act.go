@@ -100,8 +100,7 @@ func (m *Manager) announce(pod *corev1.Pod, e Eviction) {
 func frees(pod *corev1.Pod, stats *PodStats, layout Layout) map[Signal]int64 {
 	all := map[Signal]int64{}
 	for _, s := range allSignals() {
-		m := measure{signal: s, parts: s.partsOn(layout), resource: s.resource()}
-		if u, _ := m.usage(pod, stats); u.Known() {
+		if u, _ := s.measure(layout).usage(pod, stats); u.Known() {
 			all[s] = u.Value
 		}
 	}

@@ -116,8 +116,7 @@ func podBreach(pod *corev1.Pod, stats *PodStats, whole bool) (Breach, bool) {
 	if sum.Sign() <= 0 || whole && slices.ContainsFunc(pod.Spec.Containers, isUnlimited) {
 		return Breach{}, false
 	}
-	m := measure{signal: NodeFSAvailable, parts: parts{true, true, true}, resource: corev1.ResourceEphemeralStorage}
-	used := m.disk(pod, stats)
+	used := NodeFSAvailable.measure(SingleFS).disk(pod, stats)
 	if !used.Known() || sum.CmpInt64(used.Value) >= 0 {
 		return Breach{}, false
 	}

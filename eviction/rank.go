@@ -115,7 +115,7 @@ func (c *Candidate) missingPlace() int {
 // killed come after all others, the one that was tried last at the end.
 func Rank(signal Signal, s State, obs Observations, p Policy, now time.Time) []Candidate {
 	p = p.withDefaults()
-	m := measure{signal: signal, parts: signal.partsOn(s.layout(obs.Node.Layout)), resource: signal.resource()}
+	m := signal.measure(s.layout(obs.Node.Layout))
 	var all []Candidate
 	for _, pod := range obs.Pods {
 		if pod == nil {
@@ -177,6 +177,10 @@ type measure struct {
 	signal   Signal
 	parts    parts
 	resource corev1.ResourceName
+}
+
+func (s Signal) measure(layout Layout) measure {
+	return measure{signal: s, parts: s.partsOn(layout), resource: s.resource()}
 }
 
 // candidate returns the pod with what it uses and asks for. stats may be nil.

@@ -93,7 +93,7 @@ func (m *merger) due(now time.Time) (tell []Kill) {
 		log.told, log.until = true, now.Add(remember*m.window)
 	}
 	m.all = slices.DeleteFunc(m.all, func(e *entry) bool {
-		return (e.n == 0 || due(e) || !now.Before(e.until)) && (e.told || e.Counter)
+		return (e.told || e.Counter) && (e.n == 0 || !now.Before(e.until))
 	})
 	return tell
 }
