@@ -34,8 +34,8 @@ func (k *Kill) summary(text, name string) bool {
 	if at < 0 || !strings.HasPrefix(text, summaryLine) {
 		return false
 	}
-	task, uid, _ := cutLast(text[at+len(field):], ",uid=")
-	task, pid, _ := cutLast(task, ",pid=")
+	task, uid := cutLast(text[at+len(field):], ",uid=")
+	task, pid := cutLast(task, ",pid=")
 	constraint, head, ok := strings.Cut(text[len(summaryLine):at], ",")
 	number, isNumber := decimal(pid)
 	if !ok || !isNumber {
@@ -99,7 +99,7 @@ func killed(text string) (v Victim, memory Kind, ok bool) {
 	if v.PID, _ = decimal(pid); v.PID == 0 || !ok || memory == "" {
 		return v, "", false
 	}
-	v.Process, text, _ = cutLast(text, " total-vm:") // which the line lacks if it was cut short
+	v.Process, text = cutLast(text, " total-vm:") // which the line lacks if it was cut short
 	if end := strings.LastIndexByte(v.Process, ')'); end >= 0 {
 		v.Process = v.Process[:end]
 	}
@@ -159,12 +159,13 @@ func decimal(s string) (n int, ok bool) {
 	return n, err == nil
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
+// cutLast is strings.Cut at the last separator.
+func cutLast(s, sep string) (before, after string) {
 	at := strings.LastIndex(s, sep)
 	if at < 0 {
-		return s, "", false
+		return s, ""
 	}
-	return s[:at], s[at+len(sep):], true
+	return s[:at], s[at+len(sep):]
 }
 
 // unescape undoes what /dev/kmsg does to backslashes and to bytes that can't be printed.

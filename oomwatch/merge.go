@@ -62,10 +62,17 @@ func (m *merger) add(s Sighting, now time.Time) {
 }
 
 // due returns the kills that are to be told now.
-func (m *merger) due(now time.Time) (tell []Kill) {
-	due := func(e *entry) bool { return !e.told && !now.Before(e.until) }
+func (m *merger) due(now time.Time) []Kill {
+	tell := append(m.dueCounters(now), m.dueLogged(now)...)
+	m.all = slices.DeleteFunc(m.all, func(e *entry) bool {
+		return (e.told || e.Counter) && (e.n == 0 || !now.Before(e.until))
+	})
+	return tell
+}
+
+func (m *merger) dueCounters(now time.Time) (tell []Kill) {
 	for _, c := range m.all {
-		if !c.Counter || !due(c) {
+		if !c.Counter || c.told || now.Before(c.until) {
 			continue
 		}
 		for _, log := range m.all {
@@ -77,11 +84,16 @@ func (m *merger) due(now time.Time) (tell []Kill) {
 			c.told, c.until = true, now.Add(remember*m.window)
 		}
 	}
+	return tell
+}
+
+// dueLogged returns the first kills in the log, until one that has to wait.
+func (m *merger) dueLogged(now time.Time) (tell []Kill) {
 	for _, log := range m.all {
 		if log.Counter || log.told {
 			continue
 		}
-		if !due(log) {
+		if now.Before(log.until) {
 			break
 		}
 		for _, c := range m.all {
@@ -92,9 +104,6 @@ func (m *merger) due(now time.Time) (tell []Kill) {
 		}
 		log.told, log.until = true, now.Add(remember*m.window)
 	}
-	m.all = slices.DeleteFunc(m.all, func(e *entry) bool {
-		return (e.told || e.Counter) && (e.n == 0 || !now.Before(e.until))
-	})
 	return tell
 }
 
