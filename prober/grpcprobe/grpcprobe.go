@@ -2,6 +2,7 @@ package grpcprobe
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,16 +11,33 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/prober"
+)
+
+const (
+	// maxAnswer bounds the message and the headers of an answer, each.
+	maxAnswer = 16 << 10
+	// bufferSize is that of either buffer of a connection. By default, gRPC allocates
+	// 32 KiB for each.
+	bufferSize = 1 << 10
 )
 
 // Config configures a [Checker].
 type Config struct {
 	// Dial makes connections. Default: a [net.Dialer].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// UserAgent is what servers are told. Default "kube-probe/1.36".
+	// UserAgent is what servers are told, before the name and version of gRPC's
+	// client. Default "kube-probe/1.36".
 	UserAgent string
 	// IdleTimeout is how long a connection is kept after its last check. Default
 	// 1m.
@@ -44,20 +62,19 @@ func (c Config) Validate() error {
 type Checker struct {
 	cfg Config
 
-	mu sync.Mutex
-	// kept are the connections that wait for a check, the one used last at the end;
-	// taken are those in use.
-	kept   map[target][]*conn
-	taken  map[*conn]struct{}
-	swept  time.Time
-	timer  clock.Timer // of the next sweep, if anything is kept
+	mu     sync.Mutex
+	conns  []*conn
 	closed bool
 }
 
-// target is what a connection is for.
-type target struct {
+// conn is a connection. One check at a time uses it, so that a check that fails may
+// close it.
+type conn struct {
+	*grpc.ClientConn
 	address string
 	tls     bool
+	busy    bool
+	used    time.Time // when its last check ended
 }
 
 // New returns a checker without connections.
@@ -77,229 +94,166 @@ func New(cfg Config) (*Checker, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	return &Checker{
-		cfg: cfg, kept: map[target][]*conn{}, taken: map[*conn]struct{}{}, swept: cfg.Clock.Now(),
-	}, nil
+	return &Checker{cfg: cfg}, nil
 }
 
-// Close closes all connections, also those in use. Checks fail from then on. There is
-// never an error.
+// Close closes all connections, also those in use. Checks fail from then on.
 func (c *Checker) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	if c.timer != nil {
-		c.timer.Stop()
+	var errs []error
+	for _, k := range c.conns {
+		errs = append(errs, k.Close())
 	}
-	for k := range c.taken {
-		k.abort()
-	}
-	for _, conns := range c.kept {
-		for _, k := range conns {
-			k.abort()
-		}
-	}
-	clear(c.kept)
-	return nil
+	c.conns = nil
+	return errors.Join(errs...)
 }
-
-// errClosed says that Close was called.
-var errClosed = errors.New("grpcprobe: the checker is closed")
 
 // Check asks for the health of r.Service and returns [prober.Succeeded] or
 // [prober.Failed] with the kubelet's text. It returns when ctx is done at the
 // latest, which is a failure too.
 func (c *Checker) Check(ctx context.Context, r prober.GRPCRequest) (prober.Outcome, string) {
-	switch h, err := c.ask(ctx, r); {
-	case err != nil:
-		return prober.Failed, explain(ctx, r, err)
-	case h != serving:
-		return prober.Failed, fmt.Sprintf("service unhealthy (responded with %q)", h)
-	default:
-		return prober.Succeeded, "service healthy"
-	}
-}
-
-// ask asks over a kept connection or, if there is none, over a new one. If it turns
-// out that nobody heard, it asks once more, over a new one.
-func (c *Checker) ask(ctx context.Context, r prober.GRPCRequest) (health, error) {
-	request, err := newRequest(r.Service)
-	if err != nil {
-		return 0, err
-	}
-	k, err := c.take(r)
-	if k == nil && err == nil {
-		k, err = c.connect(ctx, r)
-	}
-	if err != nil {
-		return 0, err
-	}
-	h, err := c.over(ctx, k, request)
-	if refused, is := errors.AsType[*rpcError](err); !is || !refused.unheard || ctx.Err() != nil {
-		return h, err
-	}
-	if k, err = c.connect(ctx, r); err != nil {
-		return 0, err
-	}
-	return c.over(ctx, k, request)
-}
-
-// connectError says that there was nobody to ask.
-type connectError struct{ error }
-
-// connect returns a new connection, to be released.
-func (c *Checker) connect(ctx context.Context, r prober.GRPCRequest) (*conn, error) {
-	k, err := c.dial(ctx, target{address: r.Address, tls: r.TLS})
-	if err != nil {
-		return nil, connectError{err}
-	}
-	k.last = r.Fresh
-	if err = c.own(k); err == nil {
-		stop := context.AfterFunc(ctx, k.abort)
-		err = k.hello()
-		if !stop() && err == nil {
-			err = ctx.Err()
+	if k := c.takeKept(r); k != nil {
+		outcome, text, ended := c.ask(ctx, k, r)
+		if !ended || ctx.Err() != nil {
+			return outcome, text
 		}
+		// That a kept connection has ended is no failure of the server.
 	}
+	k, err := c.connect(r)
 	if err != nil {
-		k.last = true
-		c.release(k)
-		return nil, connectError{err}
+		return prober.Failed, fmt.Sprintf("error: failed to connect service at %q: %v", r.Address, err)
 	}
-	return k, nil
+	outcome, text, _ := c.ask(ctx, k, r)
+	return outcome, text
 }
 
-// over asks over k, and releases it.
-func (c *Checker) over(ctx context.Context, k *conn, request []byte) (h health, err error) {
-	defer c.release(k)
-	timeout := ""
-	if deadline, limited := ctx.Deadline(); limited {
-		timeout = encodeTimeout(deadline.Sub(clock.RealClock{}.Now()))
-	}
-	stop := context.AfterFunc(ctx, k.abort)
-	broken := k.ask(request, timeout)
-	k.last = !stop() || broken != nil || k.last
-	switch {
-	case broken == nil:
-		return k.call.answer()
-	case isLate(ctx):
-		return 0, failf(deadlineExceeded, "%v", context.DeadlineExceeded)
-	case ctx.Err() != nil:
-		return 0, failf(canceled, "%v", ctx.Err())
-	default:
-		failure := failf(unavailable, "error reading from server: %v", broken)
-		// That a kept one has ended says nothing of the server yet.
-		failure.unheard = k.call.id > 1 && !k.call.begun
-		return 0, failure
-	}
-}
-
-// explain says why there was no answer, in the kubelet's words.
-func explain(ctx context.Context, r prober.GRPCRequest, err error) string {
-	if failure, is := errors.AsType[connectError](err); is {
-		var t net.Error
-		switch {
-		case isLate(ctx), errors.As(failure.error, &t) && t.Timeout():
-			return fmt.Sprintf("timeout: failed to connect service %q within %s: %v", r.Address, r.Timeout, context.DeadlineExceeded)
-		case ctx.Err() != nil:
-			failure.error = context.Cause(ctx)
-		}
-		return fmt.Sprintf("error: failed to connect service at %q: %v", r.Address, failure.error)
-	}
-	failure, _ := errors.AsType[*rpcError](err)
-	switch {
-	case failure.code == unimplemented:
-		return "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " + failure.message
-	case failure.code == deadlineExceeded, failure.code == canceled && isLate(ctx):
-		return fmt.Sprintf("timeout: health rpc did not complete within %s", r.Timeout)
-	default:
-		return fmt.Sprintf("error: health rpc probe failed: %v", err)
-	}
-}
-
-// isLate says whether the deadline is over. A server, which knows it too, may have
-// noticed before ctx has.
-func isLate(ctx context.Context) bool {
-	deadline, limited := ctx.Deadline()
-	return limited && !clock.RealClock{}.Now().Before(deadline)
-}
-
-// take returns a kept connection, to be released, or nil if there is none or it is
-// not to be used.
-func (c *Checker) take(r prober.GRPCRequest) (*conn, error) {
+// takeKept returns an idle connection for r, to be used by one ask, or nil. It closes
+// the connections that were idle for too long.
+func (c *Checker) takeKept(r prober.GRPCRequest) (kept *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return nil, connectError{errClosed}
-	}
-	c.sweep()
-	t := target{address: r.Address, tls: r.TLS}
-	conns := c.kept[t]
-	if r.Fresh || len(conns) == 0 {
-		return nil, nil
-	}
-	k := conns[len(conns)-1]
-	conns[len(conns)-1] = nil
-	c.kept[t] = conns[:len(conns)-1]
-	c.taken[k] = struct{}{}
-	return k, nil
-}
-
-// own notes a new connection.
-func (c *Checker) own(k *conn) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.taken[k] = struct{}{}
-	if c.closed {
-		return errClosed
+	now := c.cfg.Clock.Now()
+	c.conns = slices.DeleteFunc(c.conns, func(k *conn) bool {
+		expired := !k.busy && now.Sub(k.used) >= c.cfg.IdleTimeout
+		if expired {
+			_ = k.Close() // nothing uses it
+		}
+		return expired
+	})
+	for _, k := range c.conns {
+		if !r.Fresh && !k.busy && k.address == r.Address && k.tls == r.TLS {
+			k.busy = true
+			return k
+		}
 	}
 	return nil
 }
 
-// release gives a connection back: to be kept, or closed if it is of no more use.
-func (c *Checker) release(k *conn) {
+// connect returns a new connection for r, to be used by one ask.
+func (c *Checker) connect(r prober.GRPCRequest) (*conn, error) {
+	security := insecure.NewCredentials()
+	if r.TLS {
+		// The server's certificate is not verified (KEP-4939).
+		security = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
+	}
+	client, err := grpc.NewClient("passthrough:///"+r.Address,
+		grpc.WithTransportCredentials(security),
+		grpc.WithContextDialer(c.dial),
+		grpc.WithNoProxy(),
+		grpc.WithUserAgent(c.cfg.UserAgent),
+		grpc.WithIdleTimeout(c.cfg.IdleTimeout),
+		grpc.WithReadBufferSize(bufferSize),
+		grpc.WithWriteBufferSize(bufferSize),
+		grpc.WithMaxHeaderListSize(maxAnswer),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	if err != nil {
+		return nil, err
+	}
+	k := &conn{ClientConn: client, address: r.Address, tls: r.TLS, busy: true}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.taken, k)
-	if k.last || c.closed {
-		k.abort()
-		return
+	if c.closed {
+		return nil, errors.Join(errors.New("grpcprobe: the checker is closed"), k.Close())
 	}
-	k.used = c.cfg.Clock.Now()
-	c.kept[k.target] = append(c.kept[k.target], k)
-	if c.timer == nil {
-		c.timer = clock.RealClock{}.AfterFunc(c.cfg.IdleTimeout, c.tick)
+	c.conns = append(c.conns, k)
+	return k, nil
+}
+
+// dial makes a connection that is closed by a reset, which leaves no socket in
+// TIME_WAIT.
+func (c *Checker) dial(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := c.cfg.Dial(ctx, "tcp", address)
+	if t, ok := conn.(*net.TCPConn); ok {
+		_ = t.SetLinger(0) // if it cannot, it is closed the slow way
+	}
+	return conn, err
+}
+
+// ask asks over k and releases it. ended reports whether k ended before the server
+// answered.
+func (c *Checker) ask(ctx context.Context, k *conn, r prober.GRPCRequest) (outcome prober.Outcome, text string, ended bool) {
+	connected := k.waitUntilReady(ctx)
+	var header, trailer metadata.MD
+	response, err := grpc_health_v1.NewHealthClient(k).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: r.Service},
+		grpc.Header(&header), grpc.Trailer(&trailer))
+	answered := len(header)+len(trailer) > 0
+	c.release(k, answered && !r.Fresh)
+	switch {
+	case err != nil:
+		return prober.Failed, explain(r, connected, err), !answered && grpcstatus.Code(err) == codes.Unavailable
+	case response.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
+		return prober.Failed, fmt.Sprintf("service unhealthy (responded with %q)", response.GetStatus().String()), false
+	default:
+		return prober.Succeeded, "service healthy", false
 	}
 }
 
-// tick sweeps when nobody else does.
-func (c *Checker) tick() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.timer = nil
-	c.sweep()
-	if len(c.kept) > 0 {
-		c.timer = clock.RealClock{}.AfterFunc(c.cfg.IdleTimeout, c.tick)
-	}
-}
-
-// sweep closes what has not been used for long, now and then. It needs mu.
-func (c *Checker) sweep() {
-	now := c.cfg.Clock.Now()
-	if now.Sub(c.swept) < c.cfg.IdleTimeout {
-		return
-	}
-	c.swept = now
-	for t, conns := range c.kept {
-		conns = slices.DeleteFunc(conns, func(k *conn) bool {
-			old := now.Sub(k.used) >= c.cfg.IdleTimeout
-			if old {
-				k.abort()
-			}
-			return old
-		})
-		if c.kept[t] = conns; len(conns) == 0 {
-			delete(c.kept, t)
+// waitUntilReady reports whether k is connected, as soon as that is known or ctx is done.
+func (k *conn) waitUntilReady(ctx context.Context) bool {
+	for {
+		state := k.GetState()
+		switch state {
+		case connectivity.Ready:
+			return true
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			return false
+		case connectivity.Idle:
+			k.Connect()
+		case connectivity.Connecting:
 		}
+		if !k.WaitForStateChange(ctx, state) {
+			return false
+		}
+	}
+}
+
+// release keeps k for the next check, or closes it.
+func (c *Checker) release(k *conn, keep bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k.busy, k.used = false, c.cfg.Clock.Now()
+	if !keep {
+		c.conns = slices.DeleteFunc(c.conns, func(other *conn) bool { return other == k })
+		_ = k.Close() // nothing uses it
+	}
+}
+
+// explain returns the kubelet's text for a check without an answer.
+func explain(r prober.GRPCRequest, connected bool, err error) string {
+	status := grpcstatus.Convert(err)
+	late := status.Code() == codes.DeadlineExceeded
+	switch {
+	case !connected && late:
+		return fmt.Sprintf("timeout: failed to connect service %q within %s: %v", r.Address, r.Timeout, context.DeadlineExceeded)
+	case !connected:
+		return fmt.Sprintf("error: failed to connect service at %q: %s", r.Address, status.Message())
+	case late:
+		return fmt.Sprintf("timeout: health rpc did not complete within %s", r.Timeout)
+	case status.Code() == codes.Unimplemented:
+		return "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " + status.Message()
+	default:
+		return fmt.Sprintf("error: health rpc probe failed: %v", err)
 	}
 }

@@ -2,26 +2,15 @@ package grpcprobe_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	grpcstatus "google.golang.org/grpc/status"
-
-	"github.com/kubeparts/kubeparts/prober"
 )
 
 // listen starts a server that gives each connection to serve, which returns when it
@@ -151,35 +140,4 @@ func (w *wire) well(id uint32) {
 // message returns a message with its prefix.
 func message(format byte, payload ...byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{format}, uint32(len(payload))), payload...)
-}
-
-// kubeletSays asks by gRPC's own client and says what came of it in the kubelet's
-// words.
-func kubeletSays(ctx context.Context, client grpc_health_v1.HealthClient, service string, timeout time.Duration) (prober.Outcome, string) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	response, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
-	switch status := grpcstatus.Convert(err); {
-	case err == nil && response.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING:
-		return prober.Succeeded, "service healthy"
-	case err == nil:
-		return prober.Failed, fmt.Sprintf("service unhealthy (responded with %q)", response.GetStatus().String())
-	case status.Code() == codes.Unimplemented:
-		return prober.Failed, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", status.Message())
-	case status.Code() == codes.DeadlineExceeded:
-		return prober.Failed, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)
-	default:
-		// One of protobuf's blanks is another in every second program.
-		return prober.Failed, strings.ReplaceAll(fmt.Sprintf("error: health rpc probe failed: %+v", err), "\u00a0", " ")
-	}
-}
-
-// clientOf returns gRPC's own client.
-func clientOf(tb testing.TB, address string) grpc_health_v1.HealthClient {
-	tb.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig(), grpc.WithNoProxy())
-	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, conn.Close()) })
-	return grpc_health_v1.NewHealthClient(conn)
 }
