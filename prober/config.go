@@ -84,8 +84,9 @@ type Options struct {
 	// threshold decides, if that is shorter. Changes are seen sooner, and a
 	// threshold spans less time.
 	EdgePeriod time.Duration
-	// FreshConnection makes each run connect anew, as the kubelet does. What is
-	// tested then is whether somebody new can.
+	// FreshConnection makes each run of a gRPC probe connect anew, as the kubelet
+	// does. What is tested then is whether a new client can. HTTP and TCP probes
+	// always connect anew.
 	FreshConnection bool
 	// GRPCTLS makes a gRPC probe use TLS (KEP-4939).
 	GRPCTLS bool
@@ -169,8 +170,6 @@ type Config struct {
 	PollPeriod time.Duration
 	// UserAgent is that of HTTP probes. Default "kube-probe/1.36".
 	UserAgent string
-	// FreshConnections is Options.FreshConnection for all.
-	FreshConnections bool
 	// LivenessErrors, ReadinessErrors and StartupErrors are the policies of each
 	// kind. Default CountNotFound.
 	LivenessErrors, ReadinessErrors, StartupErrors ErrorPolicy

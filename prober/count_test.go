@@ -2,6 +2,7 @@ package prober
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -119,16 +120,16 @@ func TestDecide(t *testing.T) {
 		"the pod has ended":                       {facts{known: true, target: Target{Ended: true}}, "", corev1.Container{}, drop},
 		"there is no container yet":               {facts{known: true}, "", corev1.Container{}, poll},
 		"it is waiting":                           {facts{known: true, target: Target{ID: "a"}}, "", corev1.Container{}, fail},
-		"it runs":                                 {facts{known: true, target: running, kind: Liveness, started: true}, "", corev1.Container{}, run},
-		"it runs, within the initial delay":       {facts{known: true, target: running, kind: Liveness, started: true, eligible: 1}, "", corev1.Container{}, wait},
+		"it runs":                                 {facts{known: true, target: running, kind: Liveness, started: true}, "", corev1.Container{}, proceed},
+		"it runs, within the initial delay":       {facts{known: true, target: running, kind: Liveness, started: true, eligible: time.Unix(0, 0)}, "", corev1.Container{}, wait},
 		"liveness waits for startup":              {facts{known: true, target: running, kind: Liveness}, "", corev1.Container{}, rest},
 		"readiness waits for startup":             {facts{known: true, target: running, kind: Readiness}, "", corev1.Container{}, rest},
-		"startup is probed until it has":          {facts{known: true, target: running, kind: Startup}, "", corev1.Container{}, run},
+		"startup is probed until it has":          {facts{known: true, target: running, kind: Startup}, "", corev1.Container{}, proceed},
 		"and no longer":                           {facts{known: true, target: running, kind: Startup, started: true}, "", corev1.Container{}, rest},
 		"liveness on hold":                        {facts{known: true, target: running, kind: Liveness, started: true, hold: true}, "", corev1.Container{}, rest},
 		"liveness in termination":                 {facts{known: true, target: running, kind: Liveness, stopping: true}, "", corev1.Container{}, drop},
 		"startup in termination":                  {facts{known: true, target: running, kind: Startup, stopping: true}, "", corev1.Container{}, drop},
-		"readiness in termination":                {facts{known: true, target: running, kind: Readiness, started: true, stopping: true}, "", corev1.Container{}, run},
+		"readiness in termination":                {facts{known: true, target: running, kind: Readiness, started: true, stopping: true}, "", corev1.Container{}, proceed},
 		"exited, Always":                          {facts{known: true, target: exit(0)}, corev1.RestartPolicyAlways, corev1.Container{}, fail},
 		"exited well, OnFailure":                  {facts{known: true, target: exit(0)}, corev1.RestartPolicyOnFailure, corev1.Container{}, failLast},
 		"exited badly, OnFailure":                 {facts{known: true, target: exit(1)}, corev1.RestartPolicyOnFailure, corev1.Container{}, fail},

@@ -1,6 +1,8 @@
 package prober
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
@@ -20,15 +22,15 @@ type facts struct {
 	// startup probe, if any, has succeeded.
 	hold, started bool
 	// eligible is when the initial delay is over.
-	eligible, now int64
+	eligible, now time.Time
 }
 
 // action is what to do with a probe.
 type action uint8
 
 const (
-	// run it.
-	run action = iota
+	// proceed with the run.
+	proceed action = iota
 	// wait until the initial delay is over.
 	wait
 	// poll: the container is not running yet.
@@ -61,10 +63,10 @@ func decide(f facts) action {
 		return fail
 	case f.hold, f.started == (f.kind == Startup):
 		return rest
-	case f.now < f.eligible:
+	case f.now.Before(f.eligible):
 		return wait
 	default:
-		return run
+		return proceed
 	}
 }
 

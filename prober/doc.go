@@ -3,9 +3,10 @@
 //
 // # What it does
 //
-// A [Manager] keeps all probes in one heap, by when they are due, and runs those that
-// are on a bounded number of goroutines. [Manager.Probe] is a single step for whoever
-// has a schedule of their own; [Manager.Run] decides when. What the runs of a probe
+// A [Manager] keeps the probes in one heap, by when they are due. [Manager.Run] starts a
+// goroutine for each probe that is due, and at most MaxParallel of them, and MaxExec
+// commands, run at a time. [Manager.Probe] is a single step, for a caller with its own
+// schedule. What the runs of a probe
 // amount to, by its thresholds, is its [Result]: ask with [Manager.Result], follow
 // with [Manager.Results], or have it written into a status with
 // [Manager.UpdatePodStatus]. [Manager.History] tells what the last runs said.
@@ -40,34 +41,22 @@
 //     and MaxExec, for a timeout at most. Waiting for a place is not counted against
 //     the timeout.
 //  8. A container that has ended is not ready any more, at once on Refresh.
-//  9. With 100,000 probes in 10 s, on two cores, 99 of 100 runs begin within 5 ms of
-//     their time. What a run leaves to the collector decides that, and is little: 170
-//     bytes by HTTP over a kept connection, 760 with a command.
 //
 // # Goroutines and locking
 //
-// New starts nothing. Run has one goroutine for each run in flight, and one for each
-// command. A probe that waits has none. All have ended when Run returns; each reader
-// of Results has one until its context ends. One lock guards the state and is never
-// held during callbacks. Timeouts are real time even on a fake clock.
+// New starts nothing. Run has one goroutine for each run that is under way or waits for
+// a place, and one for each command. A probe that is not due has none. All have ended when
+// Run returns; each reader of Results has one until its context ends. One lock guards
+// the state and is never held during callbacks. Timeouts are real time even on a fake
+// clock.
 //
 // # Connections
 //
-// An HTTP probe keeps its connection for the next run, if the period is a minute at
-// most, no header of the probe asks the server to close it and the answer is no redirect
-// to follow. It asks over it by a request that was prepared once. The answer is read here
-// if its head comes at once and is of the plain form that most are of, and by net/http if
-// not: chunked, redirecting, informational, or in any way odd. A kept connection over which
-// something has come since is not used, and one that ends before the first byte of an
-// answer means another try on a new one; so a server that closes idle connections is
-// not taken for one that fails. The kubelet gave up reuse for want of that.
-// [Options].FreshConnection has its way back, which also tells whether the server
-// accepts connections at all. Connections are closed by a reset, those of TCP probes
-// too, which leaves nothing in TIME_WAIT.
-//
-// HTTPS is HTTP/1.1, also with a server that prefers HTTP/2, because that can be kept
-// without a goroutine. One that has HTTP/2 only is asked by net/http, on a new
-// connection each time.
+// As in the kubelet, an HTTP probe is a request of net/http over a new connection, which
+// shows that a new client can connect. So texts, redirects, limits and HTTP/2 are those
+// of net/http. HTTP and TCP connections are closed by a reset, which leaves nothing in
+// TIME_WAIT. A dial ends with its run. gRPC probes have their connections kept by the
+// package grpcprobe, unless [Options].FreshConnection is set.
 //
 // # Differences from the kubelet
 //
@@ -122,11 +111,6 @@
 //   - The kubelet makes an event of each failed run; with EventsOnChange ours makes one
 //     of the failure that reaches the threshold, of the first below it, with its number,
 //     and of one in EventPeriod. The texts are the kubelet's. See [EventPolicy].
-//   - The kubelet asks servers to close each connection; here it is kept for the next
-//     run, unless FreshConnection is set or the period is longer than a minute. See
-//     above.
-//   - The kubelet speaks HTTP/2 with a server that offers it over TLS; here a server
-//     that has both is asked by HTTP/1.1.
 //   - Which statuses are well, and whether redirects are followed, is for [Options].
 //   - Periods, timeouts and delays may be shorter than a second, by [Options] too.
 //

@@ -3,6 +3,7 @@ package prober
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -40,7 +41,7 @@ type event struct {
 }
 
 // worth says what event a run is worth. It needs mu.
-func (m *Manager) worth(p *probe, j *job, f finding, changed bool, now int64) event {
+func (m *Manager) worth(p *probe, r *run, f finding, changed bool, now time.Time) event {
 	e := event{f: f}
 	before := p.told
 	if f.outcome == Succeeded {
@@ -48,25 +49,25 @@ func (m *Manager) worth(p *probe, j *job, f finding, changed bool, now int64) ev
 		return e
 	}
 	p.told = f.outcome
-	quiet := p.event != 0 && now-p.event < int64(m.cfg.EventPeriod)
+	quiet := !p.toldAt.IsZero() && now.Sub(p.toldAt) < m.cfg.EventPeriod
 	if m.cfg.EventPolicy == EventsOnChange && !changed && quiet && before == f.outcome {
 		return e
 	}
-	if c := p.count; f.outcome == Failed && m.cfg.EventPolicy == EventsOnChange && !j.manual &&
-		c.run > 0 && c.last == Failure && c.run < j.timing.of(Failure) {
-		e.run, e.limit = c.run, j.timing.of(Failure)
+	if c := p.count; f.outcome == Failed && m.cfg.EventPolicy == EventsOnChange && !r.manual &&
+		c.run > 0 && c.last == Failure && c.run < r.timing.of(Failure) {
+		e.run, e.limit = c.run, r.timing.of(Failure)
 	}
-	e.worth, p.event = true, max(now, 1)
+	e.worth, p.toldAt = true, now
 	return e
 }
 
 // emit records e, without any lock.
-func (m *Manager) emit(j *job, e event) {
+func (m *Manager) emit(r *run, e event) {
 	if !e.worth || m.cfg.Events == nil {
 		return
 	}
 	reason, message := ReasonUnhealthy, ""
-	switch k := j.key.Kind; e.f.outcome {
+	switch k := r.key.Kind; e.f.outcome {
 	case Failed:
 		message = fmt.Sprintf("%s probe failed: %s", k, e.f.output)
 	case Errored:
@@ -79,5 +80,5 @@ func (m *Manager) emit(j *job, e event) {
 	if e.limit > 0 {
 		message += fmt.Sprintf(" (%d/%d)", e.run, e.limit)
 	}
-	m.cfg.Events.Eventf(podspec.ContainerReference(j.pod, j.container.Name), corev1.EventTypeWarning, reason, "%s", message)
+	m.cfg.Events.Eventf(podspec.ContainerReference(r.pod, r.container.Name), corev1.EventTypeWarning, reason, "%s", message)
 }

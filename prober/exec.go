@@ -24,57 +24,71 @@ type exited struct {
 	err  error
 }
 
-// execProbe runs a command. What counts is what is known at the timeout; the
-// runner is left alone until it returns or its grace is over, and meanwhile the
-// command is not run again.
-func (m *Manager) execProbe(ctx context.Context, p *probe, j *job) finding {
+// execProbe runs a command. What counts is what is known at the timeout. After it, the
+// command has its grace to end, and meanwhile is not run again.
+func (m *Manager) execProbe(ctx context.Context, p *probe, r *run) finding {
 	if m.cfg.Runner == nil {
-		m.landed(p, j.flight)
-		j.flight.cancel()
 		return finding{outcome: Errored, err: errors.New("no runner for exec probes")}
 	}
-	command, err := expand(j.spec.Exec.Command, j.container.Env)
+	command, err := expand(r.spec.Exec.Command, r.container.Env)
 	if err != nil {
-		m.landed(p, j.flight)
-		j.flight.cancel()
 		return finding{outcome: Errored, err: err}
 	}
-	out, flight := &output{}, j.flight
-	r := ExecRequest{
-		ContainerID: j.target.ID, Command: command,
-		Timeout: j.timing.timeout, Output: out,
+	out := &output{}
+	request := ExecRequest{ContainerID: r.target.ID, Command: command, Timeout: r.timing.timeout, Output: out}
+	if r.outlived {
+		return finding{outcome: Failed, output: timedOut(request) + ", and has not ended since"}
 	}
-	timer := clock.RealClock{}.NewTimer(r.Timeout)
+	timer := clock.RealClock{}.NewTimer(request.Timeout)
 	defer timer.Stop()
 	done := make(chan exited, 1)
-	j.spawn(func() {
-		code, err := m.cfg.Runner.Exec(ctx, r)
-		m.landed(p, flight)
+	r.spawn(func() {
+		code, err := m.cfg.Runner.Exec(ctx, request)
 		done <- exited{code, err}
-		flight.cancel()
+		m.commandEnded(p, r)
 	})
 	select {
 	case e := <-done:
-		return execFinding(r, e, out.String())
-	case <-ctx.Done():
-		select {
-		case e := <-done: // it has ended, which is why
-			return execFinding(r, e, out.String())
-		default: // it was cut short, and counts for nothing
-		}
+		return execFinding(request, e, out.String())
+	case <-ctx.Done(): // it was cut short, and counts for nothing
 	case <-timer.C():
-		m.outlived(ctx, j, r)
+		m.outlive(ctx, p, r, request, done)
 	}
-	return finding{outcome: Failed, output: timedOut(r)}
+	return finding{outcome: Failed, output: timedOut(request)}
 }
 
-// outlived gives the command its grace.
-func (m *Manager) outlived(ctx context.Context, j *job, r ExecRequest) {
-	end := clock.RealClock{}.AfterFunc(m.cfg.ExecGrace, j.flight.cancel)
-	context.AfterFunc(ctx, func() { end.Stop() }) // it has ended before
-	m.cfg.Observer.ExecOutlived(j.key)
+// outlive gives the command of r its grace.
+func (m *Manager) outlive(ctx context.Context, p *probe, r *run, request ExecRequest, done chan exited) {
+	m.mu.Lock()
+	if ctx.Err() == nil && len(done) == 0 {
+		p.command = r
+		end := clock.RealClock{}.AfterFunc(m.cfg.ExecGrace, r.cancel)
+		context.AfterFunc(ctx, func() { end.Stop() })
+	}
+	m.mu.Unlock()
+	m.cfg.Observer.ExecOutlived(r.key)
 	if killer := m.cfg.Killer; killer != nil {
-		j.spawn(func() { killer.KillExec(ctx, r) })
+		r.spawn(func() { killer.KillExec(ctx, request) })
+	}
+}
+
+// commandEnded lets p run its command again if that of r outlived its run.
+func (m *Manager) commandEnded(p *probe, r *run) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.command == r {
+		p.command = nil
+		r.cancel()
+	}
+}
+
+// endCommand ends the command that an earlier run left behind, if any.
+func (m *Manager) endCommand(p *probe) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.command != nil {
+		p.command.cancel()
+		p.command = nil
 	}
 }
 

@@ -161,7 +161,7 @@ type Target struct {
 
 // Record is one run of a probe.
 type Record struct {
-	// At is when it began; Duration how long it took, to the microsecond.
+	// At is when it began; Duration how long it took.
 	At       time.Time
 	Duration time.Duration
 	// Outcome is what it found.

@@ -2,9 +2,8 @@ package prober
 
 import (
 	"iter"
-	"math"
-	"reflect"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +36,7 @@ func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 		return nil
 	}
 	if known == nil {
-		known = &pod{probes: make([]*probe, 0, len(options))}
+		known = &pod{}
 		m.pods[spec.UID] = known
 	}
 	known.spec = spec
@@ -56,13 +55,9 @@ func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 
 // insert adds a probe.
 func (m *Manager) insert(known *pod, c *corev1.Container, k Kind, o Options) {
-	o.FreshConnection = o.FreshConnection || m.cfg.FreshConnections
-	p := &probe{pod: known, container: c, kind: k, index: -1, count: count{result: Unknown}}
-	if !reflect.ValueOf(o).IsZero() {
-		p.opts = &o
-	}
+	p := &probe{pod: known, container: c, kind: k, opts: o, index: -1, count: count{result: Unknown}}
 	known.probes = append(known.probes, p)
-	m.agenda.put(p, m.now())
+	m.agenda.put(p, m.cfg.Clock.Now())
 }
 
 // prune drops probes whose container, or that of an older spec, does not ask for
@@ -186,12 +181,7 @@ func (m *Manager) remove(uid types.UID, which func(*pod, *probe) bool) {
 func (m *Manager) drop(p *probe) {
 	p.removed = true
 	m.agenda.remove(p)
-	if p.flight != nil {
-		p.flight.cancel()
-	}
-	if !p.busy {
-		p.hangUp()
-	}
+	p.interrupt()
 	p.pod.probes = slices.DeleteFunc(p.pod.probes, func(q *probe) bool { return q == p })
 }
 
@@ -219,7 +209,7 @@ func (m *Manager) Refresh(uid types.UID) {
 		target, ok := m.cfg.Lookup(uid, name)
 		m.mu.Lock()
 		if ok && known.looks == looks { // or a later Refresh is under way
-			m.see(known, name, &target, m.now())
+			m.see(known, name, &target, m.cfg.Clock.Now())
 		}
 		m.mu.Unlock()
 	}
@@ -227,7 +217,7 @@ func (m *Manager) Refresh(uid types.UID) {
 }
 
 // see applies what is known of a container to all its probes. It needs mu.
-func (m *Manager) see(known *pod, container string, t *Target, now int64) {
+func (m *Manager) see(known *pod, container string, t *Target, now time.Time) {
 	for _, p := range known.probes {
 		if p.container.Name != container {
 			continue
@@ -239,13 +229,13 @@ func (m *Manager) see(known *pod, container string, t *Target, now int64) {
 			continue
 		}
 		p.exited = t.State == Exited
-		switch {
-		case p.exited && p.flight != nil:
-			p.flight.cancel()
-		case p.first && p.eligible == unset: // it runs now and did not before
+		if p.exited {
+			p.interrupt()
+		}
+		if p.first && p.eligible.IsZero() { // it runs now and did not before
 			p.eligible = m.firstRun(p, t, now)
 			p.due = p.eligible
-			if !p.busy {
+			if p.run == nil {
 				m.agenda.put(p, p.eligible)
 			}
 		}
@@ -259,11 +249,9 @@ func (m *Manager) see(known *pod, container string, t *Target, now int64) {
 // adopt makes p that of a new container. What is known of its predecessor says
 // nothing about it.
 func (m *Manager) adopt(p *probe, t *Target) {
-	if p.flight != nil {
-		p.flight.cancel()
-		p.flight = nil
-	}
-	p.id, p.exited, p.first, p.eligible = t.ID, false, true, unset
+	p.interrupt()
+	p.command = nil
+	p.id, p.exited, p.first, p.eligible, p.turn = t.ID, false, true, time.Time{}, time.Time{}
 	p.count = count{result: initial(p.kind)}
 	switch {
 	case !m.predates(t):
@@ -283,22 +271,19 @@ func (m *Manager) predates(t *Target) bool {
 	return !t.StartedAt.IsZero() && t.StartedAt.Before(m.start)
 }
 
-// unset is an initial delay that has not begun.
-const unset = math.MinInt64
-
 // firstRun returns when the first run on a container that runs is due: when its
 // initial delay is over, or, on one that was there before the Manager, a little
 // later, because there are many of those at once.
-func (m *Manager) firstRun(p *probe, t *Target, now int64) int64 {
+func (m *Manager) firstRun(p *probe, t *Target, now time.Time) time.Time {
 	timing := p.timing()
-	at := now + int64(timing.delay-max(0, m.cfg.Clock.Now().Sub(t.StartedAt)))
+	at := now.Add(timing.delay - max(0, now.Sub(t.StartedAt)))
 	if m.predates(t) {
-		return max(at, now+int64(spread(m.seed, p.key(), min(timing.period, adoptSpread))))
+		return later(at, now.Add(spread(m.seed, p.key(), min(timing.period, adoptSpread))))
 	}
 	return at
 }
 
-func (p *probe) facts(t *Target, known bool, now int64) facts {
+func (p *probe) facts(t *Target, known bool, now time.Time) facts {
 	s := p.pod.find(p.container.Name, Startup)
 	return facts{
 		kind: p.kind, pod: p.pod.spec, container: p.container, target: *t, known: known,
@@ -313,14 +298,12 @@ func (p *probe) facts(t *Target, known bool, now int64) facts {
 func (m *Manager) Trigger(key Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.find(key)
-	if p == nil || p.busy || p.index < 0 || p.due <= m.now() {
+	p, now := m.find(key), m.cfg.Clock.Now()
+	if p == nil || p.run != nil || !p.due.After(now) {
 		return
 	}
-	m.agenda.remove(p)
-	p.manual = true
-	l := m.lane(p)
-	l.queue = append(l.queue, p)
+	p.turn = p.due
+	m.agenda.put(p, now)
 	m.loop.Trigger()
 }
 
@@ -351,8 +334,8 @@ func (m *Manager) History(key Key) []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.find(key)
-	if p == nil || p.ring == nil {
+	if p == nil {
 		return nil
 	}
-	return p.ring.records(m.start)
+	return slices.Clone(p.history)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,18 +38,15 @@ type Manager struct {
 	loop    *loop.Loop
 	start   time.Time
 	seed    maphash.Seed
-	buffers sync.Pool      // of *buffer
 	active  atomic.Bool    // a Run has not returned
 	running sync.WaitGroup // the goroutines of Run
+	// A run takes a place in one of these while it lasts.
+	networkPlaces, execPlaces chan struct{}
 
 	mu       sync.Mutex // never held during callbacks
 	pods     map[types.UID]*pod
-	agenda   agenda
-	network  lane
-	exec     lane
+	agenda   agenda // the probes that have no run
 	watchers map[*watcher]struct{}
-	// asleep is until when Run waits.
-	asleep int64
 }
 
 // pod is one whose probes are run.
@@ -64,42 +60,49 @@ type pod struct {
 	looks uint64
 }
 
-// probe is one probe. There may be a hundred thousand, so every word counts.
+// probe is one probe of a container.
 type probe struct {
 	pod       *pod
 	container *corev1.Container
-	opts      *Options // nil for none
-	id        string   // of the container that count is about
-	flight    *flight  // the run in flight, or one whose command has outlived it
-	kept      *link    // an idle connection, owned by who runs the probe
-	ring      *history // nil before the first run
-	// Nanoseconds since the Manager's start: when it is due, when the initial
-	// delay is over, and when it last made an event.
-	due, eligible, event int64
-	count                count
-	index                int32 // in the agenda, or -1
-	kind                 Kind
-	// told is what the last event said.
-	told Outcome
-	// busy says that somebody runs it, exited that its container has, first that
-	// the first run on this container is to come, manual that somebody asked for
-	// one off its turn, removed that nobody wants it any more.
-	busy, exited, first, manual, removed bool
+	kind      Kind
+	opts      Options
+	removed   bool
+
+	// What is known of one container, the one with this id.
+	id      string
+	count   count
+	exited  bool
+	first   bool // no run on it has been counted
+	history []Record
+
+	// When the next run is due, and when the initial delay is over, which is zero
+	// before the container runs. After Trigger, turn is when it was due.
+	due, eligible, turn time.Time
+	index               int // in the agenda, or -1
+
+	// run is the one that is under way or waits for a place, and command an earlier
+	// one whose command has not ended.
+	run, command *run
+
+	// What the last event said, and when.
+	told   Outcome
+	toldAt time.Time
 }
 
-// flight is a run that can be cut short.
-type flight struct{ cancel context.CancelFunc }
+// interrupt cuts short what runs of the probe, commands of earlier runs included.
+func (p *probe) interrupt() {
+	if p.run != nil && p.run.cancel != nil {
+		p.run.cancel()
+	}
+	if p.command != nil {
+		p.command.cancel()
+	}
+}
 
 func (p *probe) spec() *corev1.Probe { return p.kind.of(p.container) }
 
 func (p *probe) key() Key {
 	return Key{PodUID: p.pod.spec.UID, Container: p.container.Name, Kind: p.kind}
-}
-
-// lane is a bounded number of runs and those that wait for their turn.
-type lane struct {
-	limit, busy int
-	queue       []*probe
 }
 
 // New returns a manager without probes. The error reports every problem with cfg.
@@ -113,17 +116,13 @@ func New(cfg Config) (*Manager, error) {
 	return &Manager{
 		cfg: cfg, loop: loop.New(cfg.Clock), start: cfg.Clock.Now(), seed: maphash.MakeSeed(),
 		pods: map[types.UID]*pod{}, watchers: map[*watcher]struct{}{},
-		network: lane{limit: cfg.MaxParallel}, exec: lane{limit: cfg.MaxExec},
+		networkPlaces: make(chan struct{}, cfg.MaxParallel), execPlaces: make(chan struct{}, cfg.MaxExec),
 	}, nil
 }
 
-// now is the time since the start in nanoseconds.
-func (m *Manager) now() int64 { return int64(m.cfg.Clock.Now().Sub(m.start)) }
-
 // Run runs each probe when it is due, until ctx is done, and then returns nil. All
 // goroutines that it started have ended then, provided that the Runner's calls end
-// with their context, and all kept connections are closed. A second Run beside the
-// first returns [ErrRunning].
+// with their context. A second Run beside the first returns [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
 	if !m.active.CompareAndSwap(false, true) {
 		return fmt.Errorf("prober: %w", ErrRunning)
@@ -133,89 +132,44 @@ func (m *Manager) Run(ctx context.Context) error {
 		return fmt.Errorf("prober: %w", err)
 	}
 	m.running.Wait() // nothing is added any more: the next Run begins after this one
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, pod := range m.pods {
-		for _, p := range pod.probes {
-			m.unqueue(p)
-			if !p.busy { // Probe may be running it
-				p.hangUp()
-			}
-		}
-	}
-	m.network.queue, m.exec.queue = nil, nil
 	return nil
 }
 
-// unqueue puts a probe that waits for its turn back where Run finds it.
-func (m *Manager) unqueue(p *probe) {
-	if !p.busy && !p.removed && p.index < 0 {
-		m.agenda.put(p, p.due)
-	}
-}
-
-// dispatch starts what is due and returns how long it is until something is.
+// dispatch starts the runs that are due and returns how long it is until the next one is.
 func (m *Manager) dispatch(ctx context.Context) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.now()
-	for p := m.agenda.takeDue(now); p != nil; p = m.agenda.takeDue(now) {
-		l := m.lane(p)
-		l.queue = append(l.queue, p)
-	}
-	m.serve(ctx, &m.network)
-	m.serve(ctx, &m.exec)
-	m.asleep = now + int64(time.Hour)
-	if len(m.agenda) > 0 {
-		m.asleep = min(m.asleep, m.agenda[0].due)
-	}
-	return time.Duration(m.asleep - now)
-}
-
-// wake ends Run's wait if something is due before that would.
-func (m *Manager) wake() {
-	m.mu.Lock()
-	early := len(m.agenda) > 0 && m.agenda[0].due < m.asleep
-	m.mu.Unlock()
-	if early {
-		m.loop.Trigger()
-	}
-}
-
-func (m *Manager) lane(p *probe) *lane {
-	if p.spec().Exec != nil {
-		return &m.exec
-	}
-	return &m.network
-}
-
-// serve starts those at the front of a lane, as many as may run. It needs mu.
-func (m *Manager) serve(ctx context.Context, l *lane) {
-	taken := 0
-	for ; taken < len(l.queue) && l.busy < l.limit; taken++ {
-		p := l.queue[taken]
-		if p.removed || p.busy || p.index >= 0 {
-			continue // it is gone, being run, or was put off meanwhile
+	now := m.cfg.Clock.Now()
+	for len(m.agenda) > 0 && !m.agenda[0].due.After(now) {
+		p := m.agenda[0]
+		m.claim(p, m.running.Go)
+		places := m.networkPlaces
+		if p.spec().Exec != nil {
+			places = m.execPlaces
 		}
-		p.busy = true
-		l.busy++
 		m.running.Go(func() {
-			_, _ = m.step(ctx, p, m.running.Go) // who wants to know has an Observer
-			m.leave(l)
+			select {
+			case places <- struct{}{}:
+				_, _ = m.step(ctx, p) // an Observer has what it returns
+				<-places
+			case <-ctx.Done():
+				m.giveUp(p)
+			}
 		})
 	}
-	// Nobody waits for long: what is moved is seldom anything.
-	l.queue = slices.Delete(l.queue, 0, taken)
+	if len(m.agenda) == 0 {
+		return time.Hour
+	}
+	return m.agenda[0].due.Sub(now)
 }
 
-// leave makes room in a lane.
-func (m *Manager) leave(l *lane) {
+// giveUp takes the run that has not begun from p, which is due as before.
+func (m *Manager) giveUp(p *probe) {
 	m.mu.Lock()
-	l.busy--
-	waiting := len(l.queue) > 0
-	m.mu.Unlock()
-	if waiting {
-		m.loop.Trigger()
+	defer m.mu.Unlock()
+	p.run = nil
+	if !p.removed {
+		m.agenda.put(p, p.due)
 	}
 }
 
@@ -232,15 +186,14 @@ func (m *Manager) Probe(ctx context.Context, key Key) (Run, error) {
 	case p == nil:
 		m.mu.Unlock()
 		return Run{}, ErrNoProbe
-	case p.busy:
+	case p.run != nil:
 		m.mu.Unlock()
 		return Run{}, ErrInFlight
 	}
-	p.busy = true
-	m.agenda.remove(p)
-	p.due = m.now()
+	p.due, p.turn = m.cfg.Clock.Now(), time.Time{}
+	m.claim(p, func(f func()) { go f() })
 	m.mu.Unlock()
-	return m.step(ctx, p, func(f func()) { go f() })
+	return m.step(ctx, p)
 }
 
 // find needs mu.

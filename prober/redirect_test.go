@@ -5,9 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,14 +15,6 @@ import (
 
 	"github.com/kubeparts/kubeparts/prober"
 )
-
-// quietConn is a connection in memory over which nothing comes between two runs.
-type quietConn struct {
-	net.Conn
-	quiet *os.File
-}
-
-func (c quietConn) SyscallConn() (syscall.RawConn, error) { return c.quiet.SyscallConn() }
 
 // played is a manager with a probe of a server in its bubble.
 type played struct {
@@ -36,9 +26,6 @@ type played struct {
 // play calls f in a bubble. Each function serves one connection.
 func play(t *testing.T, f func(s *played), conns ...func(c net.Conn, r *bufio.Reader)) {
 	t.Helper()
-	quiet, end, err := os.Pipe()
-	require.NoError(t, err)
-	defer func() { require.NoError(t, quiet.Close()); require.NoError(t, end.Close()) }()
 	synctest.Test(t, func(t *testing.T) {
 		var serving sync.WaitGroup
 		s := &played{node: newTestNode(), t: t}
@@ -49,7 +36,7 @@ func play(t *testing.T, f func(s *played), conns ...func(c net.Conn, r *bufio.Re
 				serve := conns[0]
 				conns = conns[1:]
 				serving.Go(func() { serve(server, bufio.NewReader(server)); _ = server.Close() })
-				return quietConn{client, quiet}, nil
+				return client, nil
 			}
 		})
 		s.AddPod(podOf(corev1.Container{Name: "app", ReadinessProbe: probeOf(httpGet(80, "/"))}))
@@ -96,24 +83,16 @@ func stall(_ net.Conn, r *bufio.Reader) { _, _ = r.ReadByte() }
 
 const (
 	moved    = "HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: 0\r\n\r\n"
-	timedOut = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+	timedOut = "context deadline exceeded" // and what net/http adds by chance
 )
 
-// A run has its timeout once, whatever becomes of the connection over which it begins.
+// A run has its timeout once, whatever it is redirected to.
 func TestARunHasItsTimeoutOnce(t *testing.T) {
 	t.Parallel()
 	const most = 700 * time.Millisecond
-	for name, second := range map[string]func(net.Conn, *bufio.Reader){
-		"redirected": after(most, moved), "closed": after(most, ""),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			play(t, func(s *played) {
-				s.want(prober.Succeeded, "ok", 0)
-				s.want(prober.Failed, timedOut, time.Second)
-			}, then(after(0, okay), second), then(after(most, okay)))
-		})
-	}
+	play(t, func(s *played) {
+		s.want(prober.Failed, timedOut, time.Second)
+	}, after(most, moved), after(most, okay))
 }
 
 // A redirect is followed when its head has come, unless its body is so small that
@@ -133,13 +112,6 @@ func TestRedirectsWithSlowBodies(t *testing.T) {
 		play(t, func(s *played) {
 			s.want(prober.Failed, timedOut, time.Second)
 		}, then(after(0, small), stall))
-	})
-	t.Run("small, over a kept connection", func(t *testing.T) {
-		t.Parallel()
-		play(t, func(s *played) {
-			s.want(prober.Succeeded, "ok", 0)
-			s.want(prober.Failed, timedOut, time.Second)
-		}, then(after(0, okay), after(0, small), stall))
 	})
 	t.Run("removed meanwhile", func(t *testing.T) {
 		t.Parallel()

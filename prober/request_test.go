@@ -126,7 +126,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		want, wantErr := byNetHTTP(get, "127.0.0.1:80")
 		n, asked := newTestNode(), newTape()
-		m := manager(t, n, realClock(), func(cfg *prober.Config) { cfg.Dial, cfg.FreshConnections = asked.dial, true })
+		m := manager(t, n, realClock(), func(cfg *prober.Config) { cfg.Dial = asked.dial })
 		m.AddPod(podOf(corev1.Container{Name: "app", ReadinessProbe: probeOf(func(p *corev1.Probe) { p.ProbeHandler = corev1.ProbeHandler{HTTPGet: get} })}))
 		n.runsAt("app", "a", time.Now())
 		defer m.RemovePod("1234")

@@ -31,13 +31,11 @@ func (p *probe) timing() timing {
 	if t.failure <= 0 {
 		t.failure = 3
 	}
-	if o := p.opts; o != nil {
-		replace(&t.period, o.Period)
-		replace(&t.timeout, o.Timeout)
-		replace(&t.delay, o.InitialDelay)
-		t.delay = max(t.delay, 0)
-		t.start, t.edge = o.StartPeriod, o.EdgePeriod
-	}
+	replace(&t.period, p.opts.Period)
+	replace(&t.timeout, p.opts.Timeout)
+	replace(&t.delay, p.opts.InitialDelay)
+	t.delay = max(t.delay, 0)
+	t.start, t.edge = p.opts.StartPeriod, p.opts.EdgePeriod
 	return t
 }
 
@@ -57,16 +55,6 @@ func (t timing) interval(k Kind, c count, succeeded bool) time.Duration {
 	default:
 		return t.period
 	}
-}
-
-// next returns when a probe that was due at due and has ended now is due again.
-// It keeps to its grid, so that delays do not add up; one that has missed a turn
-// makes up for it at once, and only for one.
-func next(due, now int64, interval time.Duration) int64 {
-	if at := due + int64(interval); at > now {
-		return at
-	}
-	return now
 }
 
 // spread returns a fraction of limit that is always the same for the same key and
@@ -93,17 +81,17 @@ const (
 type agenda []*probe
 
 func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].due < a[j].due }
+func (a agenda) Less(i, j int) bool { return a[i].due.Before(a[j].due) }
 
 func (a agenda) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
-	a[i].index, a[j].index = int32(i), int32(j)
+	a[i].index, a[j].index = i, j
 }
 
 // Push is for [heap.Push].
 func (a *agenda) Push(x any) {
 	if p, ok := x.(*probe); ok {
-		p.index = int32(len(*a))
+		p.index = len(*a)
 		*a = append(*a, p)
 	}
 }
@@ -112,17 +100,16 @@ func (a *agenda) Push(x any) {
 func (a *agenda) Pop() any {
 	last := len(*a) - 1
 	p := (*a)[last]
-	(*a)[last] = nil
 	*a = (*a)[:last]
 	p.index = -1
 	return p
 }
 
 // put makes p due at the given time, wherever it was before.
-func (a *agenda) put(p *probe, due int64) {
+func (a *agenda) put(p *probe, due time.Time) {
 	p.due = due
 	if p.index >= 0 {
-		heap.Fix(a, int(p.index))
+		heap.Fix(a, p.index)
 		return
 	}
 	heap.Push(a, p)
@@ -131,16 +118,6 @@ func (a *agenda) put(p *probe, due int64) {
 // remove takes p out, if it is in.
 func (a *agenda) remove(p *probe) {
 	if p.index >= 0 {
-		heap.Remove(a, int(p.index))
+		heap.Remove(a, p.index)
 	}
-}
-
-// due takes out the first probe that is due now, or returns nil.
-func (a *agenda) takeDue(now int64) *probe {
-	if len(*a) == 0 || (*a)[0].due > now {
-		return nil
-	}
-	p := (*a)[0]
-	heap.Remove(a, 0)
-	return p
 }
