@@ -349,6 +349,17 @@ func TestAProbeInFlightIsNotRunAgain(t *testing.T) {
 	require.Len(t, s.runs, 1)
 }
 
+// Late is counted from the end of the initial delay, also on the first run.
+func TestRun_LateOfTheFirstRun(t *testing.T) {
+	t.Parallel()
+	c := withProbes("app", prober.Liveness)
+	c.LivenessProbe.InitialDelaySeconds = 3
+	s := newStepper(t, c)
+	s.clock.Step(5 * time.Second)
+	s.step(prober.Liveness)
+	require.Equal(t, 2*time.Second, s.runs[0].Late)
+}
+
 // What was in flight when its pod went, its container ended or another took its
 // place says nothing.
 func TestARunCutShortDoesNotCount(t *testing.T) {

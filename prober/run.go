@@ -15,12 +15,12 @@ import (
 type run struct {
 	// manual means that Trigger asked for the run, off the probe's turn.
 	manual bool
-	due    time.Time
 	key    Key
 	// spawn starts a goroutine that may outlive the run.
 	spawn func(func())
 
 	// The rest is set when the run begins, and is read without the lock.
+	due       time.Time
 	pod       *corev1.Pod
 	container *corev1.Container
 	spec      *corev1.Probe
@@ -42,7 +42,7 @@ type finding struct {
 
 // claim gives p a run. It needs mu.
 func (m *Manager) claim(p *probe, spawn func(func())) {
-	p.run = &run{due: p.due, key: p.key(), spawn: spawn}
+	p.run = &run{key: p.key(), spawn: spawn}
 	if !p.turn.IsZero() {
 		p.run.manual, p.due, p.turn = true, p.turn, time.Time{}
 	}
@@ -105,7 +105,7 @@ func (m *Manager) begin(ctx context.Context, p *probe) (context.Context, *run, a
 	a := decide(p.facts(&target, known, now))
 	if a == proceed {
 		r.pod, r.container, r.spec, r.opts = p.pod.spec, p.container, p.spec(), p.opts
-		r.target, r.timing, r.outlived = target, t, p.command != nil
+		r.target, r.timing, r.outlived, r.due = target, t, p.command != nil, p.due
 		if r.manual {
 			r.due = now
 		}
