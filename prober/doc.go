@@ -6,10 +6,9 @@
 // A [Manager] keeps the probes in one heap, by when they are due. [Manager.Run] starts a
 // goroutine for each probe that is due, and at most MaxParallel of them, and MaxExec
 // commands, run at a time. [Manager.Probe] is a single step, for a caller with its own
-// schedule. What the runs of a probe
-// amount to, by its thresholds, is its [Result]: ask with [Manager.Result], follow
-// with [Manager.Results], or have it written into a status with
-// [Manager.UpdatePodStatus]. [Manager.History] tells what the last runs said.
+// schedule. What the runs of a probe amount to, by its thresholds, is its [Result]: ask
+// with [Manager.Result], follow with [Manager.Results], or have it written into a status
+// with [Manager.UpdatePodStatus]. [Manager.History] returns the last runs.
 //
 // # What you supply
 //

@@ -36,7 +36,8 @@
 //
 //   - Connections are reused. The kubelet connects anew for each probe.
 //   - Connections are closed by a reset, which leaves nothing in TIME_WAIT.
-//   - A refused connection is a failure that says so at once; the kubelet's takes the whole timeout and says that there was one.
+//   - A refused connection is a failure that says so at once; the kubelet's takes the
+//     whole timeout and says that there was one.
 //   - The kubelet reads messages of up to 4 MiB; here the probe fails when the server
 //     announces a message above 16 KiB.
 //   - TLS, without verification of the server's certificate (KEP-4939).

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -74,7 +75,21 @@ type conn struct {
 	address string
 	tls     bool
 	busy    bool
-	used    time.Time // when its last check ended
+	used    time.Time   // when its last check ended
+	ended   atomic.Bool // during the current check
+}
+
+// watched is what gRPC connects to. It notes that gRPC closes it, which gRPC does before
+// it fails the calls that are under way.
+type watched struct {
+	net.Conn
+	ended *atomic.Bool
+}
+
+// Close is for [net.Conn].
+func (w watched) Close() error {
+	w.ended.Store(true)
+	return w.Conn.Close()
 }
 
 // New returns a checker without connections.
@@ -100,13 +115,13 @@ func New(cfg Config) (*Checker, error) {
 // Close closes all connections, also those in use. Checks fail from then on.
 func (c *Checker) Close() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
+	conns := c.conns
+	c.conns, c.closed = nil, true
+	c.mu.Unlock()
 	var errs []error
-	for _, k := range c.conns {
+	for _, k := range conns {
 		errs = append(errs, k.Close())
 	}
-	c.conns = nil
 	return errors.Join(errs...)
 }
 
@@ -129,19 +144,11 @@ func (c *Checker) Check(ctx context.Context, r prober.GRPCRequest) (prober.Outco
 	return outcome, text
 }
 
-// takeKept returns an idle connection for r, to be used by one ask, or nil. It closes
-// the connections that were idle for too long.
-func (c *Checker) takeKept(r prober.GRPCRequest) (kept *conn) {
+// takeKept returns an idle connection for r, to be used by one ask, or nil.
+func (c *Checker) takeKept(r prober.GRPCRequest) *conn {
+	c.closeExpired()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.cfg.Clock.Now()
-	c.conns = slices.DeleteFunc(c.conns, func(k *conn) bool {
-		expired := !k.busy && now.Sub(k.used) >= c.cfg.IdleTimeout
-		if expired {
-			_ = k.Close() // nothing uses it
-		}
-		return expired
-	})
 	for _, k := range c.conns {
 		if !r.Fresh && !k.busy && k.address == r.Address && k.tls == r.TLS {
 			k.busy = true
@@ -151,6 +158,24 @@ func (c *Checker) takeKept(r prober.GRPCRequest) (kept *conn) {
 	return nil
 }
 
+// closeExpired closes the connections that were idle for too long.
+func (c *Checker) closeExpired() {
+	var expired []*conn
+	c.mu.Lock()
+	now := c.cfg.Clock.Now()
+	c.conns = slices.DeleteFunc(c.conns, func(k *conn) bool {
+		old := !k.busy && now.Sub(k.used) >= c.cfg.IdleTimeout
+		if old {
+			expired = append(expired, k)
+		}
+		return old
+	})
+	c.mu.Unlock()
+	for _, k := range expired { // without the lock, because it may take a moment
+		_ = k.Close() // nothing uses it
+	}
+}
+
 // connect returns a new connection for r, to be used by one ask.
 func (c *Checker) connect(r prober.GRPCRequest) (*conn, error) {
 	security := insecure.NewCredentials()
@@ -158,9 +183,17 @@ func (c *Checker) connect(r prober.GRPCRequest) (*conn, error) {
 		// The server's certificate is not verified (KEP-4939).
 		security = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
 	}
-	client, err := grpc.NewClient("passthrough:///"+r.Address,
+	k := &conn{address: r.Address, tls: r.TLS, busy: true}
+	var err error
+	k.ClientConn, err = grpc.NewClient("passthrough:///"+r.Address,
 		grpc.WithTransportCredentials(security),
-		grpc.WithContextDialer(c.dial),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := c.cfg.Dial(ctx, "tcp", address)
+			if t, ok := conn.(*net.TCPConn); ok {
+				_ = t.SetLinger(0) // closed by a reset, it leaves no socket in TIME_WAIT
+			}
+			return watched{conn, &k.ended}, err
+		}),
 		grpc.WithNoProxy(),
 		grpc.WithUserAgent(c.cfg.UserAgent),
 		grpc.WithIdleTimeout(c.cfg.IdleTimeout),
@@ -171,38 +204,29 @@ func (c *Checker) connect(r prober.GRPCRequest) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &conn{ClientConn: client, address: r.Address, tls: r.TLS, busy: true}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.closed { // k has not connected, so closing it takes no time
 		return nil, errors.Join(errors.New("grpcprobe: the checker is closed"), k.Close())
 	}
 	c.conns = append(c.conns, k)
 	return k, nil
 }
 
-// dial makes a connection that is closed by a reset, which leaves no socket in
-// TIME_WAIT.
-func (c *Checker) dial(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := c.cfg.Dial(ctx, "tcp", address)
-	if t, ok := conn.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // if it cannot, it is closed the slow way
-	}
-	return conn, err
-}
-
 // ask asks over k and releases it. ended reports whether k ended before the server
 // answered.
 func (c *Checker) ask(ctx context.Context, k *conn, r prober.GRPCRequest) (outcome prober.Outcome, text string, ended bool) {
+	k.ended.Store(false)
 	connected := k.waitUntilReady(ctx)
 	var header, trailer metadata.MD
 	response, err := grpc_health_v1.NewHealthClient(k).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: r.Service},
 		grpc.Header(&header), grpc.Trailer(&trailer))
 	answered := len(header)+len(trailer) > 0
+	ended = !answered && k.ended.Load()
 	c.release(k, answered && !r.Fresh)
 	switch {
 	case err != nil:
-		return prober.Failed, explain(r, connected, err), !answered && grpcstatus.Code(err) == codes.Unavailable
+		return prober.Failed, explain(r, connected, err), ended
 	case response.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
 		return prober.Failed, fmt.Sprintf("service unhealthy (responded with %q)", response.GetStatus().String()), false
 	default:
@@ -232,10 +256,12 @@ func (k *conn) waitUntilReady(ctx context.Context) bool {
 // release keeps k for the next check, or closes it.
 func (c *Checker) release(k *conn, keep bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	k.busy, k.used = false, c.cfg.Clock.Now()
 	if !keep {
 		c.conns = slices.DeleteFunc(c.conns, func(other *conn) bool { return other == k })
+	}
+	c.mu.Unlock()
+	if !keep {
 		_ = k.Close() // nothing uses it
 	}
 }
