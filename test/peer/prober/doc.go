@@ -34,12 +34,10 @@
 //     find nothing to do here; a restart of the agent is followed by a pause as long as
 //     our spread.
 //   - Probes that are edited under the same pod UID, which the API server refuses.
-//   - Options that the kubelet does not have, except for ErrorPolicy, EventPolicy,
-//     UnreadyOnStop and FreshConnections.
+//   - Options that the kubelet does not have, except for ErrorPolicy, EventPolicy and
+//     UnreadyOnStop.
 //   - Restarts of the agent while a pod ends, because the kubelet does not add probes of
 //     such a pod.
-//   - Connections that are refused, or never made, while ours has a kept one: it uses
-//     that.
 //   - What the kubelet does by chance: which of several bad headers it names, and the
 //     wording of a timeout.
 package prober

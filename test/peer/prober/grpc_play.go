@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	kubeletgrpc "k8s.io/kubernetes/pkg/probe/grpc"
 
@@ -86,15 +85,8 @@ const inGRPCDoc = "prober/grpcprobe/doc.go"
 func healthRules() []judge.Rule[health] {
 	return []judge.Rule[health]{
 		{
-			Name: "user agent", Class: judge.Deliberate, Doc: inGRPCDoc,
-			Sentence: "The user agent is the one of Config alone, without that of gRPC.",
-			Explains: func(s judge.Scene[health]) bool {
-				return strings.HasPrefix(s.Fact, "request ") && s.Ours == strings.Replace(s.Kubelet, " grpc-go/"+grpc.Version, "", 1)
-			},
-		},
-		{
 			Name: "no connection", Class: judge.Deliberate, Doc: inGRPCDoc,
-			Sentence: "A refused connection is a failure that says so within a millisecond; the kubelet's takes the whole timeout and says that there was one.",
+			Sentence: "A refused connection is a failure that says so at once; the kubelet's takes the whole timeout and says that there was one.",
 			Explains: func(s judge.Scene[health]) bool {
 				return s.World.Meets != serving && s.World.Meets != silent && s.Fact == "text" &&
 					s.Kubelet == `timeout: failed to connect service "127.0.0.1:PORT" within 60ms: context deadline exceeded` &&

@@ -49,7 +49,7 @@ func playWebOurs(t *testing.T, w web) (all []judge.Facts) {
 		n := newNetwork(t, w)
 		pod, _ := w.pod()
 		events := &ours{}
-		p := newOurProber(t, prober.Config{HistoryBytes: 40000, Events: events, EventPolicy: prober.EventsAlways, Dial: n.dial, FreshConnections: w.Fresh, UserAgent: agent()}, pod, podIP)
+		p := newOurProber(t, prober.Config{HistoryBytes: 40000, Events: events, EventPolicy: prober.EventsAlways, Dial: n.dial, UserAgent: agent()}, pod, podIP)
 		for _, r := range w.Runs {
 			began := time.Now()
 			time.Sleep(r.After)

@@ -141,34 +141,3 @@ func (c *memConn) SetReadDeadline(t time.Time) error {
 
 // SetWriteDeadline is for net.Conn. Nothing waits to write.
 func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
-
-// isQuiet reports whether nothing has come that was not read.
-func (c *memConn) isQuiet() bool {
-	c.in.mu.Lock()
-	defer c.in.mu.Unlock()
-	return len(c.in.data) == 0 && c.in.end == nil && !c.in.deaf
-}
-
-// SyscallConn lets our prober see whether a kept connection is quiet. It gets a
-// descriptor for the moment that has an end of file if it is not.
-func (c *memConn) SyscallConn() (syscall.RawConn, error) { return rawConn{c}, nil }
-
-type rawConn struct{ c *memConn }
-
-func (r rawConn) Read(f func(uintptr) bool) error {
-	var ends [2]int
-	if err := syscall.Pipe2(ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err != nil {
-		return err
-	}
-	defer func() { _ = syscall.Close(ends[0]) }() // nobody is left to be told
-	if r.c.isQuiet() {
-		defer func() { _ = syscall.Close(ends[1]) }()
-	} else if err := syscall.Close(ends[1]); err != nil {
-		return err
-	}
-	f(uintptr(ends[0]))
-	return nil
-}
-
-func (r rawConn) Write(func(uintptr) bool) error { return errors.ErrUnsupported }
-func (r rawConn) Control(func(uintptr)) error    { return errors.ErrUnsupported }
