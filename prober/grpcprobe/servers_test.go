@@ -186,20 +186,21 @@ func TestOneTryMore(t *testing.T) {
 		want  []string // of each check
 		conns int
 	}{
-		"goes away":              {[]step{goAway, well, well}, []string{"service healthy", "service healthy"}, 2},
-		"goes away again":        {[]step{goAway, goAway, well}, []string{"the connection is draining", "service healthy"}, 3},
-		"goes away later":        {[]step{well, goAway, well}, []string{"service healthy", "service healthy"}, 2},
-		"goes away after this":   {[]step{last, last, well}, []string{"service healthy", "service healthy", "service healthy"}, 3},
-		"went away":              {[]step{farewell, well}, []string{"service healthy", "service healthy"}, 2},
-		"refuses":                {[]step{refuse, well, refuse, well}, []string{"service healthy", "service healthy"}, 1},
-		"refuses again":          {[]step{refuse, refuse, well}, []string{"REFUSED_STREAM", "service healthy"}, 2},
-		"closes a kept one":      {[]step{well, closes, well}, []string{"service healthy", "service healthy"}, 2},
-		"resets a kept one":      {[]step{well, resets, well}, []string{"service healthy", "service healthy"}, 2},
-		"closes two":             {[]step{well, closes, closes, well}, []string{"service healthy", "error reading from server", "service healthy"}, 3},
-		"closes a new one":       {[]step{closes, well}, []string{"error reading from server: ", "service healthy"}, 2},
-		"closes in an answer":    {[]step{well, begins, well}, []string{"service healthy", "error reading from server: ", "service healthy"}, 2},
-		"says that it cannot":    {[]step{well, func(w *wire, id uint32) { w.begin(id); w.end(id, "grpc-status", "14") }, well}, []string{"service healthy", "code = Unavailable", "service healthy"}, 1},
-		"is not what it was not": {[]step{func(w *wire, id uint32) { w.head(id, true, ":status", "404") }, well}, []string{"does not implement", "service healthy"}, 2},
+		"goes away":               {[]step{goAway, well, well}, []string{"service healthy", "service healthy"}, 2},
+		"goes away again":         {[]step{goAway, goAway, well}, []string{"the connection is draining", "service healthy"}, 3},
+		"goes away later":         {[]step{well, goAway, well}, []string{"service healthy", "service healthy"}, 2},
+		"goes away after this":    {[]step{last, last, well}, []string{"service healthy", "service healthy", "service healthy"}, 3},
+		"went away":               {[]step{farewell, well}, []string{"service healthy", "service healthy"}, 2},
+		"refuses":                 {[]step{refuse, well, refuse, well}, []string{"service healthy", "service healthy"}, 1},
+		"refuses again":           {[]step{refuse, refuse, well}, []string{"REFUSED_STREAM", "service healthy"}, 2},
+		"refuses over a kept one": {[]step{well, refuse, refuse, well}, []string{"service healthy", "REFUSED_STREAM", "service healthy"}, 2},
+		"closes a kept one":       {[]step{well, closes, well}, []string{"service healthy", "service healthy"}, 2},
+		"resets a kept one":       {[]step{well, resets, well}, []string{"service healthy", "service healthy"}, 2},
+		"closes two":              {[]step{well, closes, closes, well}, []string{"service healthy", "error reading from server", "service healthy"}, 3},
+		"closes a new one":        {[]step{closes, well}, []string{"error reading from server: ", "service healthy"}, 2},
+		"closes in an answer":     {[]step{well, begins, well}, []string{"service healthy", "error reading from server: ", "service healthy"}, 2},
+		"says that it cannot":     {[]step{well, func(w *wire, id uint32) { w.begin(id); w.end(id, "grpc-status", "14") }, well}, []string{"service healthy", "code = Unavailable", "service healthy"}, 1},
+		"is not what it was not":  {[]step{func(w *wire, id uint32) { w.head(id, true, ":status", "404") }, well}, []string{"does not implement", "service healthy"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
