@@ -1,6 +1,7 @@
 package pleg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,7 @@ import (
 // subset of cri.RuntimeService of k8s.io/cri-api. Calls must end when their
 // context does; the statuses are asked for by several goroutines at a time.
 type Runtime interface {
-	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
-	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
+	Lister
 	PodSandboxStatus(ctx context.Context, podSandboxID string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
 	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
 }
@@ -50,10 +50,9 @@ type Config struct {
 	// Period is the time between the end of a global relist and the beginning of
 	// the next. Default 1s.
 	Period time.Duration
-	// MaxPeriod is what that time grows to while the stream of Events leaves nothing
-	// for it to find. No more than half of Threshold is used, so that resting is never
-	// taken for being stuck. Without Events, or below Period, it has no effect.
-	// Default 30s.
+	// MaxPeriod is that time while the stream of Events can be relied on. No more than
+	// half of Threshold is used, so that resting is never taken for being stuck. Without
+	// Events, or below Period, it has no effect. Default 30s.
 	MaxPeriod time.Duration
 	// Threshold is the age of the last successful global relist from which on
 	// [Generator.Healthy] complains. Default 3m.
@@ -66,9 +65,8 @@ type Config struct {
 	// InspectTimeout bounds the inspection of one pod, in real time even on a
 	// fake clock. Default 10s.
 	InspectTimeout time.Duration
-	// Clock is the time source. Default the system clock, of which steps do not
-	// show. On another one that steps back, the times in the cache stand still until
-	// it has caught up; passes go on.
+	// Clock is the time source. It must not step back, and the default, the system
+	// clock with its monotonic reading, does not.
 	Clock clock.Clock
 	// Logger receives structured logs. Default: discard.
 	Logger *slog.Logger
@@ -106,49 +104,36 @@ type Observer struct {
 // Validate reports every problem with c, joined.
 func (c Config) Validate() error {
 	var errs []error
-	required := func(name string, missing bool) {
-		if missing {
-			errs = append(errs, fmt.Errorf("field %s is required", name))
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	required("Runtime", c.Runtime == nil)
-	required("Cache", c.Cache == nil)
-	required("Handler", c.Handler == nil)
-	notNegative := func(name string, d time.Duration) {
-		if d < 0 {
-			errs = append(errs, fmt.Errorf("field %s: %v is negative", name, d))
-		}
-	}
-	notNegative("Period", c.Period)
-	notNegative("MaxPeriod", c.MaxPeriod)
-	notNegative("Threshold", c.Threshold)
-	notNegative("ListTimeout", c.ListTimeout)
-	notNegative("InspectTimeout", c.InspectTimeout)
-	if c.MaxInspections < 0 {
-		errs = append(errs, fmt.Errorf("field MaxInspections: %d is negative", c.MaxInspections))
-	}
+	refuse(c.Runtime == nil, "field Runtime is required")
+	refuse(c.Cache == nil, "field Cache is required")
+	refuse(c.Handler == nil, "field Handler is required")
+	refuse(c.Period < 0, "field Period: %v is negative", c.Period)
+	refuse(c.MaxPeriod < 0, "field MaxPeriod: %v is negative", c.MaxPeriod)
+	refuse(c.Threshold < 0, "field Threshold: %v is negative", c.Threshold)
+	refuse(c.ListTimeout < 0, "field ListTimeout: %v is negative", c.ListTimeout)
+	refuse(c.InspectTimeout < 0, "field InspectTimeout: %v is negative", c.InspectTimeout)
+	refuse(c.MaxInspections < 0, "field MaxInspections: %d is negative", c.MaxInspections)
 	return errors.Join(errs...)
 }
 
 func (c Config) withDefaults() Config {
-	orDefault(&c.Period, time.Second)
-	orDefault(&c.Threshold, 3*time.Minute)
-	orDefault(&c.MaxPeriod, 30*time.Second)
-	if c.MaxPeriod = min(c.MaxPeriod, c.Threshold/2); c.Events == nil {
+	c.Period = cmp.Or(c.Period, time.Second)
+	c.Threshold = cmp.Or(c.Threshold, 3*time.Minute)
+	c.MaxPeriod = max(c.Period, min(cmp.Or(c.MaxPeriod, 30*time.Second), c.Threshold/2))
+	if c.Events == nil {
 		c.MaxPeriod = c.Period
 	}
-	if c.Lister == nil {
-		c.Lister = c.Runtime
-	}
-	orDefault(&c.ListTimeout, 2*time.Minute)
-	orDefault(&c.MaxInspections, 8)
-	orDefault(&c.InspectTimeout, 10*time.Second)
-	if c.Clock == nil {
-		c.Clock = clock.RealClock{}
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Lister = cmp.Or[Lister](c.Lister, c.Runtime)
+	c.ListTimeout = cmp.Or(c.ListTimeout, 2*time.Minute)
+	c.MaxInspections = cmp.Or(c.MaxInspections, 8)
+	c.InspectTimeout = cmp.Or(c.InspectTimeout, 10*time.Second)
+	c.Clock = cmp.Or[clock.Clock](c.Clock, clock.RealClock{})
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	o := &c.Observer
 	if o.RelistStart == nil {
 		o.RelistStart = func() {}
@@ -162,11 +147,6 @@ func (c Config) withDefaults() Config {
 	if o.Event == nil {
 		o.Event = func(Event) {}
 	}
-	o.streamDefaults()
-	return c
-}
-
-func (o *Observer) streamDefaults() {
 	if o.StreamOpened == nil {
 		o.StreamOpened = func() {}
 	}
@@ -176,11 +156,5 @@ func (o *Observer) streamDefaults() {
 	if o.Hinted == nil {
 		o.Hinted = func(time.Duration) {}
 	}
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	return c
 }

@@ -12,17 +12,24 @@
 // generic PLEG of kubelet 1.36.
 //
 // With [Config].Events, the runtime's stream of events, a change is seen within
-// milliseconds: an event is a hint to list its pod, soon if something has ended, and a
-// little later if it has begun. What else it says is not used, for events come late,
-// twice, out of order or without their contents. As long as the
-// stream announces everything that the global relists find, these become rarer, from
-// one in Period to one in MaxPeriod. That begins with the first event of each stream: an
-// open one may yet be silent. One change that it did not announce, or a break
-// of the stream, brings Period back, and a stream that has failed so has to announce
-// a change first. A break is mended with back-off for ever.
+// milliseconds: an event is a hint to list its pod, at once if something has ended, and
+// a second later if something was created, started or removed, which the agent itself has
+// done nearly always. An event that reports what the last list has shown already is
+// dropped. What else events contain is not used, for they come late, twice, out of order
+// or without their contents.
 //
-// Whoever waits in the cache for news of a pod, asks for a reinspection or leaves a
-// pass unfinished does not wait for MaxPeriod: there is a relist within Period.
+// There are two periods. The time between two global relists is Period, or MaxPeriod
+// while the stream can be relied on:
+//
+//   - it is open and has sent an event: an open one may yet be silent,
+//   - a global relist has succeeded since it was opened,
+//   - and in the last ten minutes it has announced all changes that global relists found.
+//
+// A stream that breaks is opened again, with back-off, for ever.
+//
+// A reader that waits in the cache for news of a pod, a request for a reinspection, and
+// what an unfinished pass has left do not wait for MaxPeriod: there is a relist within
+// Period.
 //
 // # What you supply
 //
@@ -57,9 +64,9 @@
 //  7. However many events and requests come, those of one pod are one, and those of many
 //     are one global relist. After serving some it rests three times as long as that
 //     took, which leaves a quarter of the time to them at most, but never longer than
-//     100 ms: beside looks under way a request waits for no more than that. What has
-//     ended is looked at within milliseconds. What has begun may wait for a
-//     second: an agent that began it asks by RequestRelist when it is done.
+//     100 ms: beside relists under way a request waits for no more than that.
+//  8. [Generator.RelistPod] and [Generator.RequestRelist] always lead to a list that begins
+//     after the call, so a caller that has changed something sees the result.
 //
 // # Goroutines and locking
 //
@@ -75,14 +82,14 @@
 //
 // ListTimeout and InspectTimeout are real time even on a fake clock.
 //
-// # The diff
+// # How it works
 //
-// Two listings are compared by position, in a few microseconds for a hundred pods
-// and without memory. Where a runtime lists in random order, wirelist keeps that of
-// the list before; without it, each object costs a look into an index, which is kept
-// as long as nothing changes. Only pods with a difference are looked at any closer,
-// and of those only the containers that are new or in another state are asked for: of
-// an exited one nothing changes any more.
+// Run asks plan (period.go) what is due: a relist of everything, or of some pods. relist
+// and relistPod (relist.go) list (listing.go), compare with the listing before, and have
+// proceed decide for each changed pod: inspect it (inspect.go), forget it, or only deliver
+// its events. Of a changed pod only the containers are inspected that are new or in
+// another state: of an exited one nothing changes any more. The stream of events
+// (stream.go) does nothing but note hints for plan.
 //
 // # Differences from the kubelet
 //
@@ -112,8 +119,8 @@
 //   - The evented PLEG writes events into the cache and gives up for good after five
 //     failures within a moment; since 1.37 it is but a hint as well, on top of a list
 //     each second. Here the hints save the lists.
-//   - Hints of what begins wait for up to 1 s, unless a relist is asked for: the
-//     runtime has better to do during a start than to list.
+//   - Hints of creations, starts and removals wait for up to 1 s, unless a relist is asked
+//     for: the runtime has better to do during a start than to list.
 //   - The kubelet's relist of one pod does not notice that the pod is gone; here it does.
 //   - When the network of a ready sandbox goes before the sandbox does, the kubelet drops
 //     the pod's addresses; here they stay.

@@ -6,5 +6,5 @@ func (g *Generator) Memory() (records, dirty, requests int) {
 	defer g.unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.records), len(g.dirty), len(g.relists) + len(g.reinspects)
+	return len(g.records), len(g.dirty), len(g.hints) + len(g.reinspects)
 }

@@ -87,11 +87,13 @@ func (w *wire) opened() int {
 
 // tell sends an event of the pod.
 func (w *wire) tell(uid types.UID) {
-	w.tellOf(uid, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	w.tellOf(uid, "whatever", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 }
 
-func (w *wire) tellOf(uid types.UID, kind runtimeapi.ContainerEventType) {
-	w.events <- eventOf(uid, kind)
+func (w *wire) tellOf(uid types.UID, id string, kind runtimeapi.ContainerEventType) {
+	e := eventOf(uid, kind)
+	e.ContainerId = id
+	w.events <- e
 }
 
 func eventOf(uid types.UID, kind runtimeapi.ContainerEventType) *runtimeapi.ContainerEventResponse {
@@ -105,7 +107,7 @@ func hinted(w *wire) func(*pleg.Config) { return func(c *pleg.Config) { c.Events
 
 // stretch is long enough for the period to have become the longest, and ends off
 // the instant of any relist.
-const stretch = 2*time.Minute + 345*time.Millisecond
+const stretch = 130*time.Second + 345*time.Millisecond
 
 func TestAHintIsSeenWithinMilliseconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -185,12 +187,13 @@ func TestALessCostlyListServesTwo(t *testing.T) {
 func TestWhatBeginsWaitsForWhoBeganIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind          runtimeapi.ContainerEventType
+		id            string
 		after, shown  time.Duration
 		asks, endsToo bool
 	}{
 		"created by a stranger":   {kind: runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, shown: time.Second},
 		"started by a stranger":   {kind: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, shown: time.Second},
-		"deleted":                 {kind: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, shown: 5 * time.Millisecond},
+		"deleted":                 {kind: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, id: "a1", shown: time.Second},
 		"of a type not yet known": {kind: 77, shown: 5 * time.Millisecond},
 		"started by the agent":    {kind: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, after: 30 * time.Millisecond, asks: true, shown: 30 * time.Millisecond},
 		"started, and then ended": {kind: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, after: 30 * time.Millisecond, endsToo: true, shown: 35 * time.Millisecond},
@@ -205,7 +208,7 @@ func TestWhatBeginsWaitsForWhoBeganIt(t *testing.T) {
 				r.take()
 				before := r.Stats()
 				r.node.container("a", "a2", runs)
-				w.tellOf("a", c.kind)
+				w.tellOf("a", c.id, c.kind)
 				time.Sleep(c.after)
 				if c.asks {
 					r.RequestRelist("a")
@@ -228,6 +231,104 @@ func TestWhatBeginsWaitsForWhoBeganIt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The start and the end of a pod are announced after the agent has looked already.
+func TestGenerator_EventsThatAreNoNewsCostNoList(t *testing.T) {
+	const (
+		createdEvent = runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
+		startedEvent = runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
+		stoppedEvent = runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+		deletedEvent = runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+	)
+	for _, test := range []struct {
+		id     string
+		kind   runtimeapi.ContainerEventType
+		isNews bool
+	}{
+		{"ready", createdEvent, false},
+		{"ready", startedEvent, false},
+		{"ready", stoppedEvent, true},
+		{"ready", deletedEvent, true},
+		{"runs", createdEvent, false},
+		{"runs", startedEvent, false},
+		{"runs", stoppedEvent, true},
+		{"runs", deletedEvent, true},
+		{"exited", createdEvent, false},
+		{"exited", startedEvent, true},
+		{"exited", stoppedEvent, false},
+		{"exited", deletedEvent, true},
+		{"created", createdEvent, false},
+		{"created", startedEvent, true},
+		{"created", stoppedEvent, true},
+		{"created", deletedEvent, true},
+		{"missing", createdEvent, true},
+		{"missing", startedEvent, true},
+		{"missing", stoppedEvent, true},
+		{"missing", deletedEvent, false},
+		{"", deletedEvent, true},
+		{"runs", 77, true},
+	} {
+		t.Run(fmt.Sprintf("%s/%v", test.id, test.kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire()
+				r := newRig(t, clock.RealClock{}, hinted(w))
+				r.node.sandbox("a", "ready", ready)
+				r.node.container("a", "runs", runs)
+				r.node.container("a", "exited", exited)
+				r.node.container("a", "created", created)
+				defer start(t, r)()
+				time.Sleep(stretch)
+				before := r.node.listed()
+				w.tellOf("a", test.id, test.kind)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				require.Equal(t, test.isNews, r.node.listed() > before)
+				time.Sleep(time.Minute)
+				require.Equal(t, 30*time.Second, r.Stats().Period)
+			})
+		})
+	}
+}
+
+// What an event reports may be news when it comes, and no more when it is due.
+func TestGenerator_OwnRelistServesTheEventsThatFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		r := newRig(t, clock.RealClock{}, hinted(w))
+		r.node.sandbox("a", "s", notReady)
+		r.node.container("a", "a1", exited)
+		defer start(t, r)()
+		time.Sleep(stretch)
+		r.take()
+		before := r.node.listed()
+		w.tellOf("a", "a1", runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
+		w.events <- &runtimeapi.ContainerEventResponse{ContainerId: "s", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT}
+		synctest.Wait()
+		r.node.remove("a1", "s")
+		require.NoError(t, r.RelistPod(t.Context(), "a"))
+		w.tellOf("a", "a1", runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, before+1, r.node.listed())
+		require.Equal(t, []string{"a ContainerRemoved s", "a ContainerRemoved a1"}, r.take())
+	})
+}
+
+// A removal that no relist has shown is found, be it of a pod that the event does not name.
+func TestGenerator_RemovalOfAnUnnamedPodIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		r := newRig(t, clock.RealClock{}, hinted(w))
+		r.node.sandbox("a", "s", notReady)
+		defer start(t, r)()
+		time.Sleep(stretch)
+		r.take()
+		r.node.remove("s")
+		w.events <- &runtimeapi.ContainerEventResponse{ContainerId: "s", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"a ContainerRemoved s"}, r.take())
+	})
 }
 
 func TestEventsAreNotBelieved(t *testing.T) {

@@ -3,9 +3,11 @@ package pleg
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
 	netutils "k8s.io/utils/net"
@@ -19,23 +21,6 @@ var (
 	errNoContainerStatus = errors.New("container status is nil")
 )
 
-// statusError is the failure of an inspection: that of the status of one object.
-type statusError struct {
-	id  string
-	err error
-}
-
-func (e *statusError) Error() string { return "status of " + e.id + ": " + e.err.Error() }
-func (e *statusError) Unwrap() error { return e.err }
-
-// cause returns the runtime's own error, which is what the cache has, as in the kubelet.
-func cause(err error) error {
-	if s, ok := errors.AsType[*statusError](err); ok {
-		return s.err
-	}
-	return err
-}
-
 // snapshot is the result of an inspection: the status, and the sandbox that its
 // IPs are of.
 type snapshot struct {
@@ -43,39 +28,86 @@ type snapshot struct {
 	ipSource string
 }
 
-// inspector asks for the statuses of one pod's objects.
-type inspector struct {
-	runtime Runtime
-	// before is the last good snapshot; what has not changed since is taken from
-	// it, unless all is to be asked for anew.
+// job is the inspection of one pod. It belongs to its goroutine until it is done.
+type job struct {
+	pass    *pass
+	record  *record
+	objects []object // as listed
+	at      time.Time
+	queued  time.Time
+	// before is the last good snapshot. What has not changed since is copied from it,
+	// unless all is set: then the runtime is asked for every status.
 	before snapshot
 	all    bool
+	// again marks a pod whose last inspection failed, podSync one whose inspection is
+	// news even if no container's state has changed.
+	again, podSync bool
+
+	found snapshot
+	err   error
 }
 
-// inspect returns a new snapshot of the pod whose listed objects are given. An
-// object that has gone in the meantime is left out, as the next listing will
-// tell; any other failure is the pod's.
-func (in inspector) inspect(ctx context.Context, uid types.UID, objects []object) (snapshot, error) {
+// startJobs starts the queued jobs for which there are places. Pods whose last inspection
+// failed come last and get half of the places at most: any number of hanging pods leaves
+// the others theirs. It needs mu.
+func (g *Generator) startJobs() {
+	for _, again := range [...]bool{false, true} {
+		most := g.cfg.MaxInspections
+		if again {
+			most = max(1, most/2)
+		}
+		g.queue = slices.DeleteFunc(g.queue, func(j *job) bool {
+			if j.again != again || g.running[again] >= most || g.running[false]+g.running[true] >= g.cfg.MaxInspections {
+				return false
+			}
+			g.running[again]++
+			go g.work(j.pass.ctx, j)
+			return true
+		})
+	}
+}
+
+// work does a job and hands it in, for collect.
+func (g *Generator) work(ctx context.Context, j *job) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.InspectTimeout)
+	defer cancel()
+	if j.err = ctx.Err(); j.err == nil {
+		j.found, j.err = j.inspect(ctx, g.cfg.Runtime)
+	}
+	g.locked(func() {
+		g.finished = append(g.finished, j)
+		close(g.inspected)
+		g.inspected = make(chan struct{})
+		g.running[j.again]--
+		g.startJobs()
+	})
+	g.loop.Trigger()
+}
+
+// inspect returns a new snapshot of the pod. An object that no longer exists is left
+// out, as the next listing will show; any other failure is the pod's.
+func (j *job) inspect(ctx context.Context, rt Runtime) (snapshot, error) {
 	var known podcache.Status
-	if in.before.status != nil && !in.all {
-		known = *in.before.status
+	if j.before.status != nil && !j.all {
+		known = *j.before.status
 	}
+	status := &podcache.Status{UID: j.record.uid, SandboxOf: sandboxOf(j.objects)}
+	status.Name, status.Namespace = podName(j.objects)
 	var err error
-	status := &podcache.Status{UID: uid}
-	status.Sandboxes, err = gather(ctx, objects, true, known.Sandboxes, sandboxes{in.runtime})
+	status.Sandboxes, err = gather(j.objects, true, known.Sandboxes, isSandboxCurrent,
+		func(id string) (*runtimeapi.PodSandboxStatus, error) { return sandboxStatus(ctx, rt, id) })
 	if err != nil {
 		return snapshot{}, err
 	}
-	status.Containers, err = gather(ctx, objects, false, known.Containers, containers{in.runtime})
+	status.Containers, err = gather(j.objects, false, known.Containers, isContainerCurrent,
+		func(id string) (*runtimeapi.ContainerStatus, error) { return containerStatus(ctx, rt, id) })
 	if err != nil {
 		return snapshot{}, err
 	}
-	status.SandboxOf = sandboxOf(objects)
 	podcache.SortSandboxes(status.Sandboxes)
 	podcache.SortContainers(status.Containers)
-	status.Name, status.Namespace = podName(objects)
 	next := snapshot{status: status}
-	status.IPs, next.ipSource = podIPs(status, in.before)
+	status.IPs, next.ipSource = podIPs(status, j.before)
 	return next, nil
 }
 
@@ -90,69 +122,47 @@ func sandboxOf(objects []object) map[string]string {
 	return boxes
 }
 
-// source is what differs between the two kinds of objects.
-type source[S any] interface {
-	// ask asks the runtime; without an error its answer is not nil.
-	ask(ctx context.Context, id string) (S, error)
-	// current says whether a known status still tells all about a listed object.
-	current(o *object, known S) bool
-}
-
-// gather returns the statuses of the objects of one kind, from known where that
-// still tells all.
-func gather[S interface {
-	comparable
-	GetId() string
-}](ctx context.Context, objects []object, sandbox bool, known []S, from source[S]) ([]S, error) {
+// gather returns the statuses of the objects of one kind: the known one if it is
+// current, and else the one that ask returns.
+func gather[S interface{ GetId() string }](objects []object, sandbox bool, known []S,
+	isCurrent func(*object, S) bool, ask func(id string) (S, error),
+) ([]S, error) {
+	var found []S
 	byID := make(map[string]S, len(known))
 	for _, s := range known {
 		byID[s.GetId()] = s
 	}
-	var found []S
-	var none S
 	for i := range objects {
 		o := &objects[i]
 		if o.sandbox != sandbox {
 			continue
 		}
-		if s := byID[o.id]; s != none && from.current(o, s) {
-			found = append(found, s)
-			continue
+		var err error
+		s, ok := byID[o.id]
+		if !ok || !isCurrent(o, s) {
+			s, err = ask(o.id)
 		}
-		s, err := from.ask(ctx, o.id)
 		switch {
 		case err == nil:
 			found = append(found, s)
 		case !crierrors.IsNotFound(err):
-			return nil, &statusError{o.id, err}
+			return nil, fmt.Errorf("status of %s: %w", o.id, err)
 		}
 	}
 	return found, nil
 }
 
-type sandboxes struct{ runtime Runtime }
-
-func (s sandboxes) ask(ctx context.Context, id string) (*runtimeapi.PodSandboxStatus, error) {
-	answer, err := s.runtime.PodSandboxStatus(ctx, id, false)
+func sandboxStatus(ctx context.Context, rt Runtime, id string) (*runtimeapi.PodSandboxStatus, error) {
+	answer, err := rt.PodSandboxStatus(ctx, id, false)
 	if err == nil && answer.GetStatus() == nil {
 		err = errNoSandboxStatus
 	}
 	return answer.GetStatus(), err
 }
 
-// current asks again about a ready sandbox without an address: it may have got one.
-func (sandboxes) current(o *object, known *runtimeapi.PodSandboxStatus) bool {
-	if o.state == unknown || sandboxState(known.GetState()) != o.state {
-		return false
-	}
-	return o.state != running || known.GetNetwork().GetIp() != ""
-}
-
-type containers struct{ runtime Runtime }
-
-// ask returns a state that this build does not know as unknown.
-func (c containers) ask(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
-	answer, err := c.runtime.ContainerStatus(ctx, id, false)
+// containerStatus returns a state that this build does not know as unknown.
+func containerStatus(ctx context.Context, rt Runtime, id string) (*runtimeapi.ContainerStatus, error) {
+	answer, err := rt.ContainerStatus(ctx, id, false)
 	status := answer.GetStatus()
 	if err == nil && status == nil {
 		err = errNoContainerStatus
@@ -164,8 +174,17 @@ func (c containers) ask(ctx context.Context, id string) (*runtimeapi.ContainerSt
 	return status, err
 }
 
-// current never asks again about an exited container: nothing of it changes.
-func (containers) current(o *object, known *runtimeapi.ContainerStatus) bool {
+// isSandboxCurrent reports whether a known status still holds for a listed sandbox. A
+// ready sandbox without an address is asked for again: it may have got one.
+func isSandboxCurrent(o *object, known *runtimeapi.PodSandboxStatus) bool {
+	if o.state == unknown || sandboxState(known.GetState()) != o.state {
+		return false
+	}
+	return o.state != running || known.GetNetwork().GetIp() != ""
+}
+
+// isContainerCurrent reports the same for a container. An exited one does not change.
+func isContainerCurrent(o *object, known *runtimeapi.ContainerStatus) bool {
 	return o.state != unknown && containerState(known.GetState()) == o.state
 }
 

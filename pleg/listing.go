@@ -3,118 +3,56 @@ package pleg
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"slices"
 
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// list asks the runtime for all objects with the labels, for no longer than limit,
-// and reads them into l. Like before, which may be nil, costs less than unlike it.
-func (l *listing) list(ctx context.Context, limit time.Duration, rt Lister, labels map[string]string, before *listing) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	l.reset()
-	sandboxes, err := rt.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: labels})
-	if err != nil {
-		return fmt.Errorf("list sandboxes: %w", explain(err))
-	}
-	containers, err := rt.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
-	if err != nil {
-		return fmt.Errorf("list containers: %w", explain(err))
-	}
-	l.read(sandboxes, containers, labels, before)
-	return nil
+// Lister lists all sandboxes and containers, a literal subset of cri.RuntimeService.
+// Where something is faster at that than the CRI client is, [Config].Lister takes it:
+// pleg/wirelist does not decode what has not changed.
+//
+// The generator reads answers while it relists and keeps no message of them, only
+// strings. It modifies nothing, so a lister may return the same messages, and the
+// same slice, again.
+type Lister interface {
+	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
+	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 }
 
-// read fills l, which is empty, with what the lists show. What nothing ties to a
-// pod is left out: it is not the kubelet's kind.
-func (l *listing) read(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container,
-	labels map[string]string, before *listing,
-) {
-	for _, b := range sandboxes {
-		o := object{id: b.GetId(), sandbox: true, state: sandboxState(b.GetState())}
-		if !l.recall(&o, before) {
-			o.pod, o.unlabelled = sandboxPod(b), crilabels.UID(b.GetLabels()) == ""
-			o.podName, o.podNamespace = b.GetMetadata().GetName(), b.GetMetadata().GetNamespace()
-			if !o.known() || !matches(b.GetLabels(), labels) {
-				continue
-			}
-		}
-		l.objects = append(l.objects, o)
+// ErrTooLarge says that the runtime has more sandboxes or containers than fit into
+// one message, 16 MiB with most: the code is ResourceExhausted. No repetition
+// helps, but fewer dead containers do, or a [Lister] that streams. Until then the
+// generator is degraded: it goes around the pods that it knows with filtered lists,
+// [Generator.RequestRelist], the hints and [Generator.RelistPod] work as ever, and
+// after Threshold [Generator.Healthy] returns an error that wraps this one.
+var ErrTooLarge = errors.New("the list does not fit into one message")
+
+// explain adds [ErrTooLarge] to the error of a list where that is the reason.
+func explain(err error) error {
+	if grpcstatus.Code(err) != codes.ResourceExhausted {
+		return err
 	}
-	pods := podIndex{sandboxes: sandboxes}
-	for _, c := range containers {
-		o := object{id: c.GetId(), state: containerState(c.GetState())}
-		if !l.recall(&o, before) {
-			o.pod, o.box = crilabels.UID(c.GetLabels()), c.GetPodSandboxId()
-			o.podName, o.podNamespace = c.GetLabels()[crilabels.PodName], c.GetLabels()[crilabels.PodNamespace]
-			if o.unlabelled = o.pod == ""; o.unlabelled {
-				o.pod = pods.of(o.box)
-			}
-			if !o.known() || !matches(c.GetLabels(), labels) {
-				continue
-			}
-		}
-		l.objects = append(l.objects, o)
-	}
+	return fmt.Errorf("%w: %w", ErrTooLarge, err)
 }
 
-// known says whether the object can be told from others and belongs to a pod.
-func (o *object) known() bool { return o.id != "" && o.pod != "" }
+// state is the state of an object, as far as events depend on it. CRI's created and
+// unknown are one, as in the kubelet, and so is every value this build does not know.
+type state uint8
 
-// recall completes o from the object at the same place before, if that is the
-// same one: neither pod nor labels of an object change. The old id replaces the
-// new one so that the memory of old answers is not kept and new not looked at.
-func (l *listing) recall(o *object, before *listing) bool {
-	at := len(l.objects)
-	if before == nil || at >= len(before.objects) {
-		return false
-	}
-	was := &before.objects[at]
-	if was.id != o.id || was.sandbox != o.sandbox {
-		return false
-	}
-	now := o.state
-	*o = *was
-	o.state = now
-	return true
-}
-
-// podIndex tells the pods of containers that carry no pod UID themselves. It is
-// made when first asked: most runtimes never have one.
-type podIndex struct {
-	sandboxes []*runtimeapi.PodSandbox
-	pods      map[string]types.UID // by sandbox id
-}
-
-func (p *podIndex) of(sandbox string) types.UID {
-	if p.pods == nil {
-		p.pods = make(map[string]types.UID, len(p.sandboxes))
-		for _, b := range p.sandboxes {
-			p.pods[b.GetId()] = sandboxPod(b)
-		}
-	}
-	return p.pods[sandbox]
-}
-
-func sandboxPod(b *runtimeapi.PodSandbox) types.UID {
-	return cmp.Or(crilabels.UID(b.GetLabels()), types.UID(b.GetMetadata().GetUid()))
-}
-
-// matches repeats what the runtime was asked to do. A runtime that ignores the
-// selector would otherwise have us take other agents' pods for ours.
-func matches(labels, selector map[string]string) bool {
-	for key, value := range selector {
-		if got, ok := labels[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
-}
+const (
+	absent state = iota
+	unknown
+	running
+	exited
+)
 
 func sandboxState(s runtimeapi.PodSandboxState) state {
 	switch s {
@@ -136,4 +74,162 @@ func containerState(s runtimeapi.ContainerState) state {
 	default: // created, unknown, and what this build does not know
 		return unknown
 	}
+}
+
+// object is one listed sandbox or container.
+type object struct {
+	key
+	state state
+	// box is a container's sandbox.
+	box string
+	// podName and podNamespace are the names of the pod in the list. They may be empty.
+	podName, podNamespace string
+	// unlabelled marks an object without the label of its pod's UID: a list filtered
+	// by that label does not show it.
+	unlabelled bool
+}
+
+// key identifies an object.
+type key struct {
+	id      string
+	pod     types.UID
+	sandbox bool
+}
+
+// list asks the runtime for all objects with the labels.
+func (g *Generator) list(ctx context.Context, rt Lister, labels map[string]string) ([]object, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.ListTimeout)
+	defer cancel()
+	sandboxes, err := rt.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: labels})
+	if err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", explain(err))
+	}
+	containers, err := rt.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", explain(err))
+	}
+	return read(sandboxes, containers, labels), nil
+}
+
+// read returns the objects of two lists, sandboxes first. Objects without a pod are
+// left out: no kubelet has made them.
+func read(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container, labels map[string]string) []object {
+	objects := make([]object, 0, len(sandboxes)+len(containers))
+	add := func(o object, has map[string]string) {
+		if o.id != "" && o.pod != "" && matches(has, labels) {
+			objects = append(objects, o)
+		}
+	}
+	for _, b := range sandboxes {
+		add(object{
+			key:     key{b.GetId(), sandboxPod(b), true},
+			state:   sandboxState(b.GetState()),
+			podName: b.GetMetadata().GetName(), podNamespace: b.GetMetadata().GetNamespace(),
+			unlabelled: crilabels.UID(b.GetLabels()) == "",
+		}, b.GetLabels())
+	}
+	for _, c := range containers {
+		has := c.GetLabels()
+		o := object{
+			key:     key{c.GetId(), crilabels.UID(has), false},
+			state:   containerState(c.GetState()),
+			box:     c.GetPodSandboxId(),
+			podName: has[crilabels.PodName], podNamespace: has[crilabels.PodNamespace],
+		}
+		if o.unlabelled = o.pod == ""; o.unlabelled {
+			o.pod = podOfSandbox(sandboxes, o.box)
+		}
+		add(o, has)
+	}
+	return objects
+}
+
+func podOfSandbox(sandboxes []*runtimeapi.PodSandbox, id string) types.UID {
+	i := slices.IndexFunc(sandboxes, func(b *runtimeapi.PodSandbox) bool { return b.GetId() == id })
+	if i < 0 {
+		return ""
+	}
+	return sandboxPod(sandboxes[i])
+}
+
+func sandboxPod(b *runtimeapi.PodSandbox) types.UID {
+	return cmp.Or(crilabels.UID(b.GetLabels()), types.UID(b.GetMetadata().GetUid()))
+}
+
+// matches repeats what the runtime was asked to do. A runtime that ignores the
+// selector would otherwise have us take other agents' pods for ours.
+func matches(labels, selector map[string]string) bool {
+	for key, value := range selector {
+		if got, ok := labels[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// change is one object's step from one listing to the next.
+type change struct {
+	object   *object // of the newer listing, or of the older if the newer has none
+	from, to state
+}
+
+// diff returns the changes from old to next: those of objects in next, in its order,
+// then the objects that next no longer has, in the order of old. An object that a
+// listing repeats counts once.
+func diff(old, next []object) (changes []change) {
+	if slices.Equal(old, next) {
+		return nil
+	}
+	before, after := byKey(old), byKey(next)
+	for i := range next {
+		is := &next[i]
+		from := absent
+		if was := before[is.key]; was != nil {
+			from = was.state
+		}
+		if after[is.key] == is && from != is.state {
+			changes = append(changes, change{is, from, is.state})
+		}
+	}
+	for i := range old {
+		was := &old[i]
+		if before[was.key] == was && after[was.key] == nil {
+			changes = append(changes, change{was, was.state, absent})
+		}
+	}
+	return changes
+}
+
+// byKey returns the objects by their keys, the first of those that have the same.
+func byKey(objects []object) map[key]*object {
+	all := make(map[key]*object, len(objects))
+	for i := range slices.Backward(objects) {
+		all[objects[i].key] = &objects[i]
+	}
+	return all
+}
+
+// count returns the counts of pods and containers in a listing.
+func count(objects []object) (res Result) {
+	ready := map[types.UID]bool{} // by pod
+	for i := range objects {
+		o := &objects[i]
+		ready[o.pod] = ready[o.pod] || o.sandbox && o.state == running
+		switch {
+		case o.sandbox:
+		case o.state == running:
+			res.RunningContainers++
+		case o.state == exited:
+			res.ExitedContainers++
+		default:
+			res.OtherContainers++
+		}
+	}
+	res.Pods = len(ready)
+	for _, r := range ready {
+		if r {
+			res.RunningPods++
+		}
+	}
+	return res
 }

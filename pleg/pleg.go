@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,37 +23,35 @@ var ErrRunning = loop.ErrRunning
 type Generator struct {
 	cfg  Config
 	loop *loop.Loop
-	pool pool
-	// inspected, of capacity 1, says that the pool may have finished jobs.
-	inspected chan struct{}
 
 	// step, of capacity 1, is full while a pass is under way, its handler included.
 	// It serialises them, guards the fields down to mu, and is a channel because
 	// those who wait for it have a context.
 	step    chan struct{}
-	listed  *listing // the last global one, or one like it in another order
-	spare   *listing // memory for the next one
-	counts  Result   // of listed
-	changes []change
+	listed  []object // by the last global relist
 	records map[types.UID]*record
 	// dirty holds the records that the next global relist must look at even if
 	// it finds no change.
 	dirty   map[types.UID]*record
-	pending []types.UID
 	ended   time.Time // when the last global relist of Run was over
-	looked  time.Time // the newest time that the cache was told
 	visited types.UID // the last one, by roam
 	singles int       // how many pods are relisted one by one, at most
 
 	// mu guards the fields below and is never held during a call to others.
 	mu         sync.Mutex
-	relistedAt time.Time // start of the last relist whose lists succeeded
-	relistErr  error     // of the last relist
-	relists    map[types.UID]struct{}
-	reinspects map[types.UID]struct{}
-	hints      hints
-	rest       time.Time // before it no single pod is relisted for a hint or request
-	pace       pace
+	queue      []*job        // inspections that wait for a place
+	running    map[bool]int  // how many run: true counts pods whose last one failed
+	finished   []*job        // inspections that step has not taken yet
+	inspected  chan struct{} // closed, and made anew, when there is another
+	relistedAt time.Time     // start of the last relist whose lists succeeded
+	relistErr  error         // of the last relist
+	reinspects map[types.UID]bool
+	hints      map[hint]time.Time // and requests; with the time at which each is due
+	soon       bool               // the next global relist is due after Period
+	rest       time.Time          // before it no single pod is relisted for a hint or request
+	stream     *stream            // nil if none is open
+	opened     uint64             // how many streams were open so far
+	doubted    time.Time          // before it the stream is not relied on: it missed a hint
 	stats      Stats
 	began      time.Time // of the global relist under way, or zero
 	watchers   map[*watcher]struct{}
@@ -82,57 +79,52 @@ func New(cfg Config) (*Generator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("pleg: invalid config: %w", err)
 	}
-	ownLister := cfg.Lister != nil
+	singles := maxSingle
+	if cfg.Lister != nil {
+		singles = 1
+	}
 	cfg = cfg.withDefaults()
 	cfg.LabelSelector = maps.Clone(cfg.LabelSelector)
-	g := &Generator{
+	return &Generator{
 		cfg:        cfg,
 		loop:       loop.New(cfg.Clock),
-		inspected:  make(chan struct{}, 1),
+		running:    map[bool]int{},
+		inspected:  make(chan struct{}),
 		step:       make(chan struct{}, 1),
-		listed:     &listing{},
-		spare:      &listing{},
 		records:    map[types.UID]*record{},
 		dirty:      map[types.UID]*record{},
-		relists:    map[types.UID]struct{}{},
-		reinspects: map[types.UID]struct{}{},
-		hints:      hints{pods: map[types.UID]struct{}{}},
-		pace:       newPace(cfg.Period, cfg.MaxPeriod),
+		singles:    singles,
+		reinspects: map[types.UID]bool{},
+		hints:      map[hint]time.Time{},
 		watchers:   map[*watcher]struct{}{},
-	}
-	if g.singles = maxSingle; ownLister {
-		g.singles = 1
-	}
-	g.pool = pool{max: cfg.MaxInspections, timeout: cfg.InspectTimeout, done: g.jobDone}
-	return g, nil
+	}, nil
 }
 
-// Run relists at once and then each Period, or less often while the stream of events
-// allows it, serves the requests in between, and returns nil when ctx is done and
+// Run relists at once and then each Period, or each MaxPeriod while it can rely on the
+// stream of events, serves the requests in between, and returns nil when ctx is done and
 // every inspection it set off has ended. It does not wait for inspections between
 // relists: a pod that hangs delays no other. A second Run beside the first returns
 // [ErrRunning].
 func (g *Generator) Run(ctx context.Context) error {
-	p := newPass(ctx)
+	p := &pass{ctx: ctx}
 	first := true
 	var listening sync.WaitGroup
 	err := g.loop.Run(ctx, func(context.Context) time.Duration {
 		g.lock()
 		defer g.unlock()
 		if first {
+			first = false
+			g.ended = time.Time{} // so that a relist is due
 			g.cfg.Cache.OnWait(g.loop.Trigger)
+			if g.cfg.Events != nil {
+				listening.Go(func() { g.listen(ctx) })
+			}
 		}
 		g.collect()
-		if first || g.relistDue(g.cfg.Clock.Now()) {
-			g.relistInTurn(p)
-		}
-		if first && g.cfg.Events != nil {
-			listening.Go(func() { g.listen(ctx) })
-		}
-		first = false
-		g.serve(p)
+		g.turn(p)
 		p.errs = nil // the observer has seen them
-		return g.untilNext(g.cfg.Clock.Now())
+		_, _, wait := g.plan(g.cfg.Clock.Now())
+		return wait
 	})
 	if !first { // else another Run has all this
 		g.cfg.Cache.OnWait(nil)
@@ -142,26 +134,44 @@ func (g *Generator) Run(ctx context.Context) error {
 	return err
 }
 
-// relistInTurn is a global relist of Run. Its error is logged, and kept for Healthy.
-func (g *Generator) relistInTurn(p *pass) {
-	if _, err := g.relist(p); errors.Is(err, ErrTooLarge) {
-		g.roam(p)
+// turn does what is due. The first pod whose relist fails ends it: a runtime that does
+// not answer would keep us for as many deadlines as there are pods from the next global
+// relist, which serves them all.
+func (g *Generator) turn(p *pass) {
+	began := g.cfg.Clock.Now()
+	relist, pods, _ := g.plan(began)
+	if relist {
+		if _, err := g.relist(p); errors.Is(err, ErrTooLarge) {
+			g.roam(p)
+		}
+		g.ended = g.cfg.Clock.Now()
+		return
 	}
-	g.ended = g.cfg.Clock.Now()
+	for _, uid := range pods {
+		if err := g.relistPod(p, uid); err != nil {
+			if p.ctx.Err() == nil {
+				g.cfg.Logger.WarnContext(p.ctx, "pod relist failed", "podUID", uid, "err", err)
+			}
+			g.locked(func() { g.takeAsked() })
+			g.hurry()
+			break
+		}
+	}
+	if len(pods) > 0 {
+		g.restSince(began)
+	}
 }
 
 // Relist does one global relist and returns when the inspections that it set off
 // have ended and their events are delivered. The error is that of a list, which
 // leaves everything as it was, or joins those of the inspections, or says that
 // ctx is done and that the next relist tells the rest.
-func (g *Generator) Relist(ctx context.Context) (Result, error) {
-	p := newPass(ctx)
-	if err := g.tryLock(ctx); err != nil {
-		return Result{}, err
-	}
-	res, err := g.relist(p)
-	g.unlock()
-	return res, g.finishPass(p, err)
+func (g *Generator) Relist(ctx context.Context) (res Result, err error) {
+	err = g.once(ctx, func(p *pass) (err error) {
+		res, err = g.relist(p)
+		return err
+	})
+	return res, err
 }
 
 // RelistPod does the same for one pod, with lists filtered by its UID label: what
@@ -170,22 +180,32 @@ func (g *Generator) Relist(ctx context.Context) (Result, error) {
 // already, for somebody else, it returns before the cache is told: who needs to see
 // what was true at a time asks the cache for what is newer than that.
 func (g *Generator) RelistPod(ctx context.Context, uid types.UID) error {
-	p := newPass(ctx)
-	if err := g.tryLock(ctx); err != nil {
-		return err
+	return g.once(ctx, func(p *pass) error { return g.relistPod(p, uid) })
+}
+
+// once does one pass and waits for its inspections.
+func (g *Generator) once(ctx context.Context, do func(*pass) error) error {
+	p := &pass{ctx: ctx}
+	select {
+	case g.step <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for another relist: %w", ctx.Err())
 	}
-	err := g.relistPod(p, uid)
+	err := do(p)
 	g.unlock()
-	return g.finishPass(p, err)
+	g.await(p)
+	if err != nil || ctx.Err() != nil {
+		g.hurry() // Run, if there is one
+	}
+	return cmp.Or(err, errors.Join(p.errs...), ctx.Err())
 }
 
 // RequestRelist asks [Generator.Run] to relist the pod at once. It never blocks,
 // requests for one pod are one, and none is lost: a global relist that begins
 // after it serves it as well.
 func (g *Generator) RequestRelist(uid types.UID) {
-	g.mu.Lock()
-	g.relists[uid] = struct{}{}
-	g.mu.Unlock()
+	now := g.cfg.Clock.Now()
+	g.locked(func() { g.hints[hint{pod: uid, kind: requested}] = now })
 	g.loop.Trigger()
 }
 
@@ -193,10 +213,8 @@ func (g *Generator) RequestRelist(uid types.UID) {
 // whether or not it has changed, and so to deliver at least a [PodSync]. If the
 // next global relist does not know the pod, the request ends there.
 func (g *Generator) RequestReinspect(uid types.UID) {
-	g.mu.Lock()
-	g.reinspects[uid] = struct{}{}
-	g.mu.Unlock()
-	g.loop.Trigger() // the next one may be far away
+	g.locked(func() { g.reinspects[uid] = true })
+	g.hurry() // the next one may be far away
 }
 
 // Healthy returns nil if the last successful global relist began no longer than
@@ -206,124 +224,108 @@ func (g *Generator) RequestReinspect(uid types.UID) {
 func (g *Generator) Healthy() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.relistedAt.IsZero() {
-		return withCause(errors.New("pleg has yet to be successful"), g.relistErr)
+	var err error
+	switch age := g.cfg.Clock.Since(g.relistedAt); {
+	case g.relistedAt.IsZero():
+		err = errors.New("pleg has yet to be successful")
+	case age > g.cfg.Threshold:
+		err = fmt.Errorf("pleg was last seen active %v ago; threshold is %v", age, g.cfg.Threshold)
+	default:
+		return nil
 	}
-	if age := g.cfg.Clock.Since(g.relistedAt); age > g.cfg.Threshold {
-		return withCause(fmt.Errorf("pleg was last seen active %v ago; threshold is %v", age, g.cfg.Threshold), g.relistErr)
+	if g.relistErr != nil {
+		err = fmt.Errorf("%w: %w", err, g.relistErr)
 	}
-	return nil
+	return err
 }
 
-func withCause(err, cause error) error {
-	if cause == nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
-
-// serve relists the pods of the pending requests, one after the other. The first
-// that fails ends it: a runtime that does not answer would keep us for as many
-// deadlines as there are requests from the next global relist, which serves all.
-func (g *Generator) serve(p *pass) {
-	began := g.cfg.Clock.Now()
-	by := g.takeSingle(began)
-	if len(by.own)+len(by.hinted) > 0 {
-		defer g.restSince(began)
-	}
-	for _, uid := range slices.Concat(by.uids(), g.retries(began)) {
-		before := g.seen(uid)
-		if err := g.relistPod(p, uid); err != nil {
-			if p.ctx.Err() == nil {
-				g.cfg.Logger.WarnContext(p.ctx, "pod relist failed", "podUID", uid, "err", err)
-			}
-			g.hurry()
-			return
-		}
-		if _, hinted := by.hinted[uid]; hinted && differ(before, g.seen(uid)) {
-			g.mu.Lock()
-			g.pace.trusted = true
-			g.mu.Unlock()
-		}
-	}
-}
-
-// restSince leaves the runtime time for others after serving hints and requests.
-func (g *Generator) restSince(began time.Time) {
-	now := g.cfg.Clock.Now()
-	g.mu.Lock()
-	if rest := now.Add(min(restFactor*now.Sub(began), maxRest)); rest.After(g.rest) || g.resting(now) <= 0 {
-		g.rest = rest
-	}
-	g.mu.Unlock()
-}
-
-// seen returns what the newest look has shown of the pod.
-func (g *Generator) seen(uid types.UID) []object {
-	if r := g.records[uid]; r != nil {
-		return r.seen
-	}
-	return nil
+// pass is what the inspections of one call have in common.
+type pass struct {
+	ctx context.Context // of that call: its end cuts its inspections short
+	// left is how many are not finished, errs are the errors of the others. They belong
+	// to the step lock.
+	left int
+	errs []error
 }
 
 // lock waits for the end of the pass under way.
 func (g *Generator) lock() { g.step <- struct{}{} }
 
-// tryLock does the same for no longer than ctx lasts.
-func (g *Generator) tryLock(ctx context.Context) error {
-	select {
-	case g.step <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for another relist: %w", ctx.Err())
-	}
-}
-
 func (g *Generator) unlock() { <-g.step }
 
-// jobDone wakes whoever may collect the job.
-func (g *Generator) jobDone() {
-	g.loop.Trigger()
-	notify(g.inspected)
-}
-
-func notify(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default: // pending already
-	}
-}
-
-// collect finishes the jobs that are done, of whatever pass. It needs step.
-func (g *Generator) collect() {
-	for _, j := range g.pool.collect() {
+// collect finishes the inspections that are done, of whatever pass, and returns a
+// channel that is closed when there are more. It needs step.
+func (g *Generator) collect() (more <-chan struct{}) {
+	g.mu.Lock()
+	jobs := g.finished
+	g.finished, more = nil, g.inspected
+	g.mu.Unlock()
+	for _, j := range jobs {
 		g.finish(j)
 	}
+	return more
 }
 
-// await returns when all jobs of the pass are finished. They end with its
-// context, so that this need not look at it.
+// await returns when all inspections of the pass are finished. They end with its
+// context.
 func (g *Generator) await(p *pass) {
 	for {
 		g.lock()
-		g.collect()
+		more := g.collect()
 		left := p.left
 		g.unlock()
 		if left == 0 {
 			return
 		}
-		select {
-		case <-p.idle:
-		case <-g.inspected:
-		}
+		<-more
 	}
 }
 
-// finishPass ends a call that began a pass of its own.
-func (g *Generator) finishPass(p *pass, err error) error {
-	g.await(p)
-	if err != nil || p.ctx.Err() != nil {
-		g.hurry() // Run, if there is one
+// Stats are counters since [New], and what holds now.
+type Stats struct {
+	// Relists counts the global relists that succeeded, FailedRelists those whose
+	// lists failed, and PodRelists those of single pods.
+	Relists, FailedRelists, PodRelists uint64
+	// Inspections counts the inspections of pods that came to an end,
+	// FailedInspections those of them that failed or timed out.
+	Inspections, FailedInspections uint64
+	// Events counts the events delivered.
+	Events uint64
+	// Hints counts the events of the runtime's stream, and MissedHints the pods in
+	// which a global relist found a change that the open stream did not announce.
+	Hints, MissedHints uint64
+	// Reconnects counts how often the stream was opened but for the first time.
+	Reconnects uint64
+	// Streaming says that the stream is open.
+	Streaming bool
+	// Period is the time between two global relists as it is now.
+	Period time.Duration
+	// SetAside counts the pods whose last inspection failed.
+	SetAside int
+	// InProgress is the age of the global relist under way, its handlers included,
+	// or 0. One that grows says where a generator is stuck.
+	InProgress time.Duration
+	// ListError is the reason why the last global relist failed; nil if it did not.
+	ListError error
+}
+
+// Stats returns a copy of the counters. It does not wait for a pass.
+func (g *Generator) Stats() Stats {
+	now := g.cfg.Clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.stats
+	s.Streaming, s.Period, s.ListError = g.stream != nil, g.period(now), g.relistErr
+	s.Reconnects = max(1, g.opened) - 1
+	if !g.began.IsZero() {
+		s.InProgress = now.Sub(g.began)
 	}
-	return cmp.Or(err, errors.Join(p.errs...), p.ctx.Err())
+	return s
+}
+
+// locked calls f with mu.
+func (g *Generator) locked(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f()
 }

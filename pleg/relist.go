@@ -13,61 +13,48 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// relist lists everything, finds out what has changed, and sets off what has to
-// be done about that. All of this file needs step.
+// roamed is how many pods a degraded generator visits instead of each global relist.
+const roamed = 16
+
+// relist lists everything, finds out what has changed, and starts what has to be done
+// about that. All of this file needs step.
 func (g *Generator) relist(p *pass) (Result, error) {
 	g.cfg.Observer.RelistStart()
-	res := Result{At: g.cfg.Clock.Now()}
-	at := g.look(res.At) // before the first call: nothing is older
-	by, stream := g.beginRelist(res.At)
-	err := g.spare.list(p.ctx, g.cfg.ListTimeout, g.cfg.Lister, g.cfg.LabelSelector, g.listed)
-	g.noteRelist(p.ctx, res.At, err)
+	at := g.cfg.Clock.Now() // before the first call: nothing in the lists is older
+	var asked map[types.UID]bool
+	var open *stream
+	g.locked(func() { g.began, asked, open = at, g.takeAsked(), g.stream })
+	objects, err := g.list(p.ctx, g.cfg.Lister, g.cfg.LabelSelector)
+	g.noteRelist(p.ctx, at, err)
+	var res Result
 	if err == nil {
-		surprises := g.compare(at)
-		g.judge(surprises, by, stream)
-		later := g.reconcileDirty(p, at)
-		g.report(&res)
-		for _, r := range later {
-			g.settle(p, r)
+		g.judge(at, open, asked, g.compare(objects, at))
+		res = count(objects)
+		_, res.SetAside = g.troubles()
+		uids := slices.Sorted(maps.Keys(g.dirty)) // in order, to make runs repeatable
+		g.cfg.Cache.UpdateTime(at, uids...)
+		for _, uid := range uids {
+			g.proceed(p, g.dirty[uid])
 		}
-	} else if errors.Is(err, ErrTooLarge) {
-		g.giveBack(by) // no other global relist will do better
+		res.Inspecting, _ = g.troubles()
 	}
-	res.Took = g.cfg.Clock.Since(res.At)
-	if len(by.own)+len(by.hinted) > 0 {
-		g.restSince(res.At)
+	delete(asked, "")
+	if errors.Is(err, ErrTooLarge) { // no other global relist will do better
+		for uid := range asked {
+			g.RequestRelist(uid)
+		}
 	}
-	g.note(func(*Stats) { g.began = time.Time{} })
+	res.At, res.Took = at, g.cfg.Clock.Since(at)
+	if len(asked) > 0 {
+		g.restSince(at)
+	}
+	g.locked(func() { g.began = time.Time{} })
 	g.cfg.Observer.RelistEnd(res, err)
 	return res, err
 }
 
-// look returns the time of a look at the runtime that begins now. It never goes
-// back, because the cache keeps what is newer.
-func (g *Generator) look(now time.Time) time.Time {
-	if now.After(g.looked) {
-		g.looked = now
-	}
-	return g.looked
-}
-
-// judge sets the pace by what a relist found.
-func (g *Generator) judge(surprises map[types.UID]struct{}, by asked, stream int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.hints.pods) > 0 { // they came during the list
-		by.hinted = maps.Clone(by.hinted)
-		if by.hinted == nil {
-			by.hinted = map[types.UID]struct{}{}
-		}
-		maps.Copy(by.hinted, g.hints.pods)
-	}
-	by.vague = by.vague || g.hints.vague
-	g.stats.MissedHints += uint64(g.pace.judge(surprises, by, stream))
-}
-
-// noteRelist keeps what Healthy tells, and logs the beginning and the end of an
-// outage, not every second of it.
+// noteRelist records the result of a relist for Healthy, and logs the beginning and the
+// end of an outage, not every second of it.
 func (g *Generator) noteRelist(ctx context.Context, at time.Time, err error) {
 	if err != nil && ctx.Err() != nil {
 		return // our caller's doing
@@ -80,7 +67,7 @@ func (g *Generator) noteRelist(ctx context.Context, at time.Time, err error) {
 		g.stats.Relists++
 	} else {
 		g.stats.FailedRelists++
-		g.pace.failed()
+		g.soon = true
 	}
 	g.mu.Unlock()
 	switch {
@@ -91,48 +78,39 @@ func (g *Generator) noteRelist(ctx context.Context, at time.Time, err error) {
 	}
 }
 
-// compare takes the spare listing, begun at the given time, as the newest, and
-// marks as dirty whom it shows changed. It returns the pods with a change that no
-// relist of their own has shown before, as far as that matters.
-func (g *Generator) compare(at time.Time) (surprises map[types.UID]struct{}) {
-	g.changes = diff(g.changes[:0], g.listed, g.spare)
-	for _, c := range g.changes {
-		r := g.records[c.object.pod]
-		if r == nil {
-			r = &record{uid: c.object.pod}
-			g.records[r.uid] = r
-		}
-		g.dirty[r.uid] = r
-		if g.cfg.Events != nil && !r.knows(c) {
-			if surprises == nil {
-				surprises = map[types.UID]struct{}{}
-			}
-			surprises[r.uid] = struct{}{}
-		}
+// compare makes objects, listed at the given time, the newest listing and marks the
+// pods that it shows changed as dirty. It returns the changed pods.
+func (g *Generator) compare(objects []object, at time.Time) map[types.UID]bool {
+	changed := map[types.UID]bool{}
+	for _, c := range diff(g.listed, objects) {
+		r := g.record(c.object.pod)
+		g.dirty[r.uid], changed[r.uid] = r, true
 	}
-	clear(g.changes)
-	if len(g.changes) > 0 { // else the old one says the same, and has its index
-		g.listed, g.spare = g.spare, g.listed
-		g.counts = count(g.listed)
-	}
+	g.listed = objects
 	g.takeReinspects()
-	if len(g.dirty) == 0 {
-		return surprises
-	}
 	for _, r := range g.dirty {
 		r.seen, r.seenAt, r.complete = nil, at, true
 	}
-	for i := range g.listed.objects {
-		o := &g.listed.objects[i]
+	for _, o := range objects {
 		if r := g.dirty[o.pod]; r != nil {
-			r.seen = append(r.seen, *o)
+			r.seen = append(r.seen, o)
 		}
 	}
-	return surprises
+	return changed
 }
 
-// takeReinspects moves the requests to their records. After a global listing, one
-// without a record is for nobody.
+// record returns the record of a pod, made if needed.
+func (g *Generator) record(uid types.UID) *record {
+	r := g.records[uid]
+	if r == nil {
+		r = &record{uid: uid}
+		g.records[uid] = r
+	}
+	return r
+}
+
+// takeReinspects moves the requests to their records. A request without a record is
+// dropped: after a global listing, the pod does not exist.
 func (g *Generator) takeReinspects() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,171 +123,118 @@ func (g *Generator) takeReinspects() {
 	clear(g.reinspects)
 }
 
-// reconcileDirty acts on all dirty records and makes the cache as new as at, but
-// for those whose inspection is under way. It returns those who have events to
-// deliver: that waits until the cache has been told everything.
-func (g *Generator) reconcileDirty(p *pass, at time.Time) (later []*record) {
-	g.pending = g.pending[:0]
-	for _, uid := range g.dirtyInOrder() {
-		r := g.dirty[uid]
-		switch g.reconcile(p, r) {
-		case inspect, wait:
-			g.pending = append(g.pending, uid)
-		case announce, forget:
-			later = append(later, r)
-		case rest:
-		}
-	}
-	g.cfg.Cache.UpdateTime(at, g.pending...)
-	return later
-}
-
-// dirtyInOrder makes runs repeatable.
-func (g *Generator) dirtyInOrder() []types.UID {
-	if len(g.dirty) == 0 {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(g.dirty))
-}
-
-// report fills in what the relist found.
-func (g *Generator) report(res *Result) {
-	at := res.At
-	*res = g.counts
-	res.At, res.Inspecting = at, len(g.pending)
+// troubles returns how many pods are being inspected, and of how many the last
+// inspection failed.
+func (g *Generator) troubles() (inspecting, setAside int) {
 	for _, r := range g.dirty {
+		if r.busy {
+			inspecting++
+		}
 		if r.failures > 0 {
-			res.SetAside++
+			setAside++
 		}
 	}
+	return inspecting, setAside
 }
 
-// count returns what a listing shows.
-func count(l *listing) (res Result) {
-	ready := map[types.UID]bool{} // by pod
-	for i := range l.objects {
-		o := &l.objects[i]
-		ready[o.pod] = ready[o.pod] || o.sandbox && o.state == running
-		switch {
-		case o.sandbox:
-		case o.state == running:
-			res.RunningContainers++
-		case o.state == exited:
-			res.ExitedContainers++
-		default:
-			res.OtherContainers++
-		}
-	}
-	res.Pods = len(ready)
-	for _, r := range ready {
-		if r {
-			res.RunningPods++
-		}
-	}
-	return res
-}
-
-// relistPod is relist for one pod.
+// relistPod is relist for one pod. It serves all requests and hints of the pod so far.
 func (g *Generator) relistPod(p *pass, uid types.UID) error {
-	at := g.look(g.cfg.Clock.Now())
-	g.note(func(s *Stats) { s.PodRelists++ })
+	at := g.cfg.Clock.Now()
+	g.locked(func() {
+		g.stats.PodRelists++
+		maps.DeleteFunc(g.hints, func(h hint, _ time.Time) bool { return h.pod == uid })
+	})
 	labels := map[string]string{crilabels.PodUID: string(uid)}
 	maps.Copy(labels, g.cfg.LabelSelector)
-	l := &listing{}
-	if err := l.list(p.ctx, g.cfg.ListTimeout, g.cfg.Runtime, labels, nil); err != nil {
+	objects, err := g.list(p.ctx, g.cfg.Runtime, labels)
+	if err != nil {
 		return fmt.Errorf("relist pod %s: %w", uid, err)
 	}
-	r := g.records[uid]
-	if r == nil && len(l.objects) == 0 {
+	if g.records[uid] == nil && len(objects) == 0 {
 		g.cfg.Cache.SetObservedTime(uid, at)
 		return nil
 	}
-	if r == nil {
-		r = &record{uid: uid}
-		g.records[uid] = r
-	}
+	r := g.record(uid)
 	for _, o := range r.seen {
 		if o.unlabelled {
-			l.objects = append(l.objects, o)
+			objects = append(objects, o)
 		}
 	}
-	// The next global relist compares with the one before it, not with this.
-	r.seen, r.seenAt, r.complete = l.objects, at, false
+	r.seen, r.seenAt, r.complete = objects, at, false
 	g.dirty[uid] = r
+	g.listed = append(slices.DeleteFunc(g.listed, func(o object) bool { return o.pod == uid }), objects...)
 	g.mu.Lock()
-	if _, asked := g.reinspects[uid]; asked {
-		r.reinspect = true
-		delete(g.reinspects, uid)
-	}
+	r.reinspect = r.reinspect || g.reinspects[uid]
+	delete(g.reinspects, uid)
 	g.mu.Unlock()
 	g.proceed(p, r)
 	return nil
 }
 
-// reconcile does what the record calls for, except to deliver events, and returns
-// what that was.
-func (g *Generator) reconcile(p *pass, r *record) action {
-	act := r.next(g.cfg.Clock.Now())
-	switch act {
-	case inspect:
-		g.submit(p, r)
-	case announce:
-		g.cfg.Cache.Set(r.uid, r.stale(), r.err, r.seenAt)
-	case forget:
+// roam relists the next few of the known pods, for when the list of all is too large.
+// It never learns of pods that no request or hint names, and does not make the cache
+// fresh for any other pod. The first failure ends it.
+func (g *Generator) roam(p *pass) {
+	uids := slices.Sorted(maps.Keys(g.records))
+	at, found := slices.BinarySearch(uids, g.visited)
+	if found {
+		at++
+	}
+	for i := range min(roamed, len(uids)) {
+		uid := uids[(at+i)%len(uids)]
+		if err := g.relistPod(p, uid); err != nil {
+			return // the global relist has logged already that something is wrong
+		}
+		g.visited = uid
+	}
+}
+
+// proceed does what is to be done about a pod after it was listed: the cache first, and
+// then the events.
+func (g *Generator) proceed(p *pass, r *record) {
+	isSetAside := r.failures > 0 && g.cfg.Clock.Now().Before(r.retryAt)
+	changed := len(diff(r.delivered, r.seen)) > 0
+	switch {
+	case r.busy: // the end of its inspection proceeds
+	case len(r.seen) == 0:
 		g.cfg.Cache.Delete(r.uid, r.seenAt)
-	case rest:
-		if r.failures == 0 && r.complete {
+		// If the pass is cut short, the cache is ahead of the handler. Should the pod return
+		// to what the handler knows, it has to be inspected and delivered all the same.
+		switch r.reinspect = !g.deliver(p.ctx, r, nil, r.reinspect); {
+		case r.reinspect:
+		case r.complete:
+			delete(g.records, r.uid)
+			delete(g.dirty, r.uid)
+		default: // a reinspection may be requested until a global relist has shown the end
+			*r = record{uid: r.uid}
+		}
+		g.locked(func() { _, g.stats.SetAside = g.troubles() })
+	case isSetAside && changed:
+		g.cfg.Cache.Set(r.uid, r.stale(), r.err, r.seenAt)
+		g.deliver(p.ctx, r, r.seen, false)
+	case !isSetAside && (r.failures > 0 || r.reinspect || changed):
+		g.submit(p, r)
+	default:
+		g.cfg.Cache.SetObservedTime(r.uid, r.seenAt)
+		if r.failures == 0 {
 			delete(g.dirty, r.uid)
 		}
-	case wait:
-	}
-	return act
-}
-
-// proceed is reconcile for one record on its own: it delivers as well, and where
-// there was nothing to do it says so to the cache.
-func (g *Generator) proceed(p *pass, r *record) {
-	switch g.reconcile(p, r) {
-	case announce, forget:
-		g.settle(p, r)
-	case rest:
-		g.cfg.Cache.SetObservedTime(r.uid, r.seenAt)
-	case inspect, wait:
 	}
 }
 
-// settle delivers the events of a record that is announced or forgotten.
-func (g *Generator) settle(p *pass, r *record) {
-	if len(r.seen) > 0 {
-		g.deliver(p.ctx, r, r.seen, false)
-		return
-	}
-	if !g.deliver(p.ctx, r, nil, r.reinspect) {
-		// The cache is ahead of the handler now. Should the pod return to what the
-		// handler knows, that is no change, but still to be looked at and told.
-		r.reinspect = true
-		return
-	}
-	g.leave(r)
-	if r.complete {
-		delete(g.records, r.uid)
-		delete(g.dirty, r.uid)
-		return
-	}
-	// Only a global relist settles that a pod is gone: it compares with the one
-	// before, so a pod that this one still lists would else stay unnoticed.
-	*r = record{uid: r.uid}
-}
-
-// submit sets off the inspection of r's newest listing.
+// submit starts the inspection of r's newest listing.
 func (g *Generator) submit(p *pass, r *record) {
 	p.left++
-	g.pool.submit(&job{
+	j := &job{
 		pass: p, record: r, objects: r.seen, at: r.seenAt, queued: g.cfg.Clock.Now(),
-		with:  inspector{runtime: g.cfg.Runtime, before: r.good, all: r.reinspect},
+		before: r.good, all: r.reinspect,
 		again: r.failures > 0, podSync: r.reinspect || r.failures > 0,
-	})
+	}
 	r.busy, r.reinspect = true, false
+	g.locked(func() {
+		g.queue = append(g.queue, j)
+		g.startJobs()
+	})
 }
 
 // finish takes the result of an inspection: cache first, then the events, then
@@ -317,58 +242,57 @@ func (g *Generator) submit(p *pass, r *record) {
 func (g *Generator) finish(j *job) {
 	r, p := j.record, j.pass
 	r.busy = false
-	defer func() {
-		if p.left--; p.left == 0 {
-			notify(p.idle)
-		}
-	}()
+	p.left--
 	if j.err != nil && p.ctx.Err() != nil { // cut short; r stays dirty
-		r.reinspect = r.reinspect || j.with.all
+		r.reinspect = r.reinspect || j.all
 		return
 	}
 	now := g.cfg.Clock.Now()
 	g.cfg.Observer.PodInspected(r.uid, now.Sub(j.queued), j.err)
 	status := j.found.status
-	g.noteInspection(r, j.err)
 	if j.err == nil {
-		r.succeed(j.found)
+		r.good, r.failures, r.err = j.found, 0, nil
 	} else {
 		r.fail(j.err, now)
-		r.reinspect = r.reinspect || j.with.all
+		r.reinspect = r.reinspect || j.all
 		status = r.stale()
 		p.errs = append(p.errs, fmt.Errorf("inspect pod %s: %w", r.uid, j.err))
 		g.cfg.Logger.WarnContext(p.ctx, "pod inspection failed", "podUID", r.uid, "failures", r.failures, "err", j.err)
 	}
+	g.locked(func() {
+		g.stats.Inspections++
+		if j.err != nil {
+			g.stats.FailedInspections++
+		}
+		_, g.stats.SetAside = g.troubles()
+	})
 	g.cfg.Cache.Set(r.uid, status, r.err, j.at)
 	if !g.deliver(p.ctx, r, j.objects, j.podSync && j.err == nil) {
-		r.reinspect = true // see settle
+		r.reinspect = true // see proceed
 		return
 	}
 	g.proceed(p, r)
 }
 
-// deliver tells the handler how objects differ from what it was told last, or, if
-// podSync is set and they do not, that the pod was inspected. It reports whether it
-// got to the end: a pass cut short leaves the rest to the next.
+// deliver calls the handler with how objects differ from what it was told last, or, if
+// podSync is set and they do not, with a PodSync. It reports whether it got to the end:
+// a pass cut short leaves the rest to the next.
 func (g *Generator) deliver(ctx context.Context, r *record, objects []object, podSync bool) bool {
-	changes := r.changesTo(objects)
-	for i := range changes {
-		c := &changes[i]
+	changes := diff(r.delivered, objects)
+	r.delivered = slices.Clone(r.delivered) // for advance
+	for _, c := range changes {
 		first, second := transition(c.from, c.to)
-		for _, event := range [...]EventType{first, second} {
+		for _, kind := range []EventType{first, second} {
+			e := Event{PodUID: r.uid, Type: kind, ContainerID: c.object.id}
 			switch {
-			case event == "":
-			case event == ContainerChanged:
-				g.cfg.Observer.Event(Event{PodUID: r.uid, Type: event, ContainerID: c.object.id})
-			case g.hand(ctx, Event{PodUID: r.uid, Type: event, ContainerID: c.object.id}):
-				podSync = false
-			case event == second: // the first one was delivered
-				c.to = exited
-				r.advance(changes[:i+1])
+			case kind == "":
+			case kind == ContainerChanged:
+				g.cfg.Observer.Event(e)
+			case !g.hand(ctx, e):
 				return false
 			default:
-				r.advance(changes[:i])
-				return false
+				podSync = false
+				r.advance(c, kind)
 			}
 		}
 	}

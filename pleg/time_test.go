@@ -3,87 +3,17 @@ package pleg_test
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
-
-	"github.com/kubeparts/kubeparts/pleg"
 )
-
-// wall is a clock that shows steps, as the system clock does to those who throw
-// the monotonic reading away. Its timers do not step.
-type wall struct {
-	clock.RealClock
-	mu     sync.Mutex
-	offset time.Duration
-}
-
-func (w *wall) Now() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Now().Round(0).Add(w.offset)
-}
-
-func (w *wall) Since(t time.Time) time.Duration { return w.Now().Sub(t) }
-
-func (w *wall) step(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.offset += d
-}
 
 func TestStepsOfTheSystemClockDoNotShow(t *testing.T) {
 	r := newRig(t, clock.RealClock{})
 	r.relist()
 	require.Contains(t, r.result.At.String(), " m=", "the monotonic reading is kept")
-}
-
-// On a clock that shows them, passes go on, and nothing is refused by the cache. A
-// jump forward is what a machine sees that was suspended.
-func TestStepsThatShowChangeNothing(t *testing.T) {
-	for _, step := range []time.Duration{-time.Hour, -time.Second, 24 * time.Hour} {
-		for _, streaming := range []bool{false, true} {
-			t.Run(fmt.Sprintf("step=%v,streaming=%v", step, streaming), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					clk := &wall{}
-					r := newRig(t, clk, func(c *pleg.Config) {
-						if streaming {
-							c.Events = newWire()
-						}
-					})
-					r.node.container("a", "a1", runs)
-					r.node.container("b", "b1", runs)
-					defer start(t, r)()
-					time.Sleep(500 * time.Millisecond)
-					r.node.fail("b1", errRuntime)
-					r.node.container("b", "b1", exited)
-					r.RequestRelist("b")
-					synctest.Wait()
-					r.take()
-					r.node.fail("b1", nil)
-					relists := r.Stats().Relists
-
-					clk.step(step)
-					r.node.container("a", "a1", exited)
-					time.Sleep(4 * time.Second)
-					require.Equal(t, []string{"a ContainerDied a1", "b PodSync"}, r.take())
-					require.NoError(t, r.Healthy())
-					status, err := r.cache.Get("a")
-					require.NoError(t, err)
-					require.False(t, status.Running(), "the cache has it, too")
-					require.LessOrEqual(t, r.Stats().Relists-relists, uint64(6), "and there is no storm")
-					asked := clk.Now()
-					_, err = r.cache.GetNewerThan(t.Context(), "a", asked)
-					require.NoError(t, err)
-				})
-			})
-		}
-	}
 }
 
 func TestNewestIsByAttemptWhateverTheRuntimesClockSaid(t *testing.T) {
