@@ -28,11 +28,9 @@ func (g *Generator) plan(now time.Time) (relist bool, pods []types.UID, wait tim
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	due := map[types.UID]bool{}
-	next := now.Add(g.cfg.MaxPeriod)
-	add := func(uid types.UID, at time.Time) {
-		if at.After(now) {
-			next = earlier(next, at)
-		} else {
+	wait = g.cfg.MaxPeriod
+	add := func(uid types.UID, in time.Duration) {
+		if wait = min(wait, max(0, in)); in <= 0 {
 			due[uid] = true
 		}
 	}
@@ -44,28 +42,25 @@ func (g *Generator) plan(now time.Time) (relist bool, pods []types.UID, wait tim
 	if period > g.cfg.Period { // else the global relists retry the pods set aside in time
 		for uid, r := range g.dirty {
 			if r.failures > 0 && !r.busy {
-				add(uid, r.retryAt)
+				add(uid, r.retryAt.Sub(now))
 			}
 		}
 	}
-	relistAt := g.ended.Add(period)
+	relistIn := g.ended.Add(period).Sub(now)
 	if s := g.stream; s != nil && s.resync.After(g.ended) {
-		relistAt = earlier(relistAt, s.resync)
+		relistIn = min(relistIn, s.resync.Sub(now))
 	}
-	relist = !relistAt.After(now) || len(due) > g.singles && g.relistErr == nil
-	if !relist && len(due) == 0 {
-		wait = earlier(next, relistAt).Sub(now)
-	}
-	return relist, slices.Sorted(maps.Keys(due)), wait
+	relist = relistIn <= 0 || len(due) > g.singles && g.relistErr == nil
+	return relist, slices.Sorted(maps.Keys(due)), min(wait, max(0, relistIn))
 }
 
 // addHints adds the pods of hints and requests, and drops the due hints that are no news
 // any more. It needs step and mu.
-func (g *Generator) addHints(now time.Time, add func(uid types.UID, at time.Time)) {
+func (g *Generator) addHints(now time.Time, add func(uid types.UID, in time.Duration)) {
 	for h, at := range g.hints {
-		at = later(at, g.rest)
-		if at.After(now) || h.pod != "" && g.isNews(h) {
-			add(h.pod, at)
+		in := max(at.Sub(now), g.rest.Sub(now))
+		if in > 0 || h.pod != "" && g.isNews(h) {
+			add(h.pod, in)
 			continue
 		}
 		delete(g.hints, h)
@@ -114,7 +109,11 @@ func (g *Generator) hurry() {
 // restSince leaves the runtime time for others after hints and requests were served.
 func (g *Generator) restSince(began time.Time) {
 	now := g.cfg.Clock.Now()
-	g.locked(func() { g.rest = later(g.rest, now.Add(min(restFactor*now.Sub(began), maxRest))) })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if rest := now.Add(min(restFactor*now.Sub(began), maxRest)); rest.After(g.rest) {
+		g.rest = rest
+	}
 }
 
 // judge compares the pods that a relist has found changed with what the stream had
@@ -135,18 +134,4 @@ func (g *Generator) judge(at time.Time, s *stream, asked, changed map[types.UID]
 	})
 	s.suspects = changed
 	s.synced = s.synced || !at.Before(s.resync)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -155,11 +155,8 @@ func (g *Generator) relistPod(p *pass, uid types.UID) error {
 		return nil
 	}
 	r := g.record(uid)
-	for _, o := range r.seen {
-		if o.unlabelled {
-			objects = append(objects, o)
-		}
-	}
+	unlabelled := slices.DeleteFunc(slices.Clone(r.seen), func(o object) bool { return !o.unlabelled })
+	objects = append(objects, unlabelled...)
 	r.seen, r.seenAt, r.complete = objects, at, false
 	g.dirty[uid] = r
 	g.listed = append(slices.DeleteFunc(g.listed, func(o object) bool { return o.pod == uid }), objects...)
