@@ -11,7 +11,8 @@ import (
 // The race detector has gRPC's pools forget, so this is for builds without it. Other
 // goroutines' allocations count as well: not parallel.
 func TestAnIdleRelistOverASocketAllocatesLittle(t *testing.T) {
-	g := newGenerator(t, 500)
+	const pods = 500
+	g := newGenerator(t, pods)
 	allocs := testing.AllocsPerRun(50, func() { _, _ = g.Relist(t.Context()) })
-	require.LessOrEqual(t, allocs, 200.0)
+	require.Less(t, allocs, float64(pods), "a pod that has not changed is decoded")
 }

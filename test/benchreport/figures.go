@@ -44,7 +44,6 @@ func figures() []figure {
 	return []figure{
 		{"compare two listings of 500 pods", "pleg", "Diff/pods=500", ns, 35 * µs, "352 µs"},
 		{"an idle relist of 500 pods over a unix socket, CPU of the client", "pleg/wirelist", "IdleRelistOverASocket/pods=500", "cpu-ms/op", 1.5, "33.5 ms, runtime included"},
-		{"its allocations", "pleg/wirelist", "IdleRelistOverASocket/pods=500", allocs, 200, "248,000, runtime included"},
 		{"the same, 5,000 pods", "pleg/wirelist", "IdleRelistOverASocket/pods=5000", "cpu-ms/op", 15, "320 ms, runtime included"},
 		{"read both lists of 500 pods", "pleg/wirelist", "Read/pods=500/order=kept", ns, 1.5 * ms, "12.3 ms"},
 		{"`GetNewerThan` of what is there", "podcache", "GetNewerThanReady", ns, 40, "336 ns"},
