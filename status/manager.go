@@ -95,21 +95,11 @@ func (m *Manager) PodPhase(uid types.UID) corev1.PodPhase {
 // [Equal] to what is said already changes nothing. Neither pod nor status is
 // modified; pod is retained.
 func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored corev1.PodStatus, changed bool) {
-	if e := m.entry(pod.UID); e != nil && e.pod == pod && e.says(pod, status) {
-		return e.status, false
-	}
 	m.step.Lock()
 	defer m.step.Unlock()
-	status.ObservedGeneration = pod.Generation
-	return m.store(m.entry(pod.UID), pod, status, false)
-}
-
-// says says whether status would change nothing. It must not let status escape:
-// this is the way of nearly every call, and it allocates nothing.
-func (e *entry) says(pod *corev1.Pod, status corev1.PodStatus) bool {
-	status.StartTime = e.status.StartTime
-	status.ObservedGeneration = max(pod.Generation, e.status.ObservedGeneration)
-	return Equal(pod, &e.status, &status)
+	next := status.DeepCopy()
+	next.ObservedGeneration = pod.Generation
+	return m.store(m.entry(pod.UID), pod, next, false)
 }
 
 // Update changes the status of a pod by fn, atomically: fn gets a copy, changes
@@ -125,7 +115,7 @@ func (m *Manager) Update(uid types.UID, fn func(*corev1.PodStatus)) (changed boo
 	}
 	next := e.status.DeepCopy()
 	fn(next)
-	_, changed = m.store(e, e.pod, *next, false)
+	_, changed = m.store(e, e.pod, next, false)
 	return changed
 }
 
@@ -140,7 +130,7 @@ func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 	e := m.entry(pod.UID)
 	next := m.said(e, pod).DeepCopy()
 	terminate(pod, next)
-	stored, _ := m.store(e, pod, *next, true)
+	stored, _ := m.store(e, pod, next, true)
 	return stored
 }
 
@@ -217,11 +207,11 @@ func (m *Manager) said(e *entry, pod *corev1.Pod) *corev1.PodStatus {
 	return &pod.Status
 }
 
-// store replaces e, nil if there is none, by next, of which nothing is kept or
-// modified. The caller holds step.
-func (m *Manager) store(e *entry, pod *corev1.Pod, next corev1.PodStatus, finished bool) (corev1.PodStatus, bool) {
+// store replaces e, nil if there is none, by next, which is the manager's own from now
+// on. The caller holds step.
+func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finished bool) (corev1.PodStatus, bool) {
 	old := m.said(e, pod)
-	if err := CheckTransition(pod, old, &next); err != nil {
+	if err := CheckTransition(pod, old, next); err != nil {
 		m.cfg.Logger.Warn("status update refused", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "err", err)
 		for _, o := range m.observers {
 			if o.UpdateRefused != nil {
@@ -229,60 +219,37 @@ func (m *Manager) store(e *entry, pod *corev1.Pod, next corev1.PodStatus, finish
 			}
 		}
 		if e == nil {
-			return next, false
+			return *next, false
 		}
 		return e.status, false
 	}
-	var known corev1.PodStatus // what may be shared, because it is ours and normalized
-	if e != nil {
-		known = e.status
-	}
-	next = m.reconcile(pod, old, &known, next)
-	change := Change{Pod: pod, New: next, Version: 1, Finished: finished}
+	m.reconcile(pod, old, next)
+	change := Change{Pod: pod, New: *next, Version: 1, Finished: finished}
 	if e != nil {
 		change.Old, change.Version, change.Finished = e.status, e.version+1, finished || e.finished
 		deleted := e.pod.DeletionTimestamp == nil && pod.DeletionTimestamp != nil
-		if !deleted && change.Finished == e.finished && Equal(pod, &e.status, &next) {
+		if !deleted && change.Finished == e.finished && Equal(pod, &e.status, next) {
 			same := e.status
-			same.Conditions = refreshed(same.Conditions, next.Conditions)
+			same.Conditions = withOthers(e.status.Conditions, next.Conditions)
 			m.keep(&entry{pod: pod, status: same, version: e.version, finished: e.finished})
 			return same, false
 		}
 	}
-	m.keep(&entry{pod: pod, status: next, version: change.Version, finished: change.Finished})
+	m.keep(&entry{pod: pod, status: *next, version: change.Version, finished: change.Finished})
 	m.tell(old, &change)
-	return next, true
+	return *next, true
 }
 
-// refreshed returns old with the conditions of other writers as next has them:
-// they are no change of ours, but readiness gates are among them, and the next
-// probe result is judged by them.
-func refreshed(old, next []corev1.PodCondition) []corev1.PodCondition {
-	isForeign := func(c corev1.PodCondition) bool { return owner(c.Type) == foreign }
-	count := 0
-	stale := slices.ContainsFunc(next, func(c corev1.PodCondition) bool {
-		if !isForeign(c) {
-			return false
-		}
-		count++
-		was := Condition(old, c.Type)
-		return was == nil || *was != c
-	})
-	for i := range old {
-		if isForeign(old[i]) {
-			count--
+// withOthers returns next with our conditions as old has them. Those of other writers
+// are no change of ours, but readiness gates are among them, and the next probe result
+// is judged by them.
+func withOthers(old, next []corev1.PodCondition) []corev1.PodCondition {
+	for i := range next {
+		if was := Condition(old, next[i].Type); was != nil && owner(was.Type) != foreign {
+			next[i] = *was
 		}
 	}
-	if !stale && count == 0 {
-		return old
-	}
-	out := slices.DeleteFunc(slices.Clone(old), isForeign)
-	for _, c := range next {
-		if isForeign(c) {
-			out = append(out, c)
-		}
-	}
-	return out
+	return next
 }
 
 func (m *Manager) keep(e *entry) {
@@ -291,30 +258,24 @@ func (m *Manager) keep(e *entry) {
 	m.pods[e.pod.UID] = e
 }
 
-// reconcile returns a copy of next that follows old: what never goes back does
-// not, what was there before keeps its times. It may share with known.
-func (m *Manager) reconcile(pod *corev1.Pod, old, known *corev1.PodStatus, next corev1.PodStatus) corev1.PodStatus {
+// reconcile makes next follow old: what never goes back does not, what was there
+// before keeps its times.
+func (m *Manager) reconcile(pod *corev1.Pod, old, next *corev1.PodStatus) {
 	for _, end := range []*corev1.PodStatus{&pod.Status, old} { // what was said last weighs most
 		if podspec.IsTerminal(end.Phase) && next.Phase != end.Phase {
 			next.Phase, next.Reason, next.Message = end.Phase, end.Reason, end.Message
 		}
 	}
-	next.Message = valid(next.Message)
 	now := m.cfg.Clock.Now()
 	switch {
 	case old.StartTime != nil:
-		next.StartTime = old.StartTime
+		next.StartTime = old.StartTime.DeepCopy()
 	case next.StartTime == nil:
 		next.StartTime = &metav1.Time{Time: now}
 	}
 	next.ObservedGeneration = max(next.ObservedGeneration, old.ObservedGeneration)
-	next = snapshot(pod, known, next)
-	next.Conditions = slices.Clone(next.Conditions)
-	m.showResize(pod.UID, old, &next)
-	settle(pod, &next)
+	m.showResize(pod.UID, old, next)
+	settle(pod, next)
 	stamp(next.Conditions, old.Conditions, now)
-	for i := range next.Conditions {
-		normalizeCondition(&next.Conditions[i])
-	}
-	return next
+	Normalize(pod, next)
 }

@@ -271,9 +271,9 @@ func FuzzMergeAndPatch(f *testing.F) {
 	f.Fuzz(checkMergeAndPatch)
 }
 
-// TestASnapshotIsANormalizedCopy: sharing with what was kept before is an
-// optimization that nobody can see.
-func TestASnapshotIsANormalizedCopy(t *testing.T) {
+// TestSetPodStatusKeepsANormalizedCopy: neither what the caller holds nor what was
+// handed out before changes.
+func TestSetPodStatusKeepsANormalizedCopy(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))

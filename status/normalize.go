@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,10 @@ const MaxTerminationMessageBytes = 12 * 1024
 func Normalize(pod *corev1.Pod, s *corev1.PodStatus) {
 	truncate(s.StartTime)
 	for i := range s.Conditions {
-		normalizeCondition(&s.Conditions[i])
+		c := &s.Conditions[i]
+		truncate(&c.LastProbeTime)
+		truncate(&c.LastTransitionTime)
+		c.Message = valid(c.Message)
 	}
 	s.Message = valid(s.Message)
 	share := messageShare(pod)
@@ -32,49 +36,24 @@ func Normalize(pod *corev1.Pod, s *corev1.PodStatus) {
 			normalizeState(&list[i].LastTerminationState, share)
 		}
 	}
-	sortStatuses(pod, s)
-}
-
-// sortStatuses puts the containers of s in order. It writes to no list: others
-// may hold them.
-func sortStatuses(pod *corev1.Pod, s *corev1.PodStatus) {
-	inSpecOrder := func(a, b corev1.ContainerStatus) int {
-		return specIndex(pod, a.Name) - specIndex(pod, b.Name)
-	}
-	s.InitContainerStatuses = sorted(s.InitContainerStatuses, inSpecOrder)
-	s.ContainerStatuses = sorted(s.ContainerStatuses, byName)
-	s.EphemeralContainerStatuses = sorted(s.EphemeralContainerStatuses, byName)
-}
-
-// sorted returns list itself if it is in order, which it nearly always is, else a
-// sorted copy.
-func sorted(list []corev1.ContainerStatus, order func(a, b corev1.ContainerStatus) int) []corev1.ContainerStatus {
-	if slices.IsSortedFunc(list, order) {
-		return list
-	}
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, order)
-	return list
+	slices.SortStableFunc(s.InitContainerStatuses, func(a, b corev1.ContainerStatus) int {
+		return cmp.Or(specIndex(pod, a.Name)-specIndex(pod, b.Name), byName(a, b))
+	})
+	slices.SortStableFunc(s.ContainerStatuses, byName)
+	slices.SortStableFunc(s.EphemeralContainerStatuses, byName)
 }
 
 // specIndex returns the place of the init container of that name; one that the
 // spec does not have comes last.
 func specIndex(pod *corev1.Pod, name string) int {
-	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == name {
-			return i
-		}
+	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
+	if i < 0 {
+		return len(pod.Spec.InitContainers)
 	}
-	return len(pod.Spec.InitContainers)
+	return i
 }
 
 func byName(a, b corev1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) }
-
-func normalizeCondition(c *corev1.PodCondition) {
-	truncate(&c.LastProbeTime)
-	truncate(&c.LastTransitionTime)
-	c.Message = valid(c.Message)
-}
 
 func normalizeState(state *corev1.ContainerState, share int) {
 	if state.Waiting != nil {

@@ -60,8 +60,7 @@ func hasReadinessProbe(pod *corev1.Pod, container string) bool {
 	return false
 }
 
-// setContainer applies fn to a copy of the pod's status in which the lists are
-// copies too, but not what their elements point to.
+// setContainer applies fn to a copy of the pod's status and stores it.
 func (m *Manager) setContainer(uid types.UID, id string, fn func(*corev1.Pod, *corev1.PodStatus, *corev1.ContainerStatus)) bool {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -74,15 +73,13 @@ func (m *Manager) setContainer(uid types.UID, id string, fn func(*corev1.Pod, *c
 	if !ok {
 		pod = e.pod
 	}
-	next := e.status
-	next.Conditions = slices.Clone(next.Conditions)
-	for _, list := range []*[]corev1.ContainerStatus{&next.ContainerStatuses, &next.InitContainerStatuses} {
-		i := slices.IndexFunc(*list, func(st corev1.ContainerStatus) bool { return id != "" && isContainer(&st, id) })
+	next := e.status.DeepCopy()
+	for _, list := range [][]corev1.ContainerStatus{next.ContainerStatuses, next.InitContainerStatuses} {
+		i := slices.IndexFunc(list, func(st corev1.ContainerStatus) bool { return id != "" && isContainer(&st, id) })
 		if i < 0 {
 			continue
 		}
-		*list = slices.Clone(*list)
-		fn(pod, &next, &(*list)[i])
+		fn(pod, next, &list[i])
 		_, changed := m.store(e, e.pod, next, false)
 		return changed
 	}

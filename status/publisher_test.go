@@ -380,21 +380,3 @@ func TestOneSlowPod(t *testing.T) {
 		require.Equal(t, 30*time.Second, time.Since(start))
 	})
 }
-
-func BenchmarkPublish(b *testing.B) {
-	b.Run("pods=100", func(b *testing.B) {
-		m, _ := status.New(status.Config{})
-		p, _ := status.NewPublisher(status.PublisherConfig{Statuses: m, Sink: status.SinkFunc(func(context.Context, status.Change) error { return nil })})
-		pods := numbered(100)
-		two := []corev1.PodStatus{simple("Running", "True"), simple("Running", "False")}
-		i := 0
-		b.ReportAllocs()
-		for b.Loop() {
-			for _, pod := range pods {
-				m.SetPodStatus(pod, two[i&1])
-			}
-			i++
-			_ = p.Sync(b.Context())
-		}
-	})
-}

@@ -123,7 +123,7 @@ func (m *Manager) setResize(uid types.UID, fn func(*resize) bool) (changed bool)
 	m.resizes[uid] = r // also one that is over: the first report must not show it again
 	m.mu.Unlock()
 	if e != nil {
-		m.store(e, e.pod, e.status, false)
+		m.store(e, e.pod, e.status.DeepCopy(), false)
 	}
 	return changed
 }

@@ -380,30 +380,3 @@ func TestWhatOthersSayOfClaimsIsCopiedToo(t *testing.T) {
 	got, _ := w.GetPodStatus(pod.UID)
 	require.Equal(t, "claim", *got.ResourceClaimStatuses[0].ResourceClaimName)
 }
-
-func TestAllocations(t *testing.T) {
-	in := benchInput()
-	s := status.Generate(in)
-	unready, crashed := *s.DeepCopy(), *s.DeepCopy()
-	status.Condition(unready.Conditions, corev1.PodReady).Status = corev1.ConditionFalse
-	crashed.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-	crashed.ContainerStatuses[1].Started = new(false)
-	for name, other := range map[string]corev1.PodStatus{"one condition": unready, "one container": crashed} {
-		m, err := status.New(status.Config{})
-		require.NoError(t, err)
-		two, i := []corev1.PodStatus{s, other}, 0
-		m.SetPodStatus(in.Pod, other)
-		require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-			m.SetPodStatus(in.Pod, two[i&1])
-			i++
-		}), 10.0, name)
-	}
-	m, err := status.New(status.Config{})
-	require.NoError(t, err)
-	m.SetPodStatus(in.Pod, s)
-	ready := false
-	require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-		m.SetContainerReadiness(in.Pod.UID, s.ContainerStatuses[0].ContainerID, ready)
-		ready = !ready
-	}), 25.0, "a probe's flip: 53 in the kubelet")
-}
