@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -173,7 +173,7 @@ func (a *APIServer) publish(ctx context.Context, change Change, given *corev1.Po
 		}
 		stored, held, err := a.patch(ctx, change, object)
 		switch {
-		case reason(err) == metav1.StatusReasonConflict, reason(err) == metav1.StatusReasonNotFound:
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 			doubt = true // gone, replaced or merely changed: a look tells
 			continue
 		case err != nil:
@@ -289,60 +289,26 @@ func newer(a, b *corev1.Pod) *corev1.Pod {
 	return a
 }
 
-// reason returns why an API server refused a call, "" if err is no such answer. It
-// is that of apimachinery's api/errors, without the packages it needs.
-func reason(err error) metav1.StatusReason {
-	if status := apiStatus(err); status != nil {
-		return status.Reason
-	}
-	return metav1.StatusReasonUnknown
-}
-
-// isNotFound says whether err means that the API server does not have the object. A
+// isNotFound reports whether err means that the API server does not have the object. A
 // 404 of something between, such as a load balancer, does not: client-go marks an
 // answer that it could not read as one of an API server.
 func isNotFound(err error) bool {
-	status := apiStatus(err)
-	if status == nil || status.Reason != metav1.StatusReasonNotFound {
-		return false
-	}
-	return status.Details == nil || !slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool {
-		return c.Type == metav1.CauseTypeUnexpectedServerResponse
-	})
+	return apierrors.ReasonForError(err) == metav1.StatusReasonNotFound &&
+		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-func apiStatus(err error) *metav1.Status {
-	var answer interface {
-		error
-		Status() metav1.Status
-	}
-	if !errors.As(err, &answer) {
-		return nil
-	}
-	status := answer.Status()
-	return &status
-}
-
-// refused says whether err means that nothing was done and that the object is as it
+// refused reports whether err means that nothing was done and that the object is as it
 // was. Anything but a clear refusal, such as a cut connection, leaves that open, and
 // one because of what the object is says that it is not.
 func refused(err error) bool {
-	status := apiStatus(err)
-	if status == nil {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
 		return false
 	}
-	switch status.Code {
+	switch code := answer.Status().Code; code {
 	case http.StatusNotFound, http.StatusConflict, http.StatusRequestTimeout:
 		return false
 	default:
-		return status.Code >= 400 && status.Code < 500
+		return code >= 400 && code < 500
 	}
-}
-
-// retryAfter returns how long err asks to wait.
-func retryAfter(err error) time.Duration {
-	if status := apiStatus(err); status != nil && status.Details != nil {
-		return time.Duration(max(status.Details.RetryAfterSeconds, 0)) * time.Second
-	}
-	return 0
 }

@@ -168,3 +168,31 @@ func TestNothingIsKeptOfPodsThatAreNotToBePublished(t *testing.T) {
 	require.Equal(t, []string{"patch p0"}, a.asked())
 	require.Equal(t, corev1.ConditionTrue, a.pod("p0").Status.Conditions[0].Status)
 }
+
+// TestFlushOfAPodThatIsRemovedAndReportedAgain: the newer report of a static pod covers
+// the older ones of the same UID.
+func TestFlushOfAPodThatIsRemovedAndReportedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		m, p := sinkOf(t, func(context.Context, status.Change) error {
+			if broken {
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+		pod := numbered(1)[0]
+		m.SetPodStatus(pod, simple("Pending", "False"))
+		m.SetPodStatus(pod, simple("Running", "True"))
+		require.Error(t, p.Sync(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan error)
+		go func() { done <- p.Flush(ctx) }()
+		synctest.Wait()
+		broken = false
+		m.RemovePodStatus(pod.UID)
+		m.SetPodStatus(pod, simple("Pending", "False"))
+		require.NoError(t, <-done)
+	})
+}

@@ -147,8 +147,11 @@ func (m *Manager) RemovePodStatus(uid types.UID) (removed bool) {
 func (m *Manager) RemoveOrphanedStatuses(keep func(types.UID) bool) (removed int) {
 	m.step.Lock()
 	defer m.step.Unlock()
-	pods := m.known()
-	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+	m.mu.RLock()
+	uids := slices.AppendSeq(slices.Collect(maps.Keys(m.pods)), maps.Keys(m.resizes))
+	m.mu.RUnlock()
+	slices.Sort(uids)
+	for _, uid := range slices.Compact(uids) {
 		if !keep(uid) && m.remove(uid) {
 			removed++
 		}
@@ -175,24 +178,16 @@ func (m *Manager) remove(uid types.UID) (removed bool) {
 	return true
 }
 
-// known returns the pods of which anything is kept.
-func (m *Manager) known() map[types.UID]bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	pods := make(map[types.UID]bool, len(m.pods))
-	for uid := range m.resizes {
-		pods[uid] = true
-	}
-	for uid := range m.pods {
-		pods[uid] = true
-	}
-	return pods
-}
-
 func (m *Manager) entry(uid types.UID) *entry {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.pods[uid]
+}
+
+func (m *Manager) entries() map[types.UID]*entry {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return maps.Clone(m.pods)
 }
 
 // said returns what e says of pod, or where e is nil, what was saved before this

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 )
@@ -211,7 +212,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if p.cfg.Reconcile > 0 {
 		wg.Go(func() { p.reconcile(ctx) })
 	}
-	p.work(ctx, nil, func() bool { return false })
+	p.work(ctx, func(*record) bool { return true }, func() bool { return false })
 	return nil
 }
 
@@ -222,28 +223,29 @@ func (p *Publisher) reconcile(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		for uid := range p.cfg.Statuses.known() {
-			p.queue.repeat(uid, p.cfg.Statuses.entry(uid), p.cfg.Clock.Now())
-		}
+		p.queue.repeat(p.cfg.Statuses.entries(), p.cfg.Clock.Now())
 	}
 }
 
 // Sync is one pass: it publishes every pod that waits for it now and does not have
 // to wait longer after a failure, each once. It returns the failures, joined.
 func (p *Publisher) Sync(ctx context.Context) error {
-	now := p.cfg.Clock.Now()
 	var (
+		now   = p.cfg.Clock.Now()
+		todo  = p.queue.pending()
+		want  = func(r *record) bool { return r.sent < todo[r.change.Pod.UID] }
 		wg    sync.WaitGroup
 		mu    sync.Mutex
 		errs  []error
 		slots = make(chan struct{}, p.cfg.Workers)
 	)
-	for range p.queue.ready(now) {
+	for {
 		slots <- struct{}{}
-		j, _ := p.queue.take(now, nil)
+		j, _ := p.queue.take(now, want)
 		if j == nil {
 			break
 		}
+		delete(todo, j.uid())
 		wg.Go(func() {
 			defer func() { <-slots }()
 			if err := p.publish(ctx, j); err != nil {
@@ -262,13 +264,13 @@ func (p *Publisher) Sync(ctx context.Context) error {
 // does not matter. It publishes these pods and no others, for whose calls it would
 // have to wait. A node that shuts down calls it before it lets go.
 func (p *Publisher) Flush(ctx context.Context) error {
-	targets := p.queue.pending()
-	mine := func(r *record) bool { return targets[r.change.Pod.UID] > r.reached }
-	p.work(ctx, mine, func() bool { return p.queue.reached(targets) })
-	if p.queue.reached(targets) {
-		return nil
+	todo := p.queue.pending()
+	want := func(r *record) bool { return r.sent < todo[r.change.Pod.UID] }
+	p.work(ctx, want, func() bool { return p.queue.unmet(todo) == 0 })
+	if n := p.queue.unmet(todo); n > 0 {
+		return fmt.Errorf("status: %d of %d pods not published: %w", n, len(todo), context.Cause(ctx))
 	}
-	return fmt.Errorf("status: %d of %d pods not published: %w", p.queue.behind(targets), len(targets), context.Cause(ctx))
+	return nil
 }
 
 // Trigger publishes a pod's status again, with the pod as [Manager.SetPodStatus] last
@@ -280,32 +282,35 @@ func (p *Publisher) Trigger(uid types.UID) {
 	p.queue.again(uid, p.cfg.Statuses.entry(uid), p.cfg.Clock.Now())
 }
 
-// work publishes what is due of the pods that want wants, as many at a time as there
-// are workers, until over says so or ctx is done.
+// work publishes what is due of the pods that want returns true for, as many at a time
+// as there are workers, until over returns true or ctx is done.
 func (p *Publisher) work(ctx context.Context, want func(*record) bool, over func() bool) {
-	woken := p.queue.listen()
-	defer p.queue.unlisten(woken)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, p.cfg.Workers)
-	for ctx.Err() == nil && !over() {
+	for ctx.Err() == nil {
+		changed := p.queue.listen()
+		if over() {
+			return
+		}
 		// First a free worker, then the choice: what is urgent may come in between.
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
-		if j, wait := p.queue.take(p.cfg.Clock.Now(), want); j != nil {
-			wg.Go(func() {
-				defer func() { <-slots }()
-				if err := p.publish(ctx, j); err != nil && ctx.Err() == nil && !errors.Is(err, ErrHeld) {
-					p.cfg.Logger.WarnContext(ctx, "pod status not published", "podUID", j.change.Pod.UID, "err", err)
-				}
-			})
-		} else {
+		j, wait := p.queue.take(p.cfg.Clock.Now(), want)
+		if j == nil {
 			<-slots
-			p.sleep(ctx, woken, wait)
+			p.sleep(ctx, changed, wait)
+			continue
 		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := p.publish(ctx, j); err != nil && ctx.Err() == nil && !errors.Is(err, ErrHeld) {
+				p.cfg.Logger.WarnContext(ctx, "pod status not published", "podUID", j.uid(), "err", err)
+			}
+		})
 	}
 }
 
@@ -329,25 +334,26 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 	call, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	err := p.cfg.Sink.Publish(call, j.change)
-	now := p.cfg.Clock.Now()
-	o := outcome{gone: errors.Is(err, ErrGone), held: errors.Is(err, ErrHeld)}
-	pod := j.change.Pod
+	now, pod := p.cfg.Clock.Now(), j.change.Pod
+	o := outcome{sent: err == nil, gone: errors.Is(err, ErrGone)}
 	switch {
-	case err == nil, o.gone: // told before a Flush that waits for it returns
+	case o.sent || o.gone: // told before a Flush that waits for it returns
 		p.cfg.Observer.Published(Publication{
-			Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since), Again: j.again, Gone: o.gone,
+			Pod: pod, Version: j.change.Version, Priority: j.priority, Latency: now.Sub(j.since),
+			Again: j.version == j.change.Version, Gone: o.gone,
 		})
 	case ctx.Err() != nil:
-		o.failed = true // whoever works next may try at once
-	case o.held:
-		o.wait = p.cfg.MinBackoff
+		o.failures = j.failures + 1 // another call may try at once
+	case errors.Is(err, ErrHeld):
+		o.notBefore = now.Add(p.cfg.MinBackoff)
 	default:
-		o.failed, o.wait = true, p.backoff(j.failures, err)
-		p.cfg.Observer.Failed(pod, err, o.wait)
+		wait := p.backoff(j.failures, err)
+		o.failures, o.notBefore = j.failures+1, now.Add(wait)
+		p.cfg.Observer.Failed(pod, err, wait)
 	}
-	if p.queue.done(j, o, now) {
+	if p.queue.done(j, o) {
 		p.cfg.Sink.Forget(pod.UID)
-		p.queue.forgotten(j, p.cfg.Clock.Now())
+		p.queue.forgotten(j)
 	}
 	if err != nil && !o.gone {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
@@ -362,8 +368,8 @@ func (p *Publisher) backoff(before int, err error) time.Duration {
 		wait = min(p.cfg.MinBackoff<<before, wait)
 	}
 	spread := time.Duration(p.cfg.Random() * float64(wait/2))
-	if asked := retryAfter(err); asked > 0 {
-		return max(asked+spread, wait)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
+		return max(time.Duration(seconds)*time.Second+spread, wait)
 	}
 	return wait - spread
 }

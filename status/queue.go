@@ -1,7 +1,7 @@
 package status
 
 import (
-	"container/heap"
+	"cmp"
 	"sync"
 	"time"
 
@@ -47,87 +47,55 @@ func isReady(s *corev1.PodStatus) bool {
 
 // record is what the queue knows of a pod.
 type record struct {
-	change    Change    // the newest
-	asked     uint64    // counts requests to publish it
-	reached   uint64    // the request that the last success has met
-	taken     uint64    // the version that the sink has
-	waits     bool      // a request is not being met yet
+	change  Change // the newest
+	asked   uint64 // the newest request to publish the pod
+	sent    uint64 // the request that the last success has met
+	version uint64 // the version that the sink has
+	gone    bool   // the sink does not have the pod
+
+	since    time.Time // when the first request that waits was made
+	priority Priority  // the highest of those that wait
+
 	inFlight  bool      // a publication is under way
-	gone      bool      // the sink does not have the pod
-	revived   bool      // asked for during a publication, by who knows that it is there
-	dropped   bool      // forget it after the publication under way
-	held      bool      // the sink has taken all but the pod's end
-	since     time.Time // of the first request that waits
-	notBefore time.Time
-	priority  Priority // the highest of those that wait
-	failures  int      // in a row
-	in        *records // the heap that it is in, if any
-	index     int      // its place there
-	seq       uint64
+	dropped   bool      // forget the pod after that
+	failures  int       // in a row
+	notBefore time.Time // when the pod may be published again
 }
 
-// deadline orders those that are not urgent.
-func (r *record) deadline() time.Time {
-	if r.priority == PriorityNormal {
-		return r.since.Add(normalWaits)
-	}
-	return r.since
-}
-
-// job is a publication under way.
+// job is a publication under way: the record as it was when that began.
 type job struct {
-	*record
-	change   Change
-	asked    uint64
-	since    time.Time
-	priority Priority
-	failures int
-	again    bool
+	record
+	live *record
 }
 
-// outcome is how a publication went.
+func (j *job) uid() types.UID { return j.change.Pod.UID }
+
+// outcome is how a publication ended.
 type outcome struct {
-	gone, held, failed bool
-	wait               time.Duration
+	sent, gone bool
+	failures   int // in a row, with this one
+	notBefore  time.Time
 }
 
-// queue holds the pods that wait to be published.
+// queue is a work queue of the pods of which something newer is known than the sink has.
 type queue struct {
 	observe func(depth int)
 
 	mu      sync.Mutex
+	asked   uint64 // counts the requests of all pods
 	pods    map[types.UID]*record
-	due     records // by priority and age
-	delayed records // by when they are due
-	depth   int     // how many records wait
-	seq     uint64
-	ears    map[chan struct{}]struct{}
+	waiting map[types.UID]*record // those with a request that no publication is to meet yet
+	changed chan struct{}         // closed and replaced at every change of the queue
 }
 
 func newQueue(observe func(int)) *queue {
-	return &queue{
-		observe: observe,
-		pods:    map[types.UID]*record{},
-		ears:    map[chan struct{}]struct{}{},
-		due:     records{before: moreUrgent},
-		delayed: records{before: func(a, b *record) bool { return a.notBefore.Before(b.notBefore) }},
-	}
+	return &queue{observe: observe, pods: map[types.UID]*record{}, waiting: map[types.UID]*record{}, changed: make(chan struct{})}
 }
 
-func moreUrgent(a, b *record) bool {
-	if x, y := a.priority == PriorityUrgent, b.priority == PriorityUrgent; x != y {
-		return x
-	}
-	if x, y := a.deadline(), b.deadline(); !x.Equal(y) {
-		return x.Before(y)
-	}
-	return a.seq < b.seq
-}
-
-// put takes the newest change of a pod.
+// put replaces the change of a pod by a newer one, and asks for it unless the pod is gone.
 func (q *queue) put(c Change, now time.Time) {
 	q.mu.Lock()
-	defer q.unlock(q.depth)
+	defer q.unlock(len(q.waiting))
 	r := q.pods[c.Pod.UID]
 	if r == nil {
 		r = &record{}
@@ -139,179 +107,140 @@ func (q *queue) put(c Change, now time.Time) {
 	}
 }
 
-// repeat asks for a pod once more unless it waits already or is gone.
-func (q *queue) repeat(uid types.UID, e *entry, now time.Time) {
-	q.mu.Lock()
-	defer q.unlock(q.depth)
-	if r := q.renewed(uid, e); r != nil && !r.gone && !r.waits {
-		q.ask(r, PriorityNormal, now)
-	}
-}
-
-// renewed returns the record of a pod, nil if there is none, with the pod as e has
-// it: a pod that has changed need not be a change of its status.
-func (q *queue) renewed(uid types.UID, e *entry) *record {
-	r := q.pods[uid]
-	if r == nil || r.dropped {
-		return nil
-	}
-	if e != nil && e.version == r.change.Version {
-		r.change.Pod = e.pod
-	}
-	return r
-}
-
-// again asks for a pod once more.
+// again asks for a pod once more, also if it is gone.
 func (q *queue) again(uid types.UID, e *entry, now time.Time) {
 	q.mu.Lock()
-	defer q.unlock(q.depth)
-	if r := q.renewed(uid, e); r != nil {
-		r.gone, r.revived = false, r.inFlight
+	defer q.unlock(len(q.waiting))
+	if r := q.pods[uid]; r != nil && !r.dropped {
+		r.gone = false
+		r.renew(e)
 		change := r.change
 		change.Old = change.New // whether it became ready is old news
 		q.ask(r, priorityOf(&change), now)
 	}
 }
 
-// ask says that r waits.
-func (q *queue) ask(r *record, priority Priority, now time.Time) {
-	r.asked++
-	if !r.waits {
-		q.depth++
-		r.waits, r.since, r.priority = true, now, priority
+// repeat asks once more for every pod that the sink has and that does not wait.
+func (q *queue) repeat(entries map[types.UID]*entry, now time.Time) {
+	q.mu.Lock()
+	defer q.unlock(len(q.waiting))
+	for uid, r := range q.pods {
+		if !r.gone && !r.dropped && r.sent == r.asked {
+			r.renew(entries[uid])
+			q.ask(r, PriorityNormal, now)
+		}
 	}
-	r.priority = max(r.priority, priority)
-	if r.held { // it was waiting for news, not for the sink
+}
+
+// renew gives r the pod as e has it: a pod that has changed need not be a change of its status.
+func (r *record) renew(e *entry) {
+	if e != nil && e.version == r.change.Version {
+		r.change.Pod = e.pod
+	}
+}
+
+// ask makes r wait for a publication.
+func (q *queue) ask(r *record, priority Priority, now time.Time) {
+	q.asked++
+	r.asked = q.asked
+	if r.failures == 0 { // if it has to wait, then for news, because its end is held back
 		r.notBefore = time.Time{}
 	}
-	q.place(r, now)
+	if q.waiting[r.change.Pod.UID] == nil {
+		r.since, r.priority = now, priority
+	}
+	r.priority = max(r.priority, priority)
+	q.waiting[r.change.Pod.UID] = r
 }
 
-// place puts r into the heap where it belongs.
-func (q *queue) place(r *record, now time.Time) {
-	if r.in != nil {
-		heap.Remove(r.in, r.index)
+// before reports whether r is to be published before other: what is urgent first, then
+// by age, where one whose readiness has changed counts as older.
+func (r *record) before(other *record) bool {
+	if x, y := r.priority == PriorityUrgent, other.priority == PriorityUrgent; x != y {
+		return x
 	}
-	if !r.waits || r.inFlight {
-		return
+	deadline := func(r *record) time.Time {
+		if r.priority == PriorityNormal {
+			return r.since.Add(normalWaits)
+		}
+		return r.since
 	}
-	q.seq++
-	r.seq = q.seq
-	if r.notBefore.After(now) {
-		heap.Push(&q.delayed, r)
-	} else {
-		heap.Push(&q.due, r)
-	}
+	return cmp.Or(deadline(r).Compare(deadline(other)), cmp.Compare(r.change.Pod.UID, other.change.Pod.UID)) < 0
 }
 
-// ready returns how many pods can be taken.
-func (q *queue) ready(now time.Time) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ripen(now)
-	return q.due.Len()
-}
-
-// ripen moves what has waited long enough.
-func (q *queue) ripen(now time.Time) {
-	for q.delayed.Len() > 0 && !q.delayed.list[0].notBefore.After(now) {
-		q.place(q.delayed.list[0], now)
-	}
-}
-
-// take returns what is to be published first, nil if nothing is; then it also
-// returns in how long something will be, negative if not before it is asked for.
-// Pods that want does not want are passed over; a nil want wants all.
+// take begins the publication that is due first among the pods that want returns true
+// for, and returns it. If none is due, it returns nil and in how long one will be,
+// negative if not before it is asked for.
 func (q *queue) take(now time.Time, want func(*record) bool) (j *job, wait time.Duration) {
 	q.mu.Lock()
-	defer func() {
-		depth := q.depth
-		q.mu.Unlock()
-		if j != nil {
-			q.observe(depth)
+	var first *record
+	wait = -1
+	for _, r := range q.waiting {
+		switch {
+		case r.inFlight || !want(r):
+		case !r.notBefore.After(now):
+			if first == nil || r.before(first) {
+				first = r
+			}
+		case wait < 0 || r.notBefore.Sub(now) < wait:
+			wait = r.notBefore.Sub(now)
 		}
-	}()
-	q.ripen(now)
-	r := q.due.first(want)
-	if r == nil {
-		if r = q.delayed.first(want); r == nil {
-			return nil, -1
-		}
-		return nil, r.notBefore.Sub(now)
 	}
-	heap.Remove(&q.due, r.index)
-	q.depth--
-	r.waits, r.inFlight, r.held, r.revived = false, true, false, false
-	return &job{record: r, change: r.change, asked: r.asked, since: r.since, priority: r.priority, failures: r.failures, again: r.taken == r.change.Version}, 0
+	if first == nil {
+		q.mu.Unlock()
+		return nil, wait
+	}
+	defer q.unlock(len(q.waiting))
+	delete(q.waiting, first.change.Pod.UID)
+	j = &job{record: *first, live: first}
+	first.inFlight = true
+	return j, 0
 }
 
-// done takes the outcome of a publication. It returns whether the pod is to be
-// forgotten.
-func (q *queue) done(j *job, o outcome, now time.Time) (forget bool) {
+// done ends a publication. It reports whether the pod is to be forgotten.
+func (q *queue) done(j *job, o outcome) (forget bool) {
 	q.mu.Lock()
-	defer q.unlock(q.depth)
-	r := j.record
+	defer q.unlock(len(q.waiting))
+	r := j.live
 	if r.dropped { // it stays in flight until it is forgotten
 		return true
 	}
-	r.inFlight, r.held, r.notBefore = false, o.held, time.Time{}
+	asked := r.asked > j.asked
+	r.inFlight, r.failures, r.notBefore = false, o.failures, o.notBefore
 	switch {
-	case o.gone && !r.revived:
-		r.gone = true
-		q.stopWaiting(r)
-		return false
-	case o.failed || o.held:
-		if o.failed {
-			r.failures++
-		}
-		if !r.waits {
-			q.depth++
-			r.waits, r.priority = true, j.priority
-		}
-		// What was not delivered has waited since it was asked for.
-		r.since, r.priority = j.since, max(r.priority, j.priority)
-		if newer := o.held && r.asked > j.asked; !newer && o.wait > 0 {
-			r.notBefore = now.Add(o.wait)
-		}
+	case o.sent:
+		r.sent, r.version = j.asked, j.change.Version
+	case o.gone:
+		r.sent, r.version, r.gone = j.asked, 0, !asked
 	default:
-		r.failures, r.reached, r.taken = 0, j.asked, j.change.Version
+		if asked && o.failures == 0 {
+			r.notBefore = time.Time{}
+		}
+		// What was not sent has waited since it was asked for.
+		r.since, r.priority = j.since, max(r.priority, j.priority)
+		q.waiting[j.uid()] = r
 	}
-	q.place(r, now)
 	return false
 }
 
-// forgotten ends the publication of a pod that the sink has forgotten now, unless
-// something was said of it anew.
-func (q *queue) forgotten(j *job, now time.Time) {
+// forgotten ends the publication of a pod that the sink has forgotten now. What was
+// reported of it since is published.
+func (q *queue) forgotten(j *job) {
 	q.mu.Lock()
-	defer q.unlock(q.depth)
-	r := j.record
+	defer q.unlock(len(q.waiting))
+	r := j.live
 	if r.dropped {
-		delete(q.pods, j.change.Pod.UID)
-		return
+		delete(q.pods, j.uid())
 	}
-	r.inFlight, r.held, r.notBefore, r.failures, r.taken = false, false, time.Time{}, 0, 0
-	q.place(r, now)
-}
-
-func (q *queue) stopWaiting(r *record) {
-	if r.waits {
-		q.depth--
-	}
-	r.waits = false
-	q.place(r, time.Time{})
+	r.inFlight, r.failures, r.notBefore, r.version = false, 0, time.Time{}, 0
 }
 
 // drop forgets a pod. It returns false if that has to wait for a publication.
 func (q *queue) drop(uid types.UID) bool {
 	q.mu.Lock()
-	defer q.unlock(q.depth)
-	r := q.pods[uid]
-	if r == nil {
-		return true
-	}
-	q.stopWaiting(r)
-	if r.inFlight {
+	defer q.unlock(len(q.waiting))
+	delete(q.waiting, uid)
+	if r := q.pods[uid]; r != nil && r.inFlight {
 		r.dropped = true
 		return false
 	}
@@ -319,62 +248,47 @@ func (q *queue) drop(uid types.UID) bool {
 	return true
 }
 
-// pending returns, for each pod that is not published, the newest request.
+// pending returns, for each pod that waits or is being published, the newest request.
 func (q *queue) pending() map[types.UID]uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	out := map[types.UID]uint64{}
 	for uid, r := range q.pods {
-		if r.waits || r.inFlight {
+		if r.sent < r.asked {
 			out[uid] = r.asked
 		}
 	}
 	return out
 }
 
-func (q *queue) reached(targets map[types.UID]uint64) bool { return q.behind(targets) == 0 }
-
-// behind returns how many of the requests are not met. Those for pods that are
-// gone or forgotten never will, and count as met.
-func (q *queue) behind(targets map[types.UID]uint64) (n int) {
+// unmet returns how many of the requests are not met. Those for pods that are forgotten
+// never will, and count as met.
+func (q *queue) unmet(requests map[types.UID]uint64) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for uid, asked := range targets {
-		if r := q.pods[uid]; r != nil && !r.gone && !r.dropped && r.reached < asked {
+	for uid, asked := range requests {
+		if r := q.pods[uid]; r != nil && !r.dropped && r.sent < asked {
 			n++
 		}
 	}
 	return n
 }
 
-// listen returns a channel that gets a value after every change of the queue, or
-// one for several.
-func (q *queue) listen() chan struct{} {
+// listen returns a channel that is closed at the next change of the queue.
+func (q *queue) listen() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ear := make(chan struct{}, 1)
-	q.ears[ear] = struct{}{}
-	return ear
+	return q.changed
 }
 
-func (q *queue) unlisten(ear chan struct{}) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.ears, ear)
-}
-
-// unlock unlocks q, wakes whoever listens and tells the observer of the depth if it
-// is not what it was.
-func (q *queue) unlock(was int) {
-	depth := q.depth
-	for ear := range q.ears {
-		select {
-		case ear <- struct{}{}:
-		default:
-		}
-	}
+// unlock unlocks q, wakes all that listen and calls the observer if not as many pods
+// wait as before.
+func (q *queue) unlock(before int) {
+	depth := len(q.waiting)
+	close(q.changed)
+	q.changed = make(chan struct{})
 	q.mu.Unlock()
-	if depth != was {
+	if depth != before {
 		q.observe(depth)
 	}
 }

@@ -35,9 +35,7 @@ func (m *Manager) Subscribe(o Observer) (cancel func()) {
 	m.step.Lock()
 	defer m.step.Unlock()
 	m.observers = append(slices.Clip(m.observers), &o)
-	m.mu.RLock()
-	pods := maps.Clone(m.pods)
-	m.mu.RUnlock()
+	pods := m.entries()
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		if e := pods[uid]; o.StatusChanged != nil {
 			o.StatusChanged(Change{Pod: e.pod, New: e.status, Version: e.version, Finished: e.finished})
