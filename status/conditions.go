@@ -104,20 +104,18 @@ func ContainersReady(pod *corev1.Pod, s *corev1.PodStatus) corev1.PodCondition {
 		return cond
 	}
 	var unknown, unready []string
-	check := func(list []corev1.ContainerStatus, name string) {
-		if st := find(list, name); st == nil {
-			unknown = append(unknown, name)
-		} else if !st.Ready {
-			unready = append(unready, name)
+	for c, isInit := range podspec.Containers(&pod.Spec) {
+		list := s.ContainerStatuses
+		if isInit {
+			list = s.InitContainerStatuses
 		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; podspec.IsSidecar(c) {
-			check(s.InitContainerStatuses, c.Name)
+		switch st := find(list, c.Name); {
+		case isInit && !podspec.IsSidecar(c):
+		case st == nil:
+			unknown = append(unknown, c.Name)
+		case !st.Ready:
+			unready = append(unready, c.Name)
 		}
-	}
-	for i := range pod.Spec.Containers {
-		check(s.ContainerStatuses, pod.Spec.Containers[i].Name)
 	}
 	switch {
 	case s.Phase == corev1.PodFailed, s.Phase == corev1.PodSucceeded && len(unknown) == 0:
@@ -237,12 +235,7 @@ func ReadyToStartContainers(pod *corev1.Pod, runtime *podcache.Status) corev1.Po
 // Condition returns the condition of the given type, a pointer into the list, or
 // nil.
 func Condition(conditions []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
-	for i := range conditions {
-		if conditions[i].Type == t {
-			return &conditions[i]
-		}
-	}
-	return nil
+	return first(conditions, func(c *corev1.PodCondition) bool { return c.Type == t })
 }
 
 func newCondition(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus) corev1.PodCondition {
@@ -268,20 +261,24 @@ func endedReason(phase corev1.PodPhase) string {
 	return ReasonPodFailed
 }
 
-// stamp sets when each of our conditions got its status: when it did according
-// to old, if it had the same one there, else now. Resize conditions bring their
+// stamp sets when each of our conditions got its status. Resize conditions bring their
 // own times, and so do those of others.
 func stamp(conditions, old []corev1.PodCondition, now time.Time) {
 	for i := range conditions {
 		c := &conditions[i]
-		if owner(c.Type) == foreign || c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
-			continue
-		}
-		c.LastTransitionTime = metav1.Time{Time: now}
-		if was := Condition(old, c.Type); was != nil && was.Status == c.Status {
-			c.LastTransitionTime = was.LastTransitionTime
+		if owner(c.Type) != foreign && c.Type != corev1.PodResizePending && c.Type != corev1.PodResizeInProgress {
+			c.LastTransitionTime = transitionTime(c, old, now)
 		}
 	}
+}
+
+// transitionTime returns when c got its status: when it did according to old, if it had
+// the same one there, else now.
+func transitionTime(c *corev1.PodCondition, old []corev1.PodCondition, now time.Time) metav1.Time {
+	if was := Condition(old, c.Type); was != nil && was.Status == c.Status {
+		return was.LastTransitionTime
+	}
+	return metav1.Time{Time: now.Truncate(time.Second)}
 }
 
 // settle makes sure that an ended pod is not called ready, whoever said so

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,16 +84,10 @@ func ContainerStatuses(in Input) (inits, regulars, ephemerals []corev1.Container
 // regularCreated says whether the runtime has, or had, a regular container: by
 // then all plain init containers had exited with 0.
 func regularCreated(in *Input) bool {
-	if in.Runtime == nil {
-		return false
-	}
-	for i := range in.Pod.Spec.Containers {
-		c := in.Runtime.Container(in.Pod.Spec.Containers[i].Name)
-		if c != nil && c.GetState() != runtimeapi.ContainerState_CONTAINER_UNKNOWN {
-			return true
-		}
-	}
-	return false
+	return in.Runtime != nil && slices.ContainsFunc(in.Pod.Spec.Containers, func(c corev1.Container) bool {
+		seen := in.Runtime.Container(c.Name)
+		return seen != nil && seen.GetState() != runtimeapi.ContainerState_CONTAINER_UNKNOWN
+	})
 }
 
 // generator makes container statuses.
@@ -102,22 +97,6 @@ type generator struct {
 	waiting    string // the reason of containers that nobody has tried to start
 	inferInit  bool   // a plain init container that is missing has done its work
 	restarting bool   // a container that is missing was removed to restart all
-}
-
-// allocated returns what c has been given, which may be less than it asks for.
-func (g *generator) allocated(c *corev1.Container) *corev1.ResourceRequirements {
-	if given, ok := g.Allocated[c.Name]; ok {
-		return &given
-	}
-	return &c.Resources
-}
-
-// enforced returns what was enforced last for c, nil if that is unknown.
-func (g *generator) enforced(c *corev1.Container) *corev1.ResourceRequirements {
-	if last, ok := g.Enforced[c.Name]; ok {
-		return &last
-	}
-	return nil
 }
 
 func (g *generator) container(c *corev1.Container, k kind, old *corev1.ContainerStatus) corev1.ContainerStatus {
@@ -192,7 +171,11 @@ func (g *generator) present(
 ) corev1.ContainerStatus {
 	st := g.convert(newest, old)
 	g.addLastWords(st.State.Terminated, newest, old)
-	setResources(&st, g.allocated(c), g.enforced(c), newest, old)
+	given, ok := g.Allocated[c.Name] // may be less than c asks for
+	if !ok {
+		given = c.Resources
+	}
+	g.setResources(&st, &given, newest, old)
 	if before != nil {
 		// Only an end can be the last one; a runtime may show two that run.
 		st.LastTerminationState.Terminated = g.convert(before, old).State.Terminated
@@ -303,26 +286,13 @@ func (g *generator) verdict(st *corev1.ContainerStatus, k kind, old *corev1.Cont
 	if g.Probes == nil || k == plainInit {
 		return true, true
 	}
-	_, id, found := strings.Cut(st.ContainerID, "://")
-	if !found {
-		id = st.ContainerID
-	}
 	same := old != nil && old.ContainerID == st.ContainerID
-	startup, readiness := g.Probes(st.Name, id)
+	startup, readiness := g.Probes(st.Name, bareID(st.ContainerID))
 	started = startup.holds(same && old.Started != nil && *old.Started)
 	return started, started && readiness.holds(same && old.Ready)
 }
 
-// holds says whether r is good, before being what it was when last looked at.
+// holds reports whether r is good, before being what it was when last looked at.
 func (r ProbeResult) holds(before bool) bool {
-	switch r {
-	case NoProbe, ProbePassed:
-		return true
-	case ProbeUnknown:
-		return before
-	case ProbeFailed:
-		return false
-	default:
-		return false
-	}
+	return r == NoProbe || r == ProbePassed || r == ProbeUnknown && before
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -131,13 +132,8 @@ func setPhase(s, old *corev1.PodStatus, in *Input) {
 	if s.Phase != old.Phase {
 		return
 	}
-	s.Reason, s.Message = old.Reason, old.Message
-	if s.Reason == "" {
-		s.Reason = in.Pod.Status.Reason
-	}
-	if s.Message == "" {
-		s.Message = in.Pod.Status.Message
-	}
+	s.Reason = cmp.Or(old.Reason, in.Pod.Status.Reason)
+	s.Message = cmp.Or(old.Message, in.Pod.Status.Message)
 }
 
 // initialized says whether a regular container was made in the sandbox that is

@@ -39,8 +39,7 @@ func Merge(pod *corev1.Pod, said *corev1.PodStatus, mayRun bool, now time.Time) 
 	settle(pod, &merged)
 	for i := range merged.Conditions {
 		if c := &merged.Conditions[i]; c.LastTransitionTime.IsZero() && (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) {
-			stamp(merged.Conditions[i:i+1], api.Conditions, now)
-			truncate(&c.LastTransitionTime)
+			c.LastTransitionTime = transitionTime(c, api.Conditions, now)
 		}
 	}
 	return merged, held
@@ -60,11 +59,9 @@ func mergeConditions(api, said *corev1.PodStatus, ends bool, now time.Time) []co
 		case c.Type != corev1.DisruptionTarget:
 			out = append(out, c)
 		case ends:
-			one := []corev1.PodCondition{c}
-			stamp(one, api.Conditions, now)
-			truncate(&one[0].LastTransitionTime)
+			c.LastTransitionTime = transitionTime(&c, api.Conditions, now)
 			out = slices.DeleteFunc(out, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
-			out = append(out, one[0])
+			out = append(out, c)
 		}
 	}
 	return out

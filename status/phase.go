@@ -143,8 +143,13 @@ func restarts(pod *corev1.Pod, c *corev1.Container, end *corev1.ContainerStateTe
 
 // find returns the status of the given name, or nil.
 func find(list []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	return first(list, func(st *corev1.ContainerStatus) bool { return st.Name == name })
+}
+
+// first returns a pointer to the first element of list for which match returns true, or nil.
+func first[T any](list []T, match func(*T) bool) *T {
 	for i := range list {
-		if list[i].Name == name {
+		if match(&list[i]) {
 			return &list[i]
 		}
 	}

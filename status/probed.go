@@ -2,12 +2,9 @@ package status
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // SetContainerReadiness says whether a container is ready and, with it, whether
@@ -40,7 +37,8 @@ func (m *Manager) SetContainerStartup(uid types.UID, id string, started bool) (c
 			return
 		}
 		st.Started = &started
-		if !started || !hasReadinessProbe(pod, st.Name) {
+		c := specOf(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), st.Name)
+		if !started || c == nil || c.ReadinessProbe == nil {
 			st.Ready = started && st.State.Terminated == nil
 		}
 		for _, c := range []corev1.PodCondition{Initialized(pod, s), Ready(pod, s), ContainersReady(pod, s)} {
@@ -49,15 +47,6 @@ func (m *Manager) SetContainerStartup(uid types.UID, id string, started bool) (c
 			}
 		}
 	})
-}
-
-func hasReadinessProbe(pod *corev1.Pod, container string) bool {
-	for c := range podspec.Containers(&pod.Spec) {
-		if c.Name == container {
-			return c.ReadinessProbe != nil
-		}
-	}
-	return false
 }
 
 // setContainer applies fn to a copy of the pod's status and stores it.
@@ -88,11 +77,7 @@ func (m *Manager) setContainer(uid types.UID, id string, fn func(*corev1.Pod, *c
 }
 
 func isContainer(st *corev1.ContainerStatus, id string) bool {
-	if st.ContainerID == id {
-		return true
-	}
-	_, bare, ok := strings.Cut(st.ContainerID, "://")
-	return ok && bare == id
+	return st.ContainerID == id || bareID(st.ContainerID) == id
 }
 
 // setCondition replaces the condition of c's type, or adds it.

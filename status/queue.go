@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"sync"
 	"time"
 
@@ -153,19 +152,23 @@ func (q *queue) ask(r *record, priority Priority, now time.Time) {
 	q.waiting[r.change.Pod.UID] = r
 }
 
-// before reports whether r is to be published before other: what is urgent first, then
-// by age, where one whose readiness has changed counts as older.
+// before reports whether r is to be published before other.
 func (r *record) before(other *record) bool {
 	if x, y := r.priority == PriorityUrgent, other.priority == PriorityUrgent; x != y {
 		return x
 	}
-	deadline := func(r *record) time.Time {
-		if r.priority == PriorityNormal {
-			return r.since.Add(normalWaits)
-		}
-		return r.since
+	if order := r.deadline().Compare(other.deadline()); order != 0 {
+		return order < 0
 	}
-	return cmp.Or(deadline(r).Compare(deadline(other)), cmp.Compare(r.change.Pod.UID, other.change.Pod.UID)) < 0
+	return r.change.Pod.UID < other.change.Pod.UID
+}
+
+// deadline orders those that are not urgent.
+func (r *record) deadline() time.Time {
+	if r.priority == PriorityNormal {
+		return r.since.Add(normalWaits)
+	}
+	return r.since
 }
 
 // take begins the publication that is due first among the pods that want returns true

@@ -17,8 +17,8 @@ const (
 // setResources sets in st what c has been given and, of a running container, what is
 // enforced: while a resize is under way they differ (KEP-1287). What the runtime does not
 // report is what the node enforced last, if that is known, else what was reported before.
-func setResources(
-	st *corev1.ContainerStatus, given, last *corev1.ResourceRequirements, seen *runtimeapi.ContainerStatus, old *corev1.ContainerStatus,
+func (g *generator) setResources(
+	st *corev1.ContainerStatus, given *corev1.ResourceRequirements, seen *runtimeapi.ContainerStatus, old *corev1.ContainerStatus,
 ) {
 	st.Resources = given.DeepCopy()
 	st.AllocatedResources = given.Requests.DeepCopy()
@@ -32,8 +32,9 @@ func setResources(
 	linux := seen.GetResources().GetLinux()
 	cpuLimit, memoryLimit, cpuRequest := milliCPUOfQuota(linux), memoryLimit(linux), milliCPUOfShares(linux)
 	var memoryRequest *resource.Quantity // of which the runtime knows nothing
+	last, known := g.Enforced[st.Name]
 	switch {
-	case last == nil:
+	case !known:
 	case cpuLimit == nil && memoryLimit == nil && cpuRequest == nil:
 		cpuLimit, memoryLimit = last.Limits.Cpu(), last.Limits.Memory()
 		cpuRequest, memoryRequest = last.Requests.Cpu(), last.Requests.Memory()

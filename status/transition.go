@@ -23,7 +23,8 @@ func CheckTransition(pod *corev1.Pod, old, next *corev1.PodStatus) error {
 	var errs []error
 	for i := range old.ContainerStatuses {
 		was := &old.ContainerStatuses[i]
-		if revived(pod, specOf(pod.Spec.Containers, was.Name), was, next.ContainerStatuses) {
+		c := specOf(pod.Spec.Containers, was.Name)
+		if revived(was, next.ContainerStatuses) && isFinal(pod, c, was.State.Terminated) {
 			errs = append(errs, fmt.Errorf("terminated container %v attempted illegal transition to non-terminated state", was.Name))
 		}
 	}
@@ -31,45 +32,33 @@ func CheckTransition(pod *corev1.Pod, old, next *corev1.PodStatus) error {
 		was := &old.InitContainerStatuses[i]
 		c := specOf(pod.Spec.InitContainers, was.Name)
 		switch {
-		case was.State.Terminated == nil, stillEnded(was, next.InitContainerStatuses):
+		case !revived(was, next.InitContainerStatuses):
 		case c == nil:
 			errs = append(errs, fmt.Errorf("found mismatch between pod spec and status, container: %v", was.Name))
-		case podspec.IsSidecar(c):
-		case revived(pod, c, was, next.InitContainerStatuses):
+		case !podspec.IsSidecar(c) && isFinal(pod, c, was.State.Terminated):
 			errs = append(errs, fmt.Errorf("terminated init container %v attempted illegal transition to non-terminated state", was.Name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// revived says whether the container of spec c, nil if the spec lacks it, was
-// terminated for good and is not terminated now.
-func revived(pod *corev1.Pod, c *corev1.Container, was *corev1.ContainerStatus, next []corev1.ContainerStatus) bool {
-	end := was.State.Terminated
-	switch {
-	case end == nil:
-		return false
-	case end.ExitCode != 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure:
-		return false
-	case c != nil && podspec.ShouldRestart(pod, c, end.ExitCode):
-		return false
-	}
-	return !stillEnded(was, next)
+// revived reports whether the container had terminated and is shown as not terminated in next.
+func revived(was *corev1.ContainerStatus, next []corev1.ContainerStatus) bool {
+	now := find(next, was.Name)
+	return was.State.Terminated != nil && now != nil && now.State.Terminated == nil
 }
 
-// stillEnded says whether next lacks the container or shows it as terminated.
-func stillEnded(was *corev1.ContainerStatus, next []corev1.ContainerStatus) bool {
-	now := find(next, was.Name)
-	return now == nil || now.State.Terminated != nil
+// isFinal reports whether the container of spec c, nil if the spec lacks it, must not run
+// again after it has ended so.
+func isFinal(pod *corev1.Pod, c *corev1.Container, end *corev1.ContainerStateTerminated) bool {
+	if end.ExitCode != 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure {
+		return false
+	}
+	return c == nil || !podspec.ShouldRestart(pod, c, end.ExitCode)
 }
 
 func specOf(list []corev1.Container, name string) *corev1.Container {
-	for i := range list {
-		if list[i].Name == name {
-			return &list[i]
-		}
-	}
-	return nil
+	return first(list, func(c *corev1.Container) bool { return c.Name == name })
 }
 
 func mayRestartAll(spec *corev1.PodSpec) bool {
