@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,25 +57,18 @@ func New(cfg Config) (*Manager, error) {
 // The UID of a mirror pod stands for that of its static pod.
 func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	uid = m.cfg.TranslateUID(uid)
-	if e := m.entry(uid); e != nil {
-		return *e.status.DeepCopy(), true
+	if s := m.reported(m.entry(uid), uid); s != nil {
+		return *s.DeepCopy(), true
 	}
-	saved, ok := m.cfg.Saved(uid)
-	if !ok {
-		return corev1.PodStatus{}, false
-	}
-	return *saved.DeepCopy(), true
+	return corev1.PodStatus{}, false
 }
 
 // PodPhase returns the phase of [Manager.GetPodStatus] without a copy of the rest, and
 // none if nothing is said of the pod.
 func (m *Manager) PodPhase(uid types.UID) corev1.PodPhase {
 	uid = m.cfg.TranslateUID(uid)
-	if e := m.entry(uid); e != nil {
-		return e.status.Phase
-	}
-	if saved, ok := m.cfg.Saved(uid); ok {
-		return saved.Phase
+	if s := m.reported(m.entry(uid), uid); s != nil {
+		return s.Phase
 	}
 	return ""
 }
@@ -128,7 +122,7 @@ func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 	m.step.Lock()
 	defer m.step.Unlock()
 	e := m.entry(pod.UID)
-	next := m.said(e, pod).DeepCopy()
+	next := m.previous(e, pod).DeepCopy()
 	terminate(pod, next)
 	stored, _ := m.store(e, pod, next, true)
 	return stored
@@ -190,22 +184,27 @@ func (m *Manager) entries() map[types.UID]*entry {
 	return maps.Clone(m.pods)
 }
 
-// said returns what e says of pod, or where e is nil, what was saved before this
-// process started, or what the API server shows.
-func (m *Manager) said(e *entry, pod *corev1.Pod) *corev1.PodStatus {
+// reported returns what was reported of a pod last, which an earlier process may have
+// done, nil if nothing was.
+func (m *Manager) reported(e *entry, uid types.UID) *corev1.PodStatus {
 	if e != nil {
 		return &e.status
 	}
-	if saved, ok := m.cfg.Saved(pod.UID); ok {
+	if saved, ok := m.cfg.Saved(uid); ok {
 		return &saved
 	}
-	return &pod.Status
+	return nil
+}
+
+// previous returns what was reported of pod last, else what the API server shows.
+func (m *Manager) previous(e *entry, pod *corev1.Pod) *corev1.PodStatus {
+	return cmp.Or(m.reported(e, pod.UID), &pod.Status)
 }
 
 // store replaces e, nil if there is none, by next, which is the manager's own from now
 // on. The caller holds step.
 func (m *Manager) store(e *entry, pod *corev1.Pod, next *corev1.PodStatus, finished bool) (corev1.PodStatus, bool) {
-	old := m.said(e, pod)
+	old := m.previous(e, pod)
 	if err := CheckTransition(pod, old, next); err != nil {
 		m.cfg.Logger.Warn("status update refused", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "err", err)
 		for _, o := range m.observers {

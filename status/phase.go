@@ -38,7 +38,7 @@ func Phase(pod *corev1.Pod, s *corev1.PodStatus, facts PhaseFacts) corev1.PodPha
 	switch {
 	case n.failedInit > 0:
 		return corev1.PodFailed
-	case n.pendingInit > 0, n.pendingSidecar > 0 && !facts.Initialized, n.waiting > 0, n.unknown > 0:
+	case n.pending > 0, n.starting > 0 && !facts.Initialized:
 		return corev1.PodPending
 	case n.running > 0:
 		return corev1.PodRunning
@@ -55,22 +55,19 @@ func Phase(pod *corev1.Pod, s *corev1.PodStatus, facts PhaseFacts) corev1.PodPha
 
 // tally counts containers by what they mean for the phase.
 type tally struct {
-	failedInit     int // plain init containers that failed and will not run again
-	pendingInit    int // plain init containers that have not ended
-	pendingSidecar int // sidecars that have not started
-	unknown        int // sidecars and regular containers without a status
-	waiting        int // sidecars and regular containers that never ran
-	running        int // sidecars and regular containers that run
-	stopped        int // regular containers that ended
-	succeeded      int // of these, those that ended well and are not to run again yet
-	final          int // of these, those that will not run again
+	failedInit int // plain init containers that failed and will not run again
+	pending    int // plain init containers that have not ended, others that never ran
+	starting   int // sidecars that run and have not started
+	running    int // sidecars and regular containers that run
+	stopped    int // regular containers that ended
+	succeeded  int // of these, those that ended well and are not to run again yet
+	final      int // of these, those that will not run again
 }
 
 func (n *tally) init(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) {
-	end := ended(st)
-	switch {
+	switch end := ended(st); {
 	case end == nil:
-		n.pendingInit++
+		n.pending++
 	case end.ExitCode != 0 && !restarts(pod, c, end):
 		n.failedInit++
 	}
@@ -80,20 +77,13 @@ func (n *tally) init(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerS
 // keeps a pod from completing nor makes it fail.
 func (n *tally) sidecar(st *corev1.ContainerStatus) {
 	switch {
-	case st == nil:
-		n.unknown++
-	case st.State.Running != nil:
+	case st != nil && st.State.Running != nil:
 		n.running++
 		if st.Started == nil || !*st.Started {
-			n.pendingSidecar++
+			n.starting++
 		}
-	case ended(st) != nil:
-	case st.State.Waiting != nil:
-		n.pendingSidecar++
-		n.waiting++
-	default:
-		n.pendingSidecar++
-		n.unknown++
+	case ended(st) == nil:
+		n.pending++
 	}
 }
 
@@ -101,11 +91,11 @@ func (n *tally) sidecar(st *corev1.ContainerStatus) {
 // but not succeeded, however it ended.
 func (n *tally) regular(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) {
 	switch end := ended(st); {
-	case st == nil:
-		n.unknown++
-	case st.State.Running != nil:
+	case st != nil && st.State.Running != nil:
 		n.running++
-	case end != nil:
+	case end == nil:
+		n.pending++
+	default:
 		n.stopped++
 		if st.State.Terminated != nil && end.ExitCode == 0 {
 			n.succeeded++
@@ -113,10 +103,6 @@ func (n *tally) regular(pod *corev1.Pod, c *corev1.Container, st *corev1.Contain
 		if !restarts(pod, c, end) {
 			n.final++
 		}
-	case st.State.Waiting != nil:
-		n.waiting++
-	default:
-		n.unknown++
 	}
 }
 

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,18 +135,10 @@ func (c PublisherConfig) Validate() error {
 }
 
 func (c PublisherConfig) withDefaults() PublisherConfig {
-	if c.Workers == 0 {
-		c.Workers = 8
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 30 * time.Second
-	}
-	if c.MinBackoff == 0 {
-		c.MinBackoff = 500 * time.Millisecond
-	}
-	if c.MaxBackoff == 0 {
-		c.MaxBackoff = 30 * time.Second
-	}
+	c.Workers = cmp.Or(c.Workers, 8)
+	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
+	c.MinBackoff = cmp.Or(c.MinBackoff, 500*time.Millisecond)
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, 30*time.Second)
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}

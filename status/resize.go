@@ -138,8 +138,8 @@ func (m *Manager) resizeOf(uid types.UID) resize {
 	if heard || known {
 		return r
 	}
-	if saved, ok := m.cfg.Saved(uid); ok {
-		return resizeIn(&saved)
+	if saved := m.reported(nil, uid); saved != nil {
+		return resizeIn(saved)
 	}
 	if pod, ok := m.cfg.Pod(uid); ok {
 		return resizeIn(&pod.Status)
