@@ -123,9 +123,8 @@ func NewAPIServer(cfg APIServerConfig) (*APIServer, error) {
 func (a *APIServer) Seen(uid types.UID, pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	k, ok := a.known[uid]
-	if newest := newer(k.object, pod); ok && newest != k.object {
-		a.known[uid] = known{object: newest}
+	if k, ok := a.known[uid]; ok && isNewer(pod, k.object) {
+		a.known[uid] = known{object: pod}
 	}
 }
 
@@ -192,14 +191,10 @@ func (a *APIServer) base(uid types.UID, given *corev1.Pod) (object *corev1.Pod, 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[uid]
-	if k.object == nil || k.object.UID != given.UID {
-		k = known{}
+	if k.object == nil || k.object.UID != given.UID || isNewer(given, k.object) {
+		k = known{object: given}
 	}
-	object = newer(k.object, given)
-	if object != k.object {
-		k.doubt = false
-	}
-	k.object, k.doubt = object, k.doubt || object.ResourceVersion == ""
+	k.doubt = k.doubt || k.object.ResourceVersion == ""
 	a.known[uid] = k
 	return k.object, k.doubt
 }
@@ -270,23 +265,15 @@ func (a *APIServer) called(c Call, object *corev1.Pod, start time.Time) {
 	a.cfg.Called(c)
 }
 
-// newer returns the newer of two versions of an object, a if that cannot be told.
-// Resource versions of one object are ordered as numbers (KEP-5504).
-func newer(a, b *corev1.Pod) *corev1.Pod {
-	switch {
-	case a == nil:
-		return b
-	case b == nil || b.ResourceVersion == "":
-		return a
-	case a.UID != b.UID || a.ResourceVersion == "":
-		return b
+// isNewer reports whether a is a newer version than b or another object, false if that
+// is unknown. Resource versions of one object are ordered as numbers (KEP-5504).
+func isNewer(a, b *corev1.Pod) bool {
+	if a.ResourceVersion != "" && (a.UID != b.UID || b.ResourceVersion == "") {
+		return true
 	}
 	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
 	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
-	if errX == nil && errY == nil && y > x {
-		return b
-	}
-	return a
+	return errX == nil && errY == nil && x > y
 }
 
 // isNotFound reports whether err means that the API server does not have the object. A

@@ -266,7 +266,7 @@ func endedReason(phase corev1.PodPhase) string {
 func stamp(conditions, old []corev1.PodCondition, now time.Time) {
 	for i := range conditions {
 		c := &conditions[i]
-		if owner(c.Type) != foreign && c.Type != corev1.PodResizePending && c.Type != corev1.PodResizeInProgress {
+		if owner(c.Type) != foreign && !isResize(c.Type) {
 			c.LastTransitionTime = transitionTime(c, old, now)
 		}
 	}

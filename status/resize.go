@@ -1,6 +1,8 @@
 package status
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -171,16 +173,14 @@ func (m *Manager) showResize(uid types.UID, old, next *corev1.PodStatus) {
 	if m.resizes[uid] = r; r == (resize{}) {
 		delete(m.resizes, uid)
 	}
-	kept := next.Conditions[:0]
-	for _, c := range next.Conditions {
-		if c.Type != corev1.PodResizePending && c.Type != corev1.PodResizeInProgress {
-			kept = append(kept, c)
-		}
-	}
+	next.Conditions = slices.DeleteFunc(next.Conditions, func(c corev1.PodCondition) bool { return isResize(c.Type) })
 	for _, c := range []*corev1.PodCondition{r.pending, r.inProgress} {
 		if c != nil {
-			kept = append(kept, *c)
+			next.Conditions = append(next.Conditions, *c)
 		}
 	}
-	next.Conditions = kept
+}
+
+func isResize(t corev1.PodConditionType) bool {
+	return t == corev1.PodResizePending || t == corev1.PodResizeInProgress
 }

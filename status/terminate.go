@@ -8,9 +8,8 @@ import (
 
 // terminate turns s into the last status of a pod of which nothing is left.
 func terminate(pod *corev1.Pod, s *corev1.PodStatus) {
-	initDone := hasInitialized(pod, s)
-	for i := range s.ContainerStatuses {
-		if initDone {
+	if hasInitialized(pod, s) {
+		for i := range s.ContainerStatuses {
 			endUnseen(&s.ContainerStatuses[i])
 		}
 	}
