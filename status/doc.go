@@ -64,7 +64,8 @@
 //  9. A pod that has ended or is deleted goes first; its end is held back while it
 //     may still run; its object is deleted only after its end is stored, and only
 //     if it is the very object.
-//  10. In the good case a change is one PATCH. A pod that is gone is asked for once.
+//  10. In the good case a change is one PATCH. A pod that is gone is asked for once, and
+//     once more if its status changed during that call.
 //  11. All of this is exact in bytes too: reasons and messages are the kubelet's,
 //     and messages are cut between runes, so what comes back from an API server
 //     is what was sent.
@@ -72,8 +73,8 @@
 // # Goroutines and locking
 //
 // Functions share nothing. A Manager may be used by any number of goroutines and
-// starts none: writers wait for each other, readers for no writer's work, only
-// while it puts the result in place. Observers and the function of
+// starts none. Writers wait for each other. Readers don't wait while a writer computes,
+// only while it stores the result. Observers and the function of
 // [Manager.Update] run while other writers wait; they may read and must not write.
 //
 // A Publisher's Run, Sync and Flush start at most as many goroutines as it has
