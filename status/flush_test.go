@@ -196,3 +196,28 @@ func TestFlushOfAPodThatIsRemovedAndReportedAgain(t *testing.T) {
 		require.NoError(t, <-done)
 	})
 }
+
+// TestAStatusThatChangesWhileItsPodIsFoundGone is asked for once more, and then no more.
+func TestAStatusThatChangesWhileItsPodIsFoundGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		m, p := sinkOf(t, func(context.Context, status.Change) error {
+			time.Sleep(time.Second)
+			calls++
+			return status.ErrGone
+		})
+		pod := numbered(1)[0]
+		m.SetPodStatus(pod, simple("Pending", "False"))
+		done := make(chan error)
+		go func() { done <- p.Sync(t.Context()) }()
+		synctest.Wait()
+		m.SetPodStatus(pod, simple("Running", "False"))
+		require.NoError(t, <-done)
+		require.NoError(t, p.Flush(t.Context()))
+		require.Equal(t, 2, calls)
+		m.SetPodStatus(pod, simple("Running", "True"))
+		require.NoError(t, p.Flush(t.Context()))
+		require.Equal(t, 2, calls)
+	})
+}
