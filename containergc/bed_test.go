@@ -45,7 +45,7 @@ func newBed(t *testing.T, change ...func(*containergc.Config)) *bed {
 	b.Node, err = fakecri.New(fakecri.Config{Images: []fakecri.Image{{Name: "demo/app:1"}}, Record: true, Clock: b.clock})
 	require.NoError(t, err)
 	b.cfg = containergc.Config{
-		Runtime: b.Node, Remover: b.Node, Sizer: b.Node, Pods: b, SourcesReady: func() bool { return b.ready },
+		Runtime: b.Node, Remover: b.Node, Pods: b, SourcesReady: func() bool { return b.ready },
 		Clock: b.clock, RemovalsPerSecond: -1,
 	}
 	for _, f := range change {

@@ -32,12 +32,6 @@ type Remover interface {
 	RemovePodSandbox(ctx context.Context, podSandboxID string) error
 }
 
-// Sizer tells how much disk containers take, for [Policy].MaxBytes. A CRI client
-// is one.
-type Sizer interface {
-	ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error)
-}
-
 // PodState answers what the pod workers know, by the names that the kubelet's
 // have; those of lifecycle/podworker fit. It is asked again right before a
 // removal that a pod's return would make wrong.
@@ -85,8 +79,6 @@ type Config struct {
 	SourcesReady func() bool
 	// Policy says what goes.
 	Policy Policy
-	// Logs says how long logs outlive their containers.
-	Logs LogPolicy
 	// PodLogs is the folder with one folder per pod, such as [DefaultPodLogs].
 	// Default: logs are left alone.
 	PodLogs string
@@ -101,8 +93,6 @@ type Config struct {
 	// Snapshot replaces the lists of Runtime, for those who have one already. Its
 	// result is not modified. Default: ListPodSandbox and ListContainers.
 	Snapshot func(context.Context) (Snapshot, error)
-	// Sizer is required with Policy.MaxBytes and not used without.
-	Sizer Sizer
 	// Period is the time from the end of a pass of [Manager.Run] to the next.
 	// Default 1m.
 	Period time.Duration
@@ -145,27 +135,6 @@ type Policy struct {
 	// MaxContainers is how many dead containers are kept in all. Negative: no
 	// limit. Default (nil) -1.
 	MaxContainers *int
-	// TTL is how long after its end a dead container is kept. The newest of its
-	// name goes only when its pod has ended, and then the sandbox follows. 0: for
-	// ever.
-	TTL time.Duration
-	// MaxPerCompletedPod is how many dead containers are kept of a pod that has
-	// ended; with 0 its sandbox goes too. Default (nil): no limit.
-	MaxPerCompletedPod *int
-	// MaxBytes is how much disk dead containers may take together. Those that
-	// ended first go, but never the newest of its name in a pod that has not
-	// ended. 0: no limit.
-	MaxBytes int64
-}
-
-// LogPolicy says how long logs outlive their container or pod. With the zero value
-// they go with it, as with the kubelet.
-type LogPolicy struct {
-	// KeepFor is how long after the last write logs are kept.
-	KeepFor time.Duration
-	// KeepLast is how many are kept whatever their age: of removed containers of
-	// one name in one pod, and of gone pods of one name.
-	KeepLast int
 }
 
 // Observer holds optional callbacks. Planned is called by one pass at a time; Removed
@@ -193,14 +162,6 @@ func (c Config) Validate() error {
 	check(c.Pods == nil, "field Pods is required")
 	check(c.SourcesReady == nil, "field SourcesReady is required")
 	check(c.Policy.MinAge < 0, "invalid minimum garbage collection age: %v", c.Policy.MinAge) // the kubelet's words
-	check(c.Policy.TTL < 0, "field Policy.TTL: %v is negative", c.Policy.TTL)
-	check(c.Policy.MaxBytes < 0, "field Policy.MaxBytes: %d is negative", c.Policy.MaxBytes)
-	check(c.Policy.MaxBytes > 0 && c.Sizer == nil, "field Sizer is required with Policy.MaxBytes")
-	if n := c.Policy.MaxPerCompletedPod; n != nil {
-		check(*n < 0, "field Policy.MaxPerCompletedPod: %d is negative", *n)
-	}
-	check(c.Logs.KeepFor < 0, "field Logs.KeepFor: %v is negative", c.Logs.KeepFor)
-	check(c.Logs.KeepLast < 0, "field Logs.KeepLast: %d is negative", c.Logs.KeepLast)
 	check(c.Period < 0, "field Period: %v is negative", c.Period)
 	check(c.Workers < 0, "field Workers: %d is negative", c.Workers)
 	check(c.CallTimeout < 0, "field CallTimeout: %v is negative", c.CallTimeout)
@@ -248,5 +209,5 @@ func limit(n *int, or int) int {
 
 // needsEnd says whether a rule of p asks when a container ended.
 func (p Policy) needsEnd() bool {
-	return p.MinAge > 0 || p.TTL > 0 || p.MaxBytes > 0 || limit(p.MaxContainers, -1) >= 0 || p.MaxPerCompletedPod != nil
+	return p.MinAge > 0 || limit(p.MaxContainers, -1) >= 0
 }

@@ -42,10 +42,9 @@ type Manager struct {
 	// step, of capacity 1, is full while a pass looks and decides. It guards the fields
 	// down to mu, and is a channel because those who wait for it have a context. It is
 	// empty again while the pass removes: what hangs then delays no other pass.
-	step    chan struct{}
-	ends    map[string]time.Time // of dead containers, as far as rules asked
-	asks    map[string]failure   // of containers of which that could not be had
-	boxEnds map[string]time.Time // of sandboxes, when they were first seen not ready
+	step chan struct{}
+	ends map[string]time.Time // of dead containers, as far as rules asked
+	asks map[string]failure   // of containers of which that could not be had
 
 	mu       sync.Mutex // guards what follows; never held during a call to others
 	failing  bool       // the last full pass failed
@@ -74,7 +73,6 @@ func New(cfg Config) (*Manager, error) {
 	cfg = cfg.withDefaults()
 	cfg.Policy.MaxPerPodContainer = clonePtr(cfg.Policy.MaxPerPodContainer)
 	cfg.Policy.MaxContainers = clonePtr(cfg.Policy.MaxContainers)
-	cfg.Policy.MaxPerCompletedPod = clonePtr(cfg.Policy.MaxPerCompletedPod)
 	m := &Manager{
 		cfg:      cfg,
 		loop:     loop.New(cfg.Clock),
@@ -82,7 +80,6 @@ func New(cfg Config) (*Manager, error) {
 		ends:     map[string]time.Time{},
 		asks:     map[string]failure{},
 		claims:   map[string]*claim{},
-		boxEnds:  map[string]time.Time{},
 		failures: map[string]failure{},
 		requests: map[types.UID]struct{}{},
 	}
@@ -259,7 +256,7 @@ func (m *Manager) look(ctx context.Context, s scope) (*Input, []error) {
 		return nil, nil
 	}
 	in := &Input{
-		Now: m.cfg.Clock.Now(), Policy: m.cfg.Policy, Logs: m.cfg.Logs, AllUnused: s.allUnused,
+		Now: m.cfg.Clock.Now(), Policy: m.cfg.Policy, AllUnused: s.allUnused,
 		Pods: m.cfg.Pods, Owned: m.cfg.Owned, RetryAt: m.retries(m.cfg.Clock.Now()),
 	}
 	var err error
@@ -268,15 +265,12 @@ func (m *Manager) look(ctx context.Context, s scope) (*Input, []error) {
 	}
 	var errs []error
 	if s.pods != nil {
-		in.Policy.MaxContainers, in.Policy.MaxBytes = nil, 0 // they are about all pods
+		in.Policy.MaxContainers = nil // it is about all pods
 		return in, m.fillEnds(ctx, in, false)
 	}
 	errs = append(errs, m.fillEnds(ctx, in, true)...)
-	if in.Policy.MaxBytes > 0 {
-		errs = append(errs, m.fillBytes(ctx, in))
-	}
 	if m.cfg.PodLogs != "" {
-		in.Folders, err = readFolders(m.cfg.PodLogs, m.cfg.Logs != LogPolicy{})
+		in.Folders, err = readFolders(m.cfg.PodLogs)
 		errs = append(errs, err)
 	}
 	if m.cfg.ContainerLogs != "" {

@@ -325,20 +325,6 @@ func TestSnapshotFromElsewhereIsUsedInsteadOfLists(t *testing.T) {
 	require.ErrorIs(t, err, fails)
 }
 
-func TestMaxBytes(t *testing.T) {
-	b := newBed(t, func(c *containergc.Config) { c.Policy.MaxBytes, c.Policy.MaxPerPodContainer = 1, new(-1) })
-	b.dead("web", "app", 0)
-	b.dead("web", "app", 1)
-	require.NoError(t, b.Fail("ListContainerStats", fakecri.Fault{Err: errors.New("no stats"), Times: 1}))
-	_, err := b.manager().Collect(t.Context())
-	require.ErrorContains(t, err, "no stats")
-	require.Len(t, b.left(), 3)
-	b.cfg.Sizer = sizer{b}
-	_, err = b.manager().Collect(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, []string{"web#0", "web/app#1"}, b.left())
-}
-
 func TestOwnedPredicate(t *testing.T) {
 	root := logs(t, "ns_web_web/app/0.log", "ns_stranger_stranger/app/0.log")
 	b := newBed(t, func(c *containergc.Config) {
@@ -434,37 +420,15 @@ func TestRunCollectsEveryMinuteWithOneListOfEachKind(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	_, err := containergc.New(containergc.Config{
-		Policy: containergc.Policy{MinAge: -1, TTL: -1, MaxBytes: -1, MaxPerCompletedPod: new(-1)},
-		Logs:   containergc.LogPolicy{KeepFor: -1, KeepLast: -1}, Period: -1, Workers: -1, CallTimeout: -1, Recorder: &recorder{},
+		Policy: containergc.Policy{MinAge: -1}, Period: -1, Workers: -1, CallTimeout: -1, Recorder: &recorder{},
 	})
 	require.EqualError(t, err, `containergc: invalid config: field Runtime is required
 field Remover is required
 field Pods is required
 field SourcesReady is required
 invalid minimum garbage collection age: -1ns
-field Policy.TTL: -1ns is negative
-field Policy.MaxBytes: -1 is negative
-field Policy.MaxPerCompletedPod: -1 is negative
-field Logs.KeepFor: -1ns is negative
-field Logs.KeepLast: -1 is negative
 field Period: -1ns is negative
 field Workers: -1 is negative
 field CallTimeout: -1ns is negative
 field Node is required with Recorder`)
-	require.ErrorContains(t, containergc.Config{Policy: containergc.Policy{MaxBytes: 1}}.Validate(), "field Sizer is required")
-}
-
-// sizer says of every container that it takes ten bytes.
-type sizer struct{ b *bed }
-
-func (s sizer) ListContainerStats(ctx context.Context, _ *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
-	containers, err := s.b.ListContainers(ctx, nil)
-	all := []*runtimeapi.ContainerStats{nil}
-	for _, c := range containers {
-		all = append(all, &runtimeapi.ContainerStats{
-			Attributes:    &runtimeapi.ContainerAttributes{Id: c.GetId()},
-			WritableLayer: &runtimeapi.FilesystemUsage{UsedBytes: &runtimeapi.UInt64Value{Value: 10}},
-		})
-	}
-	return all, err
 }

@@ -19,9 +19,8 @@ type Input struct {
 	// Folders and Links are the logs there are.
 	Folders []LogFolder
 	Links   []LogLink
-	// Policy and Logs say what goes.
+	// Policy says what goes.
 	Policy Policy
-	Logs   LogPolicy
 	// AllUnused makes all goes of a pod that has ended, as for
 	// [Manager.DeleteAllUnusedContainers].
 	AllUnused bool
@@ -42,20 +41,17 @@ type Input struct {
 //     attempt is there or nothing of its pod can start any more.
 //  2. What ended less than MinAge ago stays and does not count.
 //  3. Everything goes of a pod that is gone and, with AllUnused, that has ended.
-//  4. MaxPerCompletedPod and TTL.
-//  5. MaxPerPodContainer: the newest of each name in each pod stay.
-//  6. MaxContainers: each name gets an equal share, at least one; if that is still
+//  4. MaxPerPodContainer: the newest of each name in each pod stay.
+//  5. MaxContainers: each name gets an equal share, at least one; if that is still
 //     too much, those that ended first go.
-//  7. MaxBytes: likewise, but the newest of a pod that has not ended stay.
 //
 // Newest is the highest attempt, whatever clocks said, as long as attempts differ.
 //
 // A sandbox goes if it is not ready, has no container that stays, and its pod is
-// gone or has a newer one, or has ended and has no containers left by rule 4. Logs
-// follow what becomes of containers and pods, as late as LogPolicy says, and links
-// what becomes of logs. At last,
-// what would go but failed to go a moment ago stays until it is tried again, and
-// with a container its sandbox and its pod's logs.
+// gone or has a newer one, or has ended and AllUnused is set. Logs follow what becomes
+// of containers and pods, and links what becomes of logs. At last, what would go but
+// failed to go a moment ago stays until it is tried again, and with a container its
+// sandbox and its pod's logs.
 func Decide(in Input) Plan {
 	d := newDecider(in)
 	d.judgeContainers()
@@ -192,7 +188,6 @@ func (d *decider) judgeContainers() {
 	d.removeOfEndedPods()
 	d.enforcePerPod(limit(d.Policy.MaxPerPodContainer, 1), OverPerPod)
 	d.enforceTotal()
-	d.enforceBytes()
 	for i := range d.members {
 		if d.holdBack(&d.decisions[i]); !d.decisions[i].Remove {
 			d.pods[d.members[i]].stays = true

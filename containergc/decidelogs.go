@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -36,13 +35,12 @@ func (d *decider) judgeFolders() {
 			here[k] = true
 		}
 	}
-	ranks := d.rankFolders()
 	for i := range d.Folders {
 		f := &d.Folders[i]
 		v := Decision{index: i, Object: Object{
 			Kind: KindLogFolder, ID: f.Folder, PodUID: f.UID, Namespace: f.Namespace, Pod: f.Pod,
 		}}
-		d.folderGoes(&v, ranks[i])
+		d.folderGoes(&v)
 		if d.holdBack(&v); v.Remove {
 			d.goneLogs[f.Folder] = f.UID
 		}
@@ -53,34 +51,8 @@ func (d *decider) judgeFolders() {
 	}
 }
 
-// rankFolders says of each folder how many of gone pods of the same name are newer.
-func (d *decider) rankFolders() []int {
-	ranks := make([]int, len(d.Folders))
-	if d.Logs.KeepLast == 0 {
-		return ranks
-	}
-	var gone []int
-	for i := range d.Folders {
-		if d.pods[d.pod(d.Folders[i].UID)].gone {
-			gone = append(gone, i)
-		}
-	}
-	slices.SortFunc(gone, func(a, b int) int {
-		x, y := &d.Folders[a], &d.Folders[b]
-		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Pod, y.Pod),
-			y.WrittenAt.Compare(x.WrittenAt), cmp.Compare(y.Folder, x.Folder))
-	})
-	for n, i := range gone {
-		if n > 0 && d.Folders[gone[n-1]].Namespace == d.Folders[i].Namespace && d.Folders[gone[n-1]].Pod == d.Folders[i].Pod {
-			ranks[i] = ranks[gone[n-1]] + 1
-		}
-	}
-	return ranks
-}
-
-func (d *decider) folderGoes(v *Decision, rank int) {
-	f, p := &d.Folders[v.index], &d.pods[d.pod(v.PodUID)]
-	v.Reason = GonePod
+func (d *decider) folderGoes(v *Decision) {
+	p := &d.pods[d.pod(v.PodUID)]
 	switch {
 	case p.foreign || !d.owned(v.Object):
 		v.Reason = NotOurs
@@ -88,21 +60,9 @@ func (d *decider) folderGoes(v *Decision, rank int) {
 		v.Reason = PodIsHere
 	case p.stays || p.inUse:
 		v.Reason = StillInRuntime
-	case rank < d.Logs.KeepLast:
-		v.Reason = KeptLast
 	default:
-		v.Remove = !d.tooYoung(v, f.WrittenAt)
+		v.Remove, v.Reason = true, GonePod
 	}
-}
-
-// tooYoung says whether logs are kept because of their age.
-func (d *decider) tooYoung(v *Decision, written time.Time) bool {
-	until := written.Add(d.Logs.KeepFor)
-	if d.Logs.KeepFor <= 0 || !until.After(d.Now) {
-		return false
-	}
-	v.Reason, v.Until = KeptFor, until
-	return true
 }
 
 // judgeAttempts decides on the logs of containers of a pod that is not gone. Those of
@@ -119,12 +79,8 @@ func (d *decider) judgeAttempts(folder int, here map[logKey]bool, newest map[log
 		x, y := &f.Attempts[a], &f.Attempts[b]
 		return cmp.Or(cmp.Compare(x.Container, y.Container), cmp.Compare(y.Attempt, x.Attempt))
 	})
-	kept, name := 0, ""
-	for n, i := range order {
+	for _, i := range order {
 		a := &f.Attempts[i]
-		if n == 0 || a.Container != name {
-			kept, name = 0, a.Container
-		}
 		v := Decision{index: folder, logs: i, Reason: ContainerIsGone, Object: Object{
 			Kind: KindLogs, ID: logsID(f, a), PodUID: f.UID, Namespace: f.Namespace, Pod: f.Pod,
 			Name: a.Container, Attempt: a.Attempt,
@@ -135,11 +91,8 @@ func (d *decider) judgeAttempts(folder int, here map[logKey]bool, newest map[log
 			v.Reason = ContainerIsHere
 		case known && a.Attempt > at, !known && !ended:
 			v.Reason = MayBeNew
-		case kept < d.Logs.KeepLast:
-			kept++
-			v.Reason = KeptLast
 		default:
-			v.Remove = !d.tooYoung(&v, a.WrittenAt)
+			v.Remove = true
 		}
 		if d.holdBack(&v); v.Remove {
 			for _, file := range a.Files {

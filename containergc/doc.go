@@ -11,10 +11,8 @@
 // [Decide]. The baseline is the container garbage collection of kubelet 1.36.
 //
 // Rules are about the dead containers of one name in one pod: the newest are kept, so
-// that somebody can find out why they died, and because restarts are counted from them.
-// The kubelet's settings mean what they mean there; [Policy] and [LogPolicy] have some
-// that users have long asked it for: a time to live, a budget for pods that have ended,
-// a limit in bytes, and logs that outlive their container.
+// that users can find out why they died, and because restarts are counted from them.
+// [Policy] has the kubelet's settings, which mean what they mean there.
 //
 // Logs of running containers are kept small by the sub-package logrotate. What it has
 // rotated goes with the container's log.

@@ -18,21 +18,10 @@ func (m *Manager) fillEnds(ctx context.Context, in *Input, all bool) (errs []err
 		return nil
 	}
 	ends, errs := m.fillContainerEnds(ctx, in, all)
-	boxEnds := make(map[string]time.Time, len(m.boxEnds))
-	for i := range in.Snapshot.Sandboxes {
-		if b := &in.Snapshot.Sandboxes[i]; !b.Ready {
-			end, known := m.boxEnds[b.ID]
-			if !known || end.After(in.Now) {
-				end = in.Now
-			}
-			b.EndedAt, boxEnds[b.ID] = end, end
-		}
-	}
 	if all {
-		m.ends, m.boxEnds = ends, boxEnds
+		m.ends = ends
 	} else {
 		maps.Copy(m.ends, ends)
-		maps.Copy(m.boxEnds, boxEnds)
 	}
 	return errs
 }
@@ -119,21 +108,4 @@ func (m *Manager) askEnd(ctx context.Context, id string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("ask when container %s ended: %w", id, err)
 	}
 	return timeOf(resp.GetStatus().GetFinishedAt()), nil
-}
-
-// fillBytes notes how much disk the containers take.
-func (m *Manager) fillBytes(ctx context.Context, in *Input) error {
-	stats, err := m.cfg.Sizer.ListContainerStats(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("list container stats: %w", err)
-	}
-	bytes := make(map[string]int64, len(stats))
-	for _, s := range stats {
-		bytes[s.GetAttributes().GetId()] = int64(min(s.GetWritableLayer().GetUsedBytes().GetValue(), 1<<62))
-	}
-	for i := range in.Snapshot.Containers {
-		c := &in.Snapshot.Containers[i]
-		c.Bytes = bytes[c.ID]
-	}
-	return nil
 }

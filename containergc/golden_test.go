@@ -17,7 +17,7 @@ import (
 // TestCollect plays the scripts in testdata/collect on a node in memory. Each begins
 // with its policy; see there. The commands:
 //
-//	policy [min-age=1h] [per-pod=1] [total=-1] [ttl=1h] [completed=0] [keep-last=1]
+//	policy [min-age=1h] [per-pod=1] [total=-1]
 //	run|die|create web/app#0 ...   a container that runs, has ended, was only created
 //	end web                        the newest sandbox ends with what runs in it
 //	state web gone|ended|evicted|here
@@ -49,8 +49,7 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	switch d.Cmd {
 	case "policy":
-		in := newInput(t, d)
-		s.cfg.Policy, s.cfg.Logs = in.Policy, in.Logs
+		s.cfg.Policy = newInput(t, d).Policy
 		s.m = s.manager()
 	case "run", "die", "create":
 		for _, arg := range d.CmdArgs {

@@ -7,53 +7,15 @@ import (
 
 // removeOfEndedPods removes what goes whatever the limits, and forgets it.
 func (d *decider) removeOfEndedPods() {
-	budget := limit(d.Policy.MaxPerCompletedPod, -1)
-	var over []int // pods that have ended and not gone, if they have a budget
 	for i := range d.units {
 		u := &d.units[i]
-		p := &d.pods[u.pod]
-		switch {
+		switch p := &d.pods[u.pod]; {
 		case p.gone:
 			d.trim(u, 0, GonePod)
 		case d.AllUnused && p.ended:
 			d.trim(u, 0, EndedPod)
-		default:
-			d.removeOld(u)
-			if p.ended && budget >= 0 {
-				over = append(over, i)
-			}
 		}
 	}
-	slices.SortStableFunc(over, func(a, b int) int { return cmp.Compare(d.units[a].pod, d.units[b].pod) })
-	for len(over) > 0 {
-		n := 1
-		for n < len(over) && d.units[over[n]].pod == d.units[over[0]].pod {
-			n++
-		}
-		d.removeOldest(over[:n], budget, OverCompleted)
-		over = over[n:]
-	}
-}
-
-// removeOld applies the TTL.
-func (d *decider) removeOld(u *unit) {
-	if d.Policy.TTL <= 0 {
-		return
-	}
-	expired := d.Now.Add(-d.Policy.TTL).UnixNano()
-	u.dead = slices.DeleteFunc(u.dead, func(i int) bool {
-		if d.last(u, i) || d.ends[i] > expired {
-			return false
-		}
-		d.remove(i, OverAge)
-		return true
-	})
-}
-
-// last says whether i is the newest of its name in a pod that has not ended: what
-// became of that container is known from it alone.
-func (d *decider) last(u *unit, i int) bool {
-	return !d.pods[u.pod].ended && i == u.newest
 }
 
 func (d *decider) remove(i int, why Reason) { d.decisions[i].Remove, d.decisions[i].Reason = true, why }
@@ -124,30 +86,4 @@ func (d *decider) sortByEnd(all []int) {
 		}
 		return newestFirst(&d.Snapshot.Containers[a], &d.Snapshot.Containers[b])
 	})
-}
-
-// enforceBytes applies MaxBytes.
-func (d *decider) enforceBytes() {
-	if d.Policy.MaxBytes <= 0 {
-		return
-	}
-	var total int64
-	var flat []int
-	for n := range d.units {
-		u := &d.units[n]
-		for _, i := range u.dead {
-			total += d.Snapshot.Containers[i].Bytes
-			if !d.last(u, i) {
-				flat = append(flat, i)
-			}
-		}
-	}
-	d.sortByEnd(flat)
-	for _, i := range slices.Backward(flat) {
-		if total <= d.Policy.MaxBytes {
-			return
-		}
-		d.remove(i, OverBytes)
-		total -= d.Snapshot.Containers[i].Bytes
-	}
 }

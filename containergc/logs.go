@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,8 +22,6 @@ type LogFolder struct {
 	// Namespace, Pod and UID are what it is made of.
 	Namespace, Pod string
 	UID            types.UID
-	// WrittenAt is when its newest log was last written, if [LogPolicy] asks for it.
-	WrittenAt time.Time
 	// Attempts are the logs in it.
 	Attempts []AttemptLogs
 }
@@ -34,8 +31,6 @@ type AttemptLogs struct {
 	// Container and Attempt say which.
 	Container string
 	Attempt   uint32
-	// WrittenAt is when the newest was last written, if [LogPolicy] asks for it.
-	WrittenAt time.Time
 	// Files are their paths below [Config].PodLogs.
 	Files []string
 }
@@ -89,9 +84,8 @@ func parseLink(name string) (l LogLink, ok bool) {
 }
 
 // readFolders returns the pods' folders in root. What has no name of that kind is
-// left out. Nothing is followed out of the root. With times, each file is asked when
-// it was written.
-func readFolders(rootPath string, times bool) (folders []LogFolder, err error) {
+// left out. Nothing is followed out of the root.
+func readFolders(rootPath string) (folders []LogFolder, err error) {
 	root, err := safeopen.Root(rootPath)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -111,7 +105,7 @@ func readFolders(rootPath string, times bool) (folders []LogFolder, err error) {
 			continue
 		}
 		if e.IsDir() { // else it goes with its pod, and what it links to is no concern
-			errs = append(errs, readFolder(root, &f, times))
+			errs = append(errs, readFolder(root, &f))
 		}
 		folders = append(folders, f)
 	}
@@ -119,15 +113,10 @@ func readFolders(rootPath string, times bool) (folders []LogFolder, err error) {
 }
 
 // readFolder reads the logs of one pod. What has vanished meanwhile is left out.
-func readFolder(root *os.Root, f *LogFolder, times bool) error {
+func readFolder(root *os.Root, f *LogFolder) error {
 	containers, err := readDir(root, f.Folder)
 	if err != nil {
 		return err
-	}
-	if times {
-		if info, err := root.Lstat(f.Folder); err == nil {
-			f.WrittenAt = info.ModTime() // an empty one has an age too
-		}
 	}
 	for _, c := range containers {
 		if !c.IsDir() {
@@ -146,10 +135,6 @@ func readFolder(root *os.Root, f *LogFolder, times bool) error {
 			}
 			a := f.attempt(first, c.Name(), n)
 			a.Files = append(a.Files, path.Join(dir, file.Name()))
-			if info, err := file.Info(); times && err == nil {
-				a.WrittenAt = later(a.WrittenAt, info.ModTime())
-				f.WrittenAt = later(f.WrittenAt, a.WrittenAt)
-			}
 		}
 	}
 	return nil
@@ -175,13 +160,6 @@ func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
 		return nil, fmt.Errorf("read logs: %w", err)
 	}
 	return entries, nil
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // readLinks returns the links in dir that lead nowhere or to something below podLogs.

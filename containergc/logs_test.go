@@ -73,22 +73,6 @@ func TestLogsOfWhatWillNotGoStay(t *testing.T) {
 	require.Equal(t, []string{"ns_web_web/app/2.log"}, files(t, root))
 }
 
-func TestLogsOutliveTheirPodByKeepFor(t *testing.T) {
-	root := logs(t, "ns_web_web/app/0.log")
-	require.NoError(t, os.Chtimes(filepath.Join(root, "ns_web_web/app/0.log"), now(), now()))
-	require.NoError(t, os.Chtimes(filepath.Join(root, "ns_web_web"), now(), now()))
-	b := newBed(t, func(c *containergc.Config) { c.PodLogs, c.Logs.KeepFor = root, hour })
-	b.set("web", "gone")
-	m := b.manager()
-	_, err := m.Collect(t.Context())
-	require.NoError(t, err)
-	require.Len(t, files(t, root), 1)
-	b.clock.Step(hour)
-	_, err = m.Collect(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, files(t, root))
-}
-
 // TestLinksAreNeverFollowed: a pod that can write to the logs plants links there.
 func TestLinksAreNeverFollowed(t *testing.T) {
 	precious := logs(t, "data", "0.log")

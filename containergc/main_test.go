@@ -12,7 +12,6 @@ import (
 var (
 	_ containergc.Runtime = cri.RuntimeService(nil)
 	_ containergc.Remover = cri.RuntimeService(nil)
-	_ containergc.Sizer   = cri.RuntimeService(nil)
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -33,13 +33,12 @@ func (p pods) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
 
 // TestPlan reads situations from testdata/plan. A case is
 //
-//	plan [min-age=1h] [per-pod=1] [total=-1] [ttl=1h] [completed=0] [bytes=100]
-//	     [keep-for=1h] [keep-last=1] [all-unused] [json]
+//	plan [min-age=1h] [per-pod=1] [total=-1] [all-unused] [json]
 //	pod web gone|ended|evicted              other pods are there and run
-//	box web#1 [ready] [ended=1h]            a sandbox; its pod's UID is the name
-//	web/app#2 exited [made=2h] [ended=1h] [bytes=9] [in=web#1] [foreign] [retry=1m]
-//	folder web [written=1h]                 a pod's log folder, below it
-//	logs app#0 [written=1h]                 one container's logs
+//	box web#1 [ready] [made=1h]             a sandbox; its pod's UID is the name
+//	web/app#2 exited [made=2h] [ended=1h] [in=web#1] [foreign] [retry=1m]
+//	folder web                              a pod's log folder, below it
+//	logs app#0                              one container's logs
 //	link web/app#2                          a dead link of a container, or of "x"
 func TestPlan(t *testing.T) {
 	datadriven.Walk(t, "testdata/plan", func(t *testing.T, path string) {
@@ -75,25 +74,12 @@ func newInput(t *testing.T, d *datadriven.TestData) containergc.Input {
 		d.ScanArgs(t, name, &n)
 		return &n
 	}
-	span := func(name string) (took time.Duration) {
-		if d.HasArg(name) {
-			var text string
-			d.ScanArgs(t, name, &text)
-			took = duration(t, text)
-		}
-		return took
+	if d.HasArg("min-age") {
+		var text string
+		d.ScanArgs(t, "min-age", &text)
+		in.Policy.MinAge = duration(t, text)
 	}
-	in.Policy = containergc.Policy{
-		MinAge: span("min-age"), TTL: span("ttl"), MaxPerPodContainer: number("per-pod"),
-		MaxContainers: number("total"), MaxPerCompletedPod: number("completed"),
-	}
-	if n := number("bytes"); n != nil {
-		in.Policy.MaxBytes = int64(*n)
-	}
-	in.Logs.KeepFor = span("keep-for")
-	if n := number("keep-last"); n != nil {
-		in.Logs.KeepLast = *n
-	}
+	in.Policy.MaxPerPodContainer, in.Policy.MaxContainers = number("per-pod"), number("total")
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(line)
 		opts := options(words[2:])
@@ -105,13 +91,12 @@ func newInput(t *testing.T, d *datadriven.TestData) containergc.Input {
 		case "folder":
 			in.Folders = append(in.Folders, containergc.LogFolder{
 				Folder: "ns_" + words[1] + "_" + words[1], Namespace: "ns", Pod: base(words[1]), UID: types.UID(words[1]),
-				WrittenAt: ago(t, opts["written"]),
 			})
 		case "logs":
 			name, n := numbered(t, words[1])
 			f := &in.Folders[len(in.Folders)-1]
 			f.Attempts = append(f.Attempts, containergc.AttemptLogs{
-				Container: name, Attempt: n, WrittenAt: ago(t, opts["written"]),
+				Container: name, Attempt: n,
 				Files: []string{f.Folder + "/" + name + "/" + strconv.Itoa(int(n)) + ".log"},
 			})
 		case "link":
@@ -168,7 +153,7 @@ func newBox(t *testing.T, text string, opts map[string]string) containergc.Sandb
 	name, n := numbered(t, text)
 	b := containergc.Sandbox{
 		ID: text, PodUID: types.UID(name), Namespace: "ns", Pod: base(name), Attempt: n,
-		CreatedAt: ago(t, opts["made"]), EndedAt: ago(t, opts["ended"]),
+		CreatedAt: ago(t, opts["made"]),
 	}
 	_, b.Ready = opts["ready"]
 	if _, ok := opts["foreign"]; ok {
@@ -194,11 +179,6 @@ func newContainer(t *testing.T, text, state string, opts map[string]string) cont
 		ID: text, SandboxID: opts["in"], PodUID: types.UID(pod), Namespace: "ns", Pod: base(pod), Name: name, Attempt: n,
 		State: states[state], CreatedAt: ago(t, opts["made"]), FinishedAt: ago(t, opts["ended"]),
 	}
-	if bytes, ok := opts["bytes"]; ok {
-		v, err := strconv.ParseInt(bytes, 10, 64)
-		require.NoError(t, err)
-		c.Bytes = v
-	}
 	if _, ok := opts["foreign"]; ok {
 		c.Labels = map[string]string{"foreign": "true"}
 	}
@@ -217,7 +197,7 @@ func TestPlan_StringPrintsALinePerObjectWhateverItsNames(t *testing.T) {
 	plan := containergc.Plan{}
 	for _, kind := range []containergc.Kind{containergc.KindContainer, containergc.KindSandbox, containergc.KindLogs, containergc.KindLogLink} {
 		o := containergc.Object{Kind: kind, ID: hostile, Namespace: hostile, Pod: hostile, Name: hostile}
-		plan.Decisions = append(plan.Decisions, containergc.Decision{Object: o, Reason: containergc.OverAge})
+		plan.Decisions = append(plan.Decisions, containergc.Decision{Object: o, Reason: containergc.OverPerPod})
 	}
 	text := plan.String()
 	require.Equal(t, printable.Lines(text, ""), text)

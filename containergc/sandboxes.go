@@ -43,10 +43,6 @@ func (d *decider) sandboxGoes(v *Decision, p *pod, used bool) (bool, Reason) {
 		return true, EndedPod
 	case p.newestBox != v.index:
 		return true, NewerSandbox
-	case p.ended && !p.stays && limit(d.Policy.MaxPerCompletedPod, -1) == 0:
-		return true, OverCompleted
-	case p.ended && !p.stays && d.Policy.TTL > 0 && !b.EndedAt.IsZero() && !b.EndedAt.Add(d.Policy.TTL).After(d.Now):
-		return true, OverAge
 	default:
 		return false, NewestSandbox
 	}

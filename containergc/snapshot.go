@@ -41,9 +41,6 @@ type Container struct {
 	// PreStop is its preStop hook, a LifecycleHandler of core/v1 as JSON, empty if it has
 	// none.
 	PreStop string
-	// Bytes is how much disk it takes. The manager fills it in for
-	// [Policy].MaxBytes.
-	Bytes int64
 	// Labels are its CRI labels, for [Config].Owned.
 	Labels map[string]string
 }
@@ -59,9 +56,8 @@ type Sandbox struct {
 	Attempt uint32
 	// Ready says that it is in use, whatever else is known.
 	Ready bool
-	// CreatedAt is when it was made; EndedAt when it was first seen not to be
-	// ready, which the manager fills in.
-	CreatedAt, EndedAt time.Time
+	// CreatedAt is when it was made.
+	CreatedAt time.Time
 	// Labels are its CRI labels, for [Config].Owned.
 	Labels map[string]string
 }

@@ -68,7 +68,6 @@ func figures() []figure {
 		{"probe of the node", "eviction/nodestats", "Node/machine/MemAvailable", ns, 55 * µs, ""},
 		{"look at 1,000 images and 4,000 known containers", "imagegc", "Detect/images=1000/containers=4000", ns, 1.5 * ms, "1.9 ms for half, and a call each"},
 		{"plan for 10,000 images", "imagegc", "Plan/images=10000", ns, 10 * ms, ""},
-		{"plan for 500 dead containers", "containergc", "Decide/dead=500/per-name=1/total=-1", ns, 100 * µs, "390 µs to list them"},
 	}
 }
 

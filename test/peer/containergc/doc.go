@@ -23,10 +23,10 @@
 //
 // # Not compared
 //
-// TTL, MaxPerCompletedPod, MaxBytes, LogPolicy, Owned, Snapshot and Plan, which the
-// kubelet does not have. RequestPod, whose counterpart is another component of the
-// kubelet. The order of removals, which in the kubelet is that of a map. Calls that hang:
-// one delays all passes of the kubelet, and of ours the pass that makes it. Containers
-// made at the same time, among which the kubelet chooses by chance. The clock of the
-// kubelet cannot be set here; its runtime's times move instead, which is the same to it.
+// Owned, Snapshot and Plan, which the kubelet does not have. RequestPod, whose
+// counterpart is another component of the kubelet. The order of removals, which in the
+// kubelet is that of a map. Calls that hang: one delays all passes of the kubelet, and of
+// ours the pass that makes it. Containers made at the same time, among which the kubelet
+// chooses by chance. The clock of the kubelet cannot be set here; its runtime's times move
+// instead, which is the same to it.
 package containergc
