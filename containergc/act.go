@@ -35,10 +35,10 @@ type failure struct {
 
 // act removes what the plan says: the pods' objects in their order, several pods at
 // a time.
-func (m *Manager) act(ctx context.Context, in *Input, p Plan) ([]Object, error) {
+func (m *Manager) act(ctx context.Context, p Plan) ([]Object, error) {
 	var (
-		order []types.UID
-		tasks = map[types.UID]*task{}
+		tasks []*task
+		byPod = map[types.UID]*task{}
 		hung  = &atomic.Int32{}
 	)
 	for i := range p.Decisions {
@@ -46,24 +46,25 @@ func (m *Manager) act(ctx context.Context, in *Input, p Plan) ([]Object, error) 
 		if !d.Remove {
 			continue
 		}
-		t := tasks[d.PodUID]
+		t := byPod[d.PodUID]
 		if t == nil {
-			t = &task{m: m, in: in, hung: hung, failedBoxes: map[string]bool{}, failedLogs: map[logKey]bool{}, mayWrite: map[int]bool{}}
-			tasks[d.PodUID] = t
-			order = append(order, d.PodUID)
+			t = &task{m: m, hung: hung}
+			byPod[d.PodUID] = t
+			tasks = append(tasks, t)
 		}
 		t.todo = append(t.todo, d)
-		t.stops = t.stops || d.Kind == KindContainer && in.Snapshot.Containers[d.index].State == runtimeapi.ContainerState_CONTAINER_UNKNOWN
+		if mustStop(d) {
+			t.rank = 1
+		}
 	}
-	// Stopping a container may take its whole grace period: after all others.
-	slices.SortStableFunc(order, func(a, b types.UID) int { return cmp.Compare(tasks[a].rank(), tasks[b].rank()) })
-	queue := make(chan *task, len(order))
-	for _, uid := range order {
-		queue <- tasks[uid]
+	slices.SortStableFunc(tasks, func(a, b *task) int { return cmp.Compare(a.rank, b.rank) })
+	queue := make(chan *task, len(tasks))
+	for _, t := range tasks {
+		queue <- t
 	}
 	close(queue)
 	var wg sync.WaitGroup
-	for range min(m.cfg.Workers, len(order)) {
+	for range min(m.cfg.Workers, len(tasks)) {
 		wg.Go(func() {
 			for t := range queue {
 				t.run(ctx)
@@ -75,9 +76,9 @@ func (m *Manager) act(ctx context.Context, in *Input, p Plan) ([]Object, error) 
 		removed []Object
 		errs    []error
 	)
-	for _, uid := range order {
-		removed = append(removed, tasks[uid].removed...)
-		errs = append(errs, tasks[uid].errs...)
+	for _, t := range tasks {
+		removed = append(removed, t.removed...)
+		errs = append(errs, t.errs...)
 	}
 	if int(hung.Load()) >= m.cfg.Workers && ctx.Err() == nil {
 		errs = append(errs, errHung)
@@ -91,45 +92,47 @@ var errHung = errors.New("the runtime does not answer: the rest is left to the n
 // task is what is to be removed of one pod, and what came of it.
 type task struct {
 	m       *Manager
-	in      *Input
 	hung    *atomic.Int32 // calls of the pass that did not return in time
-	stops   bool          // it stops a container first
+	rank    int           // 1: comes last, because to stop a container may take its whole grace period
 	todo    []*Decision
 	removed []Object
+	kept    []*Decision // that could not be removed
 	errs    []error
-	// What did not go keeps what it needs: a container its sandbox and its logs.
-	failed      bool
-	failedBoxes map[string]bool
-	failedLogs  map[logKey]bool
-	mayWrite    map[int]bool // containers that did not go and have not ended
 }
 
-// rank returns 1 for tasks that come last.
-func (t *task) rank() int {
-	if t.stops {
-		return 1
-	}
-	return 0
+// mustStop reports whether a container has to be stopped before it is removed. It may run,
+// and runtimes refuse to remove what they cannot see.
+func mustStop(d *Decision) bool {
+	return d.Kind == KindContainer && d.container.State == runtimeapi.ContainerState_CONTAINER_UNKNOWN
 }
 
 func (t *task) run(ctx context.Context) {
 	for _, d := range t.todo {
-		if t.blocked(d) || !t.claim(ctx, d) {
+		if t.isBlocked(d) {
+			t.kept = append(t.kept, d)
 			continue
 		}
-		if ctx.Err() != nil || t.isOver() {
-			t.settle(d, false)
+		t.m.waitTurn(ctx, d)
+		gone, mine := t.m.claim(ctx, d)
+		if !mine {
+			if !gone {
+				t.kept = append(t.kept, d)
+			}
+			continue
+		}
+		if ctx.Err() != nil || int(t.hung.Load()) >= t.m.cfg.Workers {
+			t.m.unclaim(d, false)
 			return // the next pass finds the rest
 		}
 		began := t.m.cfg.Clock.Now()
 		err := t.remove(ctx, d)
-		t.settle(d, err == nil)
+		t.m.unclaim(d, err == nil)
 		if err == nil {
 			t.removed = append(t.removed, d.Object)
 		} else {
 			err = fmt.Errorf("remove %s: %w", d.Object, err)
 			t.errs = append(t.errs, err)
-			t.keep(d)
+			t.kept = append(t.kept, d)
 		}
 		if ctx.Err() == nil {
 			t.m.note(d.ID, err)
@@ -138,48 +141,22 @@ func (t *task) run(ctx context.Context) {
 	}
 }
 
-// isOver reports whether the pass ends early.
-func (t *task) isOver() bool { return int(t.hung.Load()) >= t.m.cfg.Workers }
-
-// claim waits for the turn of an object and reports whether it is for this pass to
-// remove. Files need no claim: they are removed at once.
-func (t *task) claim(ctx context.Context, d *Decision) bool {
-	if d.Kind != KindContainer && d.Kind != KindSandbox {
-		return true
-	}
-	t.m.waitTurn(ctx, d.ID)
-	gone, mine := t.m.claim(ctx, d.ID)
-	if !gone && !mine {
-		t.keep(d)
-	}
-	return mine
-}
-
-func (t *task) settle(d *Decision, removed bool) {
-	if d.Kind == KindContainer || d.Kind == KindSandbox {
-		t.m.settle(d.ID, removed)
-	}
-}
-
-// blocked says whether something that needs d is still there, or has come back.
-func (t *task) blocked(d *Decision) bool {
-	pods := t.m.cfg.Pods
+// isBlocked reports whether something that needs d is still there, or has come back.
+func (t *task) isBlocked(d *Decision) bool {
 	switch d.Kind {
 	case KindContainer:
-		if d.unused && !pods.ShouldPodRuntimeBeRemoved(d.PodUID) {
-			t.keep(d)
-			return true
-		}
-		return false
+		return d.unused && !t.m.cfg.Pods.ShouldPodRuntimeBeRemoved(d.PodUID)
 	case KindSandbox:
-		return t.failedBoxes[d.ID]
+		return t.keptContainer(func(c *Decision) bool { return c.container.SandboxID == d.ID })
 	case KindLogs:
-		return t.failedLogs[logKey{d.PodUID, d.Name, d.Attempt}]
+		return t.keptContainer(func(c *Decision) bool { return c.Name == d.Name && c.Attempt == d.Attempt })
 	case KindLogFolder: // a static pod may come again with its UID
-		return t.failed || !pods.ShouldPodContentBeRemoved(d.PodUID)
+		return len(t.kept) > 0 || !t.m.cfg.Pods.ShouldPodContentBeRemoved(d.PodUID)
 	case KindLogLink:
-		if t.mayWrite[d.index] {
-			return true
+		if t.keptContainer(func(c *Decision) bool {
+			return c.container == d.container && c.container.State != runtimeapi.ContainerState_CONTAINER_EXITED
+		}) {
+			return true // it may write again
 		}
 		_, err := os.Stat(filepath.Join(t.m.cfg.ContainerLogs, d.ID))
 		return !errors.Is(err, fs.ErrNotExist)
@@ -188,19 +165,9 @@ func (t *task) blocked(d *Decision) bool {
 	}
 }
 
-// keep notes that d is still there.
-func (t *task) keep(d *Decision) {
-	switch d.Kind {
-	case KindContainer:
-		c := &t.in.Snapshot.Containers[d.index]
-		t.failed = true
-		t.failedBoxes[c.SandboxID] = true
-		t.failedLogs[logKey{d.PodUID, d.Name, d.Attempt}] = true
-		t.mayWrite[d.index] = c.State != runtimeapi.ContainerState_CONTAINER_EXITED
-	case KindSandbox:
-		t.failed = true
-	default:
-	}
+// keptContainer reports whether such a container could not be removed.
+func (t *task) keptContainer(is func(*Decision) bool) bool {
+	return slices.ContainsFunc(t.kept, func(d *Decision) bool { return d.Kind == KindContainer && is(d) })
 }
 
 // remove removes one object. What is gone already is no error.
@@ -208,15 +175,13 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 	cfg := &t.m.cfg
 	switch d.Kind {
 	case KindContainer:
-		c := &t.in.Snapshot.Containers[d.index]
-		if c.State == runtimeapi.ContainerState_CONTAINER_UNKNOWN {
-			// It may run, and runtimes refuse to remove what they cannot see.
-			if err := t.stop(ctx, d, c); err != nil {
+		if mustStop(d) {
+			if err := t.stop(ctx, d); err != nil {
 				return fmt.Errorf("stop it: %w", err)
 			}
-			c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+			d.container.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		}
-		return t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.RemoveContainer(ctx, c.ID) })
+		return t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.RemoveContainer(ctx, d.ID) })
 	case KindSandbox:
 		// Its network may still be there.
 		if err := t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.StopPodSandbox(ctx, d.ID) }); err != nil {
@@ -224,7 +189,7 @@ func (t *task) remove(ctx context.Context, d *Decision) error {
 		}
 		return t.call(ctx, 0, func(ctx context.Context) error { return cfg.Remover.RemovePodSandbox(ctx, d.ID) })
 	case KindLogs:
-		return removeBelow(cfg.PodLogs, t.in.Folders[d.index].Attempts[d.logs].Files...)
+		return removeBelow(cfg.PodLogs, d.files...)
 	case KindLogFolder:
 		return removeBelow(cfg.PodLogs, d.ID)
 	case KindLogLink:
@@ -246,26 +211,26 @@ func (t *task) call(ctx context.Context, anyway time.Duration, do func(context.C
 }
 
 // stop stops a container as the kubelet stops one whose pod it may not know.
-func (t *task) stop(ctx context.Context, d *Decision, c *Container) error {
+func (t *task) stop(ctx context.Context, d *Decision) error {
 	t.m.event(d, corev1.EventTypeNormal, ReasonKilling, "Container is in unknown state, try killing it before removal")
-	grace := c.StopGrace
-	if c.PreStop != "" && grace > 0 && t.m.cfg.PreStop != nil {
+	grace := d.container.StopGrace
+	if d.container.PreStop != "" && grace > 0 && t.m.cfg.PreStop != nil {
 		began := t.m.cfg.Clock.Now()
-		t.m.preStop(ctx, d, c)
+		t.m.preStop(ctx, d)
 		grace -= t.m.cfg.Clock.Since(began).Truncate(time.Second)
 	}
 	grace = max(grace, shortestGrace)
 	return t.call(ctx, grace, func(ctx context.Context) error {
-		return t.m.cfg.Remover.StopContainer(ctx, c.ID, int64(grace/time.Second))
+		return t.m.cfg.Remover.StopContainer(ctx, d.ID, int64(grace/time.Second))
 	})
 }
 
 // preStop runs the hook of a container for no longer than its grace period.
-func (m *Manager) preStop(ctx context.Context, d *Decision, c *Container) {
-	ctx, cancel := context.WithTimeout(ctx, c.StopGrace)
+func (m *Manager) preStop(ctx context.Context, d *Decision) {
+	ctx, cancel := context.WithTimeout(ctx, d.container.StopGrace)
 	defer cancel()
-	if err := m.cfg.PreStop(ctx, *c); err != nil {
-		m.cfg.Logger.ErrorContext(ctx, "preStop hook failed", "container", d.Name, "containerID", c.ID, "pod", d.Namespace+"/"+d.Pod, "err", err)
+	if err := m.cfg.PreStop(ctx, *d.container); err != nil {
+		m.cfg.Logger.ErrorContext(ctx, "preStop hook failed", "container", d.Name, "containerID", d.ID, "pod", d.Namespace+"/"+d.Pod, "err", err)
 		m.event(d, corev1.EventTypeWarning, ReasonFailedPreStop, "PreStopHook failed")
 	}
 }
@@ -287,20 +252,27 @@ type claim struct {
 	gone  bool // set before ended is closed
 }
 
+// claimable reports whether passes must not remove an object at the same time. Files are
+// removed at once.
+func claimable(d *Decision) bool { return d.Kind == KindContainer || d.Kind == KindSandbox }
+
 // patience is how long a pass waits for another that removes the same object, in real
 // time.
 const patience = 10 * time.Second
 
-// claim reports whether another pass has removed a container or a sandbox, and if not,
-// whether it is for the caller to remove.
-func (m *Manager) claim(ctx context.Context, id string) (gone, mine bool) {
+// claim reports whether another pass has removed an object, and if not, whether it is for
+// the caller to remove.
+func (m *Manager) claim(ctx context.Context, d *Decision) (gone, mine bool) {
+	if !claimable(d) {
+		return false, true
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		m.mu.Lock()
-		c := m.claims[id]
+		c := m.claims[d.ID]
 		if c == nil {
-			m.claims[id] = &claim{ended: make(chan struct{})}
+			m.claims[d.ID] = &claim{ended: make(chan struct{})}
 		}
 		m.mu.Unlock()
 		if c == nil {
@@ -317,14 +289,17 @@ func (m *Manager) claim(ctx context.Context, id string) (gone, mine bool) {
 	}
 }
 
-// settle ends a claim. What was removed stays noted, because passes that are under way
+// unclaim ends a claim. What was removed stays noted, because passes that are under way
 // may have planned to remove it as well.
-func (m *Manager) settle(id string, removed bool) {
+func (m *Manager) unclaim(d *Decision, removed bool) {
+	if !claimable(d) {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.claims[id]
+	c := m.claims[d.ID]
 	if c.gone = removed; !removed {
-		delete(m.claims, id)
+		delete(m.claims, d.ID)
 	}
 	close(c.ended)
 }
@@ -421,11 +396,11 @@ func (p *pace) take(now time.Time) time.Duration {
 
 // waitTurn waits for a turn to remove an object, or the end of ctx. Nobody waits while
 // somebody needs the disk, nor for what another pass removes.
-func (m *Manager) waitTurn(ctx context.Context, id string) {
+func (m *Manager) waitTurn(ctx context.Context, d *Decision) {
 	m.mu.Lock()
-	claimed := m.claims[id] != nil
+	claimed := m.claims[d.ID] != nil
 	m.mu.Unlock()
-	if claimed || m.pace.every == 0 || m.urgent.Load() > 0 {
+	if !claimable(d) || claimed || m.pace.every == 0 || m.urgent.Load() > 0 {
 		return
 	}
 	wait(ctx, m.cfg.Clock, m.pace.take(m.cfg.Clock.Now()))

@@ -234,7 +234,7 @@ func (p *pass) end(ctx context.Context) (res Result, err error) {
 	m := p.m
 	if err = errors.Join(p.errs...); p.in != nil {
 		var failed error
-		p.res.Removed, failed = m.act(ctx, p.in, p.res.Plan)
+		p.res.Removed, failed = m.act(ctx, p.res.Plan)
 		err = errors.Join(err, failed)
 		if ctx.Err() != nil {
 			m.putBack(p.asked)

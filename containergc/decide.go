@@ -53,11 +53,14 @@ type Input struct {
 // failed to go a moment ago stays until it is tried again, and with a container its
 // sandbox and its pod's logs.
 func Decide(in Input) Plan {
-	d := newDecider(in)
-	d.judgeContainers()
-	d.judgeSandboxes()
-	d.judgeFolders()
-	d.judgeLinks()
+	d := &decider{
+		Input: in, pods: map[types.UID]*pod{},
+		usedBoxes: map[string]bool{}, usedLogs: map[logKey]bool{}, goneLogs: map[string]types.UID{},
+	}
+	d.decideContainers()
+	d.decideSandboxes()
+	d.decideFolders()
+	d.decideLinks()
 	return Plan{At: in.Now, Decisions: d.decisions}
 }
 
@@ -65,230 +68,156 @@ func Decide(in Input) Plan {
 type decider struct {
 	Input
 	decisions []Decision // of containers, then of sandboxes, then of logs
-	pods      []pod
-	podOf     map[types.UID]int
-	boxOf     map[string]int // by id, nil if nobody needs it
-	boxPods   []int          // each sandbox's pod
-	members   []int          // each container's pod
-	ends      []int64        // of each container, in Unix nanoseconds, never after that of a newer attempt
-	units     []unit
+	pods      map[types.UID]*pod
+	usedBoxes map[string]bool      // IDs of sandboxes with a container that stays
+	usedLogs  map[logKey]bool      // logs of containers that stay
 	goneLogs  map[string]types.UID // files and folders that are removed, by path
 }
 
 // pod is what concerns all objects of one pod.
 type pod struct {
-	uid types.UID
-	// gone and ended are what Input.Pods says.
-	gone, ended bool
-	// foreign says that something of it is not ours, stays that some container is
-	// not to be removed, inUse that a sandbox is not.
-	foreign, stays, inUse bool
-	newestBox             int // in the snapshot, -1 if there is none
-	firstUnit             int // -1 if there is none
+	uid           types.UID
+	gone, ended   bool // as Input.Pods says
+	foreign       bool // an object of it is not ours
+	hasContainers bool // one stays
+	hasSandboxes  bool // one stays
+	units         map[string]*unit
+	newestSandbox *Sandbox
 }
 
-// unit is the dead containers of one name in one pod that can go.
+// unit is the containers of one name in one pod.
 type unit struct {
-	pod    int
-	name   string
-	size   int   // how many containers of any state have the name
-	newest int   // of those, in the snapshot
-	dead   []int // in the snapshot, the newest first
-	next   int   // another of the pod, -1 if there is none
+	pod    *pod
+	newest *Container   // of any state
+	dead   []*candidate // those that may go, the newest first
 }
+
+// candidate is a container on which the decision is not made yet.
+type candidate struct {
+	Decision
+	unit *unit
+	end  int64 // when it ended in Unix nanoseconds, never after a newer one of its unit
+}
+
+func (c *candidate) remove(why Reason) { c.Remove, c.Reason = true, why }
 
 // newestFirst compares two containers of one unit. Attempts count first because clocks
 // step back (kubernetes#134153).
 func newestFirst(a, b *Container) int {
-	if a.Attempt != b.Attempt {
-		return cmp.Compare(b.Attempt, a.Attempt)
-	}
-	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
+	return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
 }
 
-func newDecider(in Input) *decider {
-	s := &in.Snapshot
-	d := &decider{
-		Input:     in,
-		decisions: make([]Decision, 0, len(s.Containers)+len(s.Sandboxes)+len(in.Folders)+len(in.Links)),
-		pods:      make([]pod, 0, len(s.Sandboxes)),
-		units:     make([]unit, 0, len(s.Containers)/2),
-		podOf:     make(map[types.UID]int, len(s.Sandboxes)),
-		boxPods:   make([]int, len(s.Sandboxes)),
-		members:   make([]int, len(s.Containers)),
-		ends:      make([]int64, len(s.Containers)),
-		goneLogs:  map[string]types.UID{},
-	}
-	if slices.ContainsFunc(s.Sandboxes, func(b Sandbox) bool { return !b.Ready }) ||
-		slices.ContainsFunc(s.Containers, func(c Container) bool { return c.PodUID == "" }) {
-		d.boxOf = make(map[string]int, len(s.Sandboxes))
-	}
-	for i := range s.Sandboxes {
-		b := &s.Sandboxes[i]
-		n := d.pod(b.PodUID)
-		d.boxPods[i] = n
-		if d.boxOf != nil {
-			d.boxOf[b.ID] = i
-		}
-		if p := &d.pods[n]; p.newestBox < 0 || newerSandbox(b, &s.Sandboxes[p.newestBox]) {
-			p.newestBox = i
-		}
-	}
-	for i := range s.Containers {
-		d.members[i] = d.podOfContainer(i)
-	}
-	return d
-}
-
-func (d *decider) podOfContainer(i int) int {
-	c := &d.Snapshot.Containers[i]
-	if c.PodUID == "" {
-		if box, ok := d.boxOf[c.SandboxID]; ok {
-			return d.boxPods[box]
-		}
-	} else if i > 0 && c.PodUID == d.Snapshot.Containers[i-1].PodUID {
-		return d.members[i-1]
-	}
-	return d.pod(c.PodUID)
-}
-
-// pod returns the index of a pod.
-func (d *decider) pod(uid types.UID) int {
-	n, ok := d.podOf[uid]
-	if !ok {
-		n = len(d.pods)
-		d.podOf[uid] = n
-		p := pod{uid: uid, newestBox: -1, firstUnit: -1}
+// pod returns the pod with a UID, empty for objects that belong to no pod.
+func (d *decider) pod(uid types.UID) *pod {
+	p := d.pods[uid]
+	if p == nil {
+		p = &pod{uid: uid, units: map[string]*unit{}}
 		if uid != "" {
 			p.gone, p.ended = d.Pods.ShouldPodContentBeRemoved(uid), d.Pods.ShouldPodRuntimeBeRemoved(uid)
 		}
-		d.pods = append(d.pods, p)
+		d.pods[uid] = p
 	}
-	return n
+	return p
 }
 
-func newerSandbox(a, b *Sandbox) bool {
-	return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID)) < 0
-}
-
-// owned says whether an object is ours.
+// owned reports whether an object is ours.
 func (d *decider) owned(o Object) bool { return d.Owned == nil || d.Owned(o) }
 
-// judgeContainers decides on the containers.
-func (d *decider) judgeContainers() {
-	for i := range d.Snapshot.Containers {
-		c := &d.Snapshot.Containers[i]
-		o := Object{
-			Kind: KindContainer, ID: c.ID, PodUID: d.pods[d.members[i]].uid, Namespace: c.Namespace, Pod: c.Pod,
-			Name: c.Name, Attempt: c.Attempt, Labels: c.Labels,
-		}
-		d.decisions = append(d.decisions, Decision{Object: o, Reason: WithinLimits, index: i})
-	}
-	d.makeUnits()
-	d.removeOfEndedPods()
-	d.enforcePerPod(limit(d.Policy.MaxPerPodContainer, 1), OverPerPod)
-	d.enforceTotal()
-	for i := range d.members {
-		if d.holdBack(&d.decisions[i]); !d.decisions[i].Remove {
-			d.pods[d.members[i]].stays = true
-		}
-	}
-}
-
-// holdBack keeps what failed to go a moment ago.
-func (d *decider) holdBack(v *Decision) {
-	if !v.Remove {
-		return
-	}
-	if at, ok := d.RetryAt[v.ID]; ok && at.After(d.Now) {
+// add completes a decision and reports whether the object goes. An object whose removal
+// failed a moment ago stays.
+func (d *decider) add(v Decision) bool {
+	if at := d.RetryAt[v.ID]; v.Remove && at.After(d.Now) {
 		v.Remove, v.Reason, v.Until = false, BackingOff, at
 	}
+	d.decisions = append(d.decisions, v)
+	return v.Remove
 }
 
-// makeUnits collects what can go, by pod and name.
-func (d *decider) makeUnits() {
-	all, unitOf := d.Snapshot.Containers, make([]int, len(d.members))
-	for i := range all {
-		n := d.unit(d.members[i], all[i].Name)
-		u := &d.units[n]
-		if u.size == 0 || newestFirst(&all[i], &all[u.newest]) < 0 {
-			u.newest = i
-		}
-		u.size++
-		unitOf[i] = n
-	}
-	memory := make([]int, len(all))
-	for i := range d.units {
-		u := &d.units[i]
-		u.dead, memory = memory[:0:u.size], memory[u.size:]
-	}
-	for i, n := range unitOf {
-		u := &d.units[n]
-		if reason := d.protected(i, u); reason != "" {
-			d.decisions[i].Reason = reason
-			continue
-		}
-		u.dead = append(u.dead, i)
-	}
-	for i := range d.units {
-		d.sortUnit(&d.units[i])
-	}
-}
-
-// unit returns the index of a unit. A pod has few.
-func (d *decider) unit(pod int, name string) int {
-	for n := d.pods[pod].firstUnit; n >= 0; n = d.units[n].next {
-		if d.units[n].name == name {
-			return n
+func (d *decider) decideContainers() {
+	candidates, units := d.candidates()
+	for _, c := range candidates {
+		if d.mayGo(c) {
+			c.unit.dead = append(c.unit.dead, c)
 		}
 	}
-	n := len(d.units)
-	d.units = append(d.units, unit{pod: pod, name: name, next: d.pods[pod].firstUnit})
-	d.pods[pod].firstUnit = n
-	return n
-}
-
-// sortUnit puts the newest attempt first and notes when each ended, which was not
-// after a newer one did: so no rule about age takes a newer one before an older one,
-// and removing the older changes nothing for the newer.
-func (d *decider) sortUnit(u *unit) {
-	slices.SortFunc(u.dead, func(a, b int) int {
-		return newestFirst(&d.Snapshot.Containers[a], &d.Snapshot.Containers[b])
-	})
-	latest := d.Now.UnixNano()
-	for _, i := range u.dead {
-		latest = min(latest, d.endOf(&d.Snapshot.Containers[i]).UnixNano())
-		d.ends[i] = latest
+	for _, u := range units {
+		d.sort(u)
+		switch {
+		case u.pod.gone:
+			u.keepNewest(0, GonePod)
+		case d.AllUnused && u.pod.ended:
+			u.keepNewest(0, EndedPod)
+		default:
+			u.keepNewest(limit(d.Policy.MaxPerPodContainer, 1), OverPerPod)
+		}
+	}
+	limitTotal(units, limit(d.Policy.MaxContainers, -1))
+	for _, c := range candidates {
+		if !d.add(c.Decision) {
+			c.unit.pod.hasContainers = true
+			d.usedBoxes[c.container.SandboxID] = true
+			d.usedLogs[logKey{c.PodUID, c.Name, c.Attempt}] = true
+		}
 	}
 }
 
-// protected returns why a container cannot go whatever the limits say, or nothing.
-func (d *decider) protected(i int, u *unit) Reason {
-	c, v, p := &d.Snapshot.Containers[i], &d.decisions[i], &d.pods[u.pod]
-	if p.uid == "" {
-		return NoPod
+// candidates returns all containers, and their units.
+func (d *decider) candidates() (all []*candidate, units []*unit) {
+	podOf := make(map[string]types.UID, len(d.Snapshot.Sandboxes))
+	for i := range d.Snapshot.Sandboxes {
+		podOf[d.Snapshot.Sandboxes[i].ID] = d.Snapshot.Sandboxes[i].PodUID
 	}
-	if !d.owned(v.Object) {
-		p.foreign = true
-		return NotOurs
+	for i := range d.Snapshot.Containers {
+		c := &d.Snapshot.Containers[i]
+		p := d.pod(cmp.Or(c.PodUID, podOf[c.SandboxID]))
+		u := p.units[c.Name]
+		if u == nil {
+			u = &unit{pod: p, newest: c}
+			p.units[c.Name] = u
+			units = append(units, u)
+		}
+		if newestFirst(c, u.newest) < 0 {
+			u.newest = c
+		}
+		all = append(all, &candidate{unit: u, Decision: Decision{container: c, Reason: WithinLimits, Object: Object{
+			Kind: KindContainer, ID: c.ID, PodUID: p.uid, Namespace: c.Namespace, Pod: c.Pod,
+			Name: c.Name, Attempt: c.Attempt, Labels: c.Labels,
+		}}})
 	}
-	switch c.State {
+	return all, units
+}
+
+// mayGo reports whether a container may go if the limits say so, and sets the reason if
+// not.
+func (d *decider) mayGo(c *candidate) bool {
+	p := c.unit.pod
+	switch {
+	case p.uid == "":
+		c.Reason = NoPod
+		return false
+	case !d.owned(c.Object):
+		p.foreign, c.Reason = true, NotOurs
+		return false
+	}
+	switch c.container.State {
 	case runtimeapi.ContainerState_CONTAINER_CREATED:
-		if v.unused = i == u.newest; v.unused && !p.ended {
-			return MayStart
+		if c.unused = c.container == c.unit.newest; c.unused && !p.ended {
+			c.Reason = MayStart
+			return false
 		}
 	case runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_UNKNOWN:
 	default:
-		return Running
+		c.Reason = Running
+		return false
 	}
-	if until := d.endOf(c).Add(d.Policy.MinAge); until.After(d.Now) {
-		v.Until = until
-		return Young
+	if until := d.endOf(c.container).Add(d.Policy.MinAge); until.After(d.Now) {
+		c.Reason, c.Until = Young, until
+		return false
 	}
-	return ""
+	return true
 }
 
-// endOf is when a container ended; one that never ran, when it was made. It is never
+// endOf returns when a container ended; if it never ran, when it was made. That is never
 // later than now, whatever clocks said.
 func (d *decider) endOf(c *Container) time.Time {
 	end := c.FinishedAt
@@ -299,4 +228,101 @@ func (d *decider) endOf(c *Container) time.Time {
 		return d.Now
 	}
 	return end
+}
+
+// sort puts the newest attempt first and sets when each ended, which was not after a
+// newer one did: so no rule about age takes a newer one before an older one, and
+// removing the older changes nothing for the newer.
+func (d *decider) sort(u *unit) {
+	slices.SortFunc(u.dead, func(a, b *candidate) int { return newestFirst(a.container, b.container) })
+	end := d.Now.UnixNano()
+	for _, c := range u.dead {
+		end = min(end, d.endOf(c.container).UnixNano())
+		c.end = end
+	}
+}
+
+// keepNewest removes all but the newest containers of a unit, so many as most says. Negative:
+// no limit.
+func (u *unit) keepNewest(most int, why Reason) {
+	if most < 0 || len(u.dead) <= most {
+		return
+	}
+	for _, c := range u.dead[most:] {
+		c.remove(why)
+	}
+	u.dead = u.dead[:most]
+}
+
+// limitTotal applies MaxContainers.
+func limitTotal(units []*unit, most int) {
+	units = slices.DeleteFunc(units, func(u *unit) bool { return len(u.dead) == 0 })
+	if dead := allDead(units); most < 0 || len(dead) <= most {
+		return
+	}
+	for _, u := range units {
+		u.keepNewest(max(1, most/len(units)), OverTotal)
+	}
+	dead := allDead(units)
+	slices.SortFunc(dead, func(a, b *candidate) int {
+		return cmp.Or(cmp.Compare(b.end, a.end), newestFirst(a.container, b.container))
+	})
+	for _, c := range dead[min(most, len(dead)):] {
+		c.remove(OverTotal)
+	}
+}
+
+func allDead(units []*unit) (all []*candidate) {
+	for _, u := range units {
+		all = append(all, u.dead...)
+	}
+	return all
+}
+
+func (d *decider) decideSandboxes() {
+	for i := range d.Snapshot.Sandboxes {
+		b := &d.Snapshot.Sandboxes[i]
+		p := d.pod(b.PodUID)
+		if p.newestSandbox == nil || newerSandbox(b, p.newestSandbox) {
+			p.newestSandbox = b
+		}
+	}
+	for i := range d.Snapshot.Sandboxes {
+		b := &d.Snapshot.Sandboxes[i]
+		v := Decision{Object: Object{
+			Kind: KindSandbox, ID: b.ID, PodUID: b.PodUID, Namespace: b.Namespace, Pod: b.Pod,
+			Attempt: b.Attempt, Labels: b.Labels,
+		}}
+		v.Remove, v.Reason = d.sandboxGoes(b, v.Object)
+		if !d.add(v) {
+			d.pod(b.PodUID).hasSandboxes = true
+		}
+	}
+}
+
+func newerSandbox(a, b *Sandbox) bool {
+	return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID)) < 0
+}
+
+func (d *decider) sandboxGoes(b *Sandbox, o Object) (bool, Reason) {
+	p := d.pod(b.PodUID)
+	switch {
+	case p.uid == "":
+		return false, NoPod
+	case !d.owned(o):
+		p.foreign = true
+		return false, NotOurs
+	case b.Ready:
+		return false, Running
+	case d.usedBoxes[b.ID]:
+		return false, HasContainers
+	case p.gone:
+		return true, GonePod
+	case d.AllUnused && p.ended:
+		return true, EndedPod
+	case p.newestSandbox != b:
+		return true, NewerSandbox
+	default:
+		return false, NewestSandbox
+	}
 }

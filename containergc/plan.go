@@ -105,9 +105,9 @@ type Decision struct {
 	// Until is when a reason to stay will be over by itself, if that is known.
 	Until time.Time `json:"until,omitzero"`
 
-	index  int  // in the snapshot or the logs
-	logs   int  // in the folder of that index
-	unused bool // goes only as long as its pod has ended
+	container *Container // in the snapshot: the object, or that of the link if it is known
+	files     []string   // of the logs
+	unused    bool       // goes only as long as its pod has ended
 }
 
 // Plan says what goes, what stays, and why. It is a value: nothing happens by it.
