@@ -20,19 +20,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// What failed to go is tried again after firstRetry, then twice as long each time,
-// up to lastRetry.
-const (
-	firstRetry = time.Minute
-	lastRetry  = 15 * time.Minute
-)
-
-// failure is what is known of an object that would not go.
-type failure struct {
-	delay time.Duration
-	until time.Time
-}
-
 // act removes what the plan says: the pods' objects in their order, several pods at
 // a time.
 func (m *Manager) act(ctx context.Context, p Plan) ([]Object, error) {
@@ -246,132 +233,11 @@ func (m *Manager) event(d *Decision, kind, reason, message string) {
 	}, kind, reason, "%s", message)
 }
 
-// claim is the removal of a container or a sandbox by one pass.
-type claim struct {
-	ended chan struct{}
-	gone  bool // set before ended is closed
-}
-
-// claimable reports whether passes must not remove an object at the same time. Files are
-// removed at once.
-func claimable(d *Decision) bool { return d.Kind == KindContainer || d.Kind == KindSandbox }
-
-// patience is how long a pass waits for another that removes the same object, in real
-// time.
-const patience = 10 * time.Second
-
-// claim reports whether another pass has removed an object, and if not, whether it is for
-// the caller to remove.
-func (m *Manager) claim(ctx context.Context, d *Decision) (gone, mine bool) {
-	if !claimable(d) {
-		return false, true
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		m.mu.Lock()
-		c := m.claims[d.ID]
-		if c == nil {
-			m.claims[d.ID] = &claim{ended: make(chan struct{})}
-		}
-		m.mu.Unlock()
-		if c == nil {
-			return false, true
-		}
-		select {
-		case <-c.ended:
-			if c.gone {
-				return true, false
-			}
-		case <-ctx.Done():
-			return false, false
-		}
-	}
-}
-
-// unclaim ends a claim. What was removed stays noted, because passes that are under way
-// may have planned to remove it as well.
-func (m *Manager) unclaim(d *Decision, removed bool) {
-	if !claimable(d) {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.claims[d.ID]
-	if c.gone = removed; !removed {
-		delete(m.claims, d.ID)
-	}
-	close(c.ended)
-}
-
-// release ends a pass.
-func (m *Manager) release() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.passes--; m.passes == 0 {
-		clear(m.claims)
-	}
-}
-
 func ignoreGone(err error) error {
 	if criapierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
-}
-
-// note remembers a failure, or forgets it.
-func (m *Manager) note(id string, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err == nil {
-		delete(m.failures, id)
-		return
-	}
-	m.failures[id] = m.failures[id].again(m.cfg.Clock.Now())
-}
-
-// holds reports whether it is too early to try again. If the clock has stepped back since,
-// it is not.
-func (f failure) holds(now time.Time) bool { return f.until.After(now) && f.until.Sub(now) <= f.delay }
-
-// again returns what is known after one more failure.
-func (f failure) again(now time.Time) failure {
-	delay := min(max(firstRetry, 2*f.delay), lastRetry)
-	return failure{delay, now.Add(delay)}
-}
-
-// retries returns when what failed is tried again: after its delay, or at once if
-// the clock has stepped back since.
-func (m *Manager) retries(now time.Time) map[string]time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.failures) == 0 {
-		return nil
-	}
-	at := make(map[string]time.Time, len(m.failures))
-	for id, f := range m.failures {
-		if f.holds(now) {
-			at[id] = f.until
-		}
-	}
-	return at
-}
-
-// forget drops what is known of objects that are gone.
-func (m *Manager) forget(p Plan) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.failures) == 0 {
-		return
-	}
-	here := make(map[string]failure, len(m.failures))
-	for i := range p.Decisions {
-		if f, ok := m.failures[p.Decisions[i].ID]; ok {
-			here[p.Decisions[i].ID] = f
-		}
-	}
-	m.failures = here
 }
 
 // pace spreads removals over time.

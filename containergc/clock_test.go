@@ -1,14 +1,12 @@
 package containergc_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/kubeparts/kubeparts/containergc"
-	"github.com/kubeparts/kubeparts/fakecri"
 )
 
 func TestClockThatStepsBackMakesNobodyYoungForEver(t *testing.T) {
@@ -41,18 +39,4 @@ func TestClockThatStepsBackAfterTheFirstLook(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Empty(t, b.left(), "container and sandbox")
-}
-
-func TestBackOffEndsWhenTheClockStepsBack(t *testing.T) {
-	b := newBed(t)
-	id := b.dead("web", "app", 0)
-	b.set("web", "gone")
-	require.NoError(t, b.Fail("RemoveContainer", fakecri.Fault{Err: errors.New("busy"), Times: 1}))
-	m := b.manager()
-	_, err := m.Collect(t.Context())
-	require.ErrorContains(t, err, id)
-	b.clock.Step(-1000 * hour)
-	_, err = m.Collect(t.Context())
-	require.NoError(t, err)
-	require.NotContains(t, b.left(), "web/app#0")
 }

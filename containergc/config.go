@@ -206,8 +206,3 @@ func limit(n *int, or int) int {
 	}
 	return *n
 }
-
-// needsEnd says whether a rule of p asks when a container ended.
-func (p Policy) needsEnd() bool {
-	return p.MinAge > 0 || limit(p.MaxContainers, -1) >= 0
-}

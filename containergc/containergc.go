@@ -39,18 +39,16 @@ type Manager struct {
 	pace   pace
 	urgent atomic.Int32 // passes that do not wait for the pace
 
-	// step, of capacity 1, is full while a pass looks and decides. It guards the fields
-	// down to mu, and is a channel because those who wait for it have a context. It is
-	// empty again while the pass removes: what hangs then delays no other pass.
+	// step, of capacity 1, is full while a pass looks and decides, and guards ends. It is
+	// a channel because passes wait for it with a context. It is empty again while the
+	// pass removes: what hangs then delays no other pass.
 	step chan struct{}
 	ends map[string]time.Time // of dead containers, as far as rules asked
-	asks map[string]failure   // of containers of which that could not be had
 
 	mu       sync.Mutex // guards what follows; never held during a call to others
-	failing  bool       // the last full pass failed
-	eventAt  time.Time
+	eventAt  time.Time  // of the last event in a row of failures, zero after a success
 	failures map[string]failure
-	requests map[types.UID]struct{}
+	requests map[types.UID]bool
 	passes   int               // under way
 	claims   map[string]*claim // what they remove, by ID
 }
@@ -74,14 +72,8 @@ func New(cfg Config) (*Manager, error) {
 	cfg.Policy.MaxPerPodContainer = clonePtr(cfg.Policy.MaxPerPodContainer)
 	cfg.Policy.MaxContainers = clonePtr(cfg.Policy.MaxContainers)
 	m := &Manager{
-		cfg:      cfg,
-		loop:     loop.New(cfg.Clock),
-		step:     make(chan struct{}, 1),
-		ends:     map[string]time.Time{},
-		asks:     map[string]failure{},
-		claims:   map[string]*claim{},
-		failures: map[string]failure{},
-		requests: map[types.UID]struct{}{},
+		cfg: cfg, loop: loop.New(cfg.Clock), step: make(chan struct{}, 1),
+		claims: map[string]*claim{}, failures: map[string]failure{}, requests: map[types.UID]bool{},
 	}
 	if cfg.RemovalsPerSecond > 0 {
 		m.pace.every = time.Second / time.Duration(cfg.RemovalsPerSecond)
@@ -102,15 +94,19 @@ func clonePtr[T any](p *T) *T {
 // every source of pods has been read, a full pass is tried again after five seconds
 // instead of a Period. A second Run beside the first returns [ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
-	var next time.Time
+	var next time.Time // when the next full pass is due
 	var removing sync.WaitGroup
 	defer removing.Wait()
 	return m.loop.Run(ctx, func(ctx context.Context) time.Duration {
-		if m.cfg.Clock.Now().Before(next) {
-			again := m.serve(ctx, &removing)
-			return max(0, min(again, next.Sub(m.cfg.Clock.Now())))
+		requests, full := m.takeRequests(), !m.cfg.Clock.Now().Before(next)
+		if !full && len(requests) == 0 {
+			return next.Sub(m.cfg.Clock.Now())
 		}
-		p, err := m.begin(ctx, scope{})
+		s := scope{pods: requests}
+		if full {
+			s.pods = nil
+		}
+		p, err := m.begin(ctx, s)
 		if err != nil {
 			return 0 // ctx is done
 		}
@@ -119,27 +115,41 @@ func (m *Manager) Run(ctx context.Context) error {
 				m.cfg.Logger.ErrorContext(ctx, "container garbage collection failed", "err", err)
 			}
 		})
-		wait, retry := m.cfg.Period, min(retryAfter, m.cfg.Period)
-		if p.res.Plan.NotReady {
-			wait = retry
+		now, retry := m.cfg.Clock.Now(), min(retryAfter, m.cfg.Period)
+		if full {
+			next = now.Add(m.cfg.Period)
 		}
-		next = m.cfg.Clock.Now().Add(wait)
-		if m.asked() {
-			return retry
+		if p.res.Plan.NotReady && full {
+			next = now.Add(retry)
+		}
+		wait := max(0, next.Sub(now))
+		if !p.decided && len(requests) > 0 {
+			m.mu.Lock()
+			maps.Copy(m.requests, requests)
+			m.mu.Unlock()
+			wait = min(wait, retry)
 		}
 		return wait
 	})
 }
 
-// RequestPod asks [Manager.Run] to enforce MaxPerPodContainer and what is gone in one
-// pod soon, as when a container of it was seen to end. It never blocks; requests for
-// one pod are one, and none is lost: what cannot be done now is tried again, and a
-// full pass serves all.
+// RequestPod asks [Manager.Run] to remove what is to go of one pod soon, as when a
+// container of it was seen to end; its logs are left to the next full pass. It never
+// blocks. Requests for one pod are one, and none is lost: what cannot be done now is
+// tried again, and a full pass serves all.
 func (m *Manager) RequestPod(uid types.UID) {
 	m.mu.Lock()
-	m.requests[uid] = struct{}{}
+	m.requests[uid] = true
 	m.mu.Unlock()
 	m.loop.Trigger()
+}
+
+func (m *Manager) takeRequests() map[types.UID]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	taken := m.requests
+	m.requests = map[types.UID]bool{}
+	return taken
 }
 
 // Collect does one pass: it takes a snapshot, decides, and removes. What fails is in
@@ -147,7 +157,6 @@ func (m *Manager) RequestPod(uid types.UID) {
 // what is left when ctx ends, by the next. Nothing happens, and Result.Plan.NotReady
 // is set, while not every source of pods has been read.
 func (m *Manager) Collect(ctx context.Context) (Result, error) {
-	defer m.wake()
 	return m.pass(ctx, scope{})
 }
 
@@ -155,7 +164,6 @@ func (m *Manager) Collect(ctx context.Context) (Result, error) {
 // have ended as well, and does not wait for RemovalsPerSecond: somebody needs the
 // disk. While not every source of pods has been read, it returns [ErrNotReady].
 func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
-	defer m.wake()
 	m.urgent.Add(1)
 	defer m.urgent.Add(-1)
 	res, err := m.pass(ctx, scope{allUnused: true})
@@ -171,28 +179,24 @@ func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	defer m.unlock()
-	in, errs := m.look(ctx, scope{})
-	if in == nil {
-		return Plan{At: m.cfg.Clock.Now(), NotReady: len(errs) == 0}, errors.Join(errs...)
-	}
-	return Decide(*in), errors.Join(errs...)
+	plan, _, err := m.plan(ctx, scope{})
+	return plan, err
 }
 
 // scope is what a pass is about.
 type scope struct {
 	allUnused bool
-	pods      map[types.UID]struct{} // nil: all
+	pods      map[types.UID]bool // nil: all
 }
 
-// pass is a pass that has decided.
+// pass is a pass that has a plan.
 type pass struct {
-	m     *Manager
-	scope scope
-	began time.Time
-	in    *Input // nil if nothing could be decided
-	errs  []error
-	asked map[types.UID]struct{} // requests that it serves if it gets that far
-	res   Result
+	m       *Manager
+	scope   scope
+	began   time.Time
+	decided bool
+	err     error
+	res     Result
 }
 
 func (m *Manager) pass(ctx context.Context, s scope) (Result, error) {
@@ -203,7 +207,7 @@ func (m *Manager) pass(ctx context.Context, s scope) (Result, error) {
 	return p.end(ctx)
 }
 
-// begin looks and decides. Its error is that of ctx; without one, end must follow.
+// begin makes the plan of a pass. Its error is that of ctx; without one, end must follow.
 func (m *Manager) begin(ctx context.Context, s scope) (*pass, error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
@@ -213,32 +217,19 @@ func (m *Manager) begin(ctx context.Context, s scope) (*pass, error) {
 	m.passes++
 	m.mu.Unlock()
 	p := &pass{m: m, scope: s, began: m.cfg.Clock.Now()}
-	if s.pods == nil {
-		p.asked = m.takeRequests()
-	}
-	if p.in, p.errs = m.look(ctx, s); p.in == nil {
-		p.res.Plan = Plan{At: p.began, NotReady: len(p.errs) == 0}
-		m.putBack(p.asked)
-		return p, nil
-	}
-	p.res.Plan = Decide(*p.in)
-	m.cfg.Observer.Planned(p.res.Plan)
-	if s.pods == nil {
-		m.forget(p.res.Plan)
+	if p.res.Plan, p.decided, p.err = m.plan(ctx, s); p.decided {
+		m.cfg.Observer.Planned(p.res.Plan)
 	}
 	return p, nil
 }
 
-// end does what was decided.
-func (p *pass) end(ctx context.Context) (res Result, err error) {
-	m := p.m
-	if err = errors.Join(p.errs...); p.in != nil {
+// end carries the plan out.
+func (p *pass) end(ctx context.Context) (Result, error) {
+	m, err := p.m, p.err
+	if p.decided {
 		var failed error
 		p.res.Removed, failed = m.act(ctx, p.res.Plan)
 		err = errors.Join(err, failed)
-		if ctx.Err() != nil {
-			m.putBack(p.asked)
-		}
 	}
 	m.release()
 	p.res.Took = m.cfg.Clock.Since(p.began)
@@ -249,138 +240,64 @@ func (p *pass) end(ctx context.Context) (res Result, err error) {
 	return p.res, err
 }
 
-// look gathers what there is to decide on, nil if that is not possible now. The
-// errors with an input leave out parts of it.
-func (m *Manager) look(ctx context.Context, s scope) (*Input, []error) {
+// plan decides on what there is. If decided is false, that was not possible; if it is
+// true, an error says what was left out.
+func (m *Manager) plan(ctx context.Context, s scope) (plan Plan, decided bool, err error) {
+	now := m.cfg.Clock.Now()
 	if !m.cfg.SourcesReady() {
-		return nil, nil
+		return Plan{At: now, NotReady: true}, false, nil
 	}
-	in := &Input{
-		Now: m.cfg.Clock.Now(), Policy: m.cfg.Policy, AllUnused: s.allUnused,
-		Pods: m.cfg.Pods, Owned: m.cfg.Owned, RetryAt: m.retries(m.cfg.Clock.Now()),
+	in := Input{
+		Now: now, Policy: m.cfg.Policy, AllUnused: s.allUnused, Pods: m.cfg.Pods, Owned: m.cfg.Owned, RetryAt: m.retries(),
 	}
-	var err error
-	if in.Snapshot, err = m.snapshot(ctx, s.pods); err != nil {
-		return nil, []error{err}
+	if in.Snapshot, err = m.snapshot(ctx); err != nil {
+		return Plan{At: now}, false, err
 	}
-	var errs []error
+	err = m.setEnds(ctx, in)
 	if s.pods != nil {
-		in.Policy.MaxContainers = nil // it is about all pods
-		return in, m.fillEnds(ctx, in, false)
+		plan = Decide(in)
+		plan.Decisions = slices.DeleteFunc(plan.Decisions, func(d Decision) bool { return !s.pods[d.PodUID] })
+		return plan, true, err
 	}
-	errs = append(errs, m.fillEnds(ctx, in, true)...)
+	var errFolders, errLinks error
 	if m.cfg.PodLogs != "" {
-		in.Folders, err = readFolders(m.cfg.PodLogs)
-		errs = append(errs, err)
+		in.Folders, errFolders = readFolders(m.cfg.PodLogs)
 	}
 	if m.cfg.ContainerLogs != "" {
-		in.Links, err = readLinks(m.cfg.ContainerLogs, m.cfg.PodLogs)
-		errs = append(errs, err)
+		in.Links, errLinks = readLinks(m.cfg.ContainerLogs, m.cfg.PodLogs)
 	}
-	return in, errs
+	plan = Decide(in)
+	m.forget(plan)
+	return plan, true, errors.Join(err, errFolders, errLinks)
 }
 
-// snapshot returns what there is of all pods, or of some.
-func (m *Manager) snapshot(ctx context.Context, pods map[types.UID]struct{}) (Snapshot, error) {
+// snapshot returns what there is in the runtime. The caller may change it.
+func (m *Manager) snapshot(ctx context.Context) (Snapshot, error) {
 	if m.cfg.Snapshot == nil {
-		if len(pods) == 1 {
-			for uid := range pods {
-				return list(ctx, m.cfg.Runtime, uid)
-			}
-		}
-		all, err := list(ctx, m.cfg.Runtime, "")
-		return all.only(pods), err
+		return list(ctx, m.cfg.Runtime)
 	}
-	all, err := m.cfg.Snapshot(ctx)
+	s, err := m.cfg.Snapshot(ctx)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("take snapshot: %w", err)
 	}
-	all.Containers, all.Sandboxes = slices.Clone(all.Containers), slices.Clone(all.Sandboxes)
-	return all.only(pods), nil
+	s.Containers = slices.Clone(s.Containers)
+	return s, nil
 }
 
-// only returns what is of the given pods, nil for all. It changes s.
-func (s Snapshot) only(pods map[types.UID]struct{}) Snapshot {
-	if pods == nil {
-		return s
-	}
-	boxes := map[string]bool{}
-	s.Sandboxes = slices.DeleteFunc(s.Sandboxes, func(b Sandbox) bool {
-		_, ok := pods[b.PodUID]
-		boxes[b.ID] = ok
-		return !ok
-	})
-	s.Containers = slices.DeleteFunc(s.Containers, func(c Container) bool {
-		_, ok := pods[c.PodUID]
-		return !ok && !boxes[c.SandboxID]
-	})
-	return s
-}
-
-// serve begins a pass over the pods that were asked for, and returns after what time it
-// wants to do another.
-func (m *Manager) serve(ctx context.Context, removing *sync.WaitGroup) time.Duration {
-	pods := m.takeRequests()
-	if len(pods) == 0 {
-		return m.cfg.Period
-	}
-	p, err := m.begin(ctx, scope{pods: pods})
-	if err != nil {
-		m.putBack(pods)
-		return 0 // ctx is done
-	}
-	removing.Go(func() {
-		if _, err := p.end(ctx); err != nil && ctx.Err() == nil {
-			m.cfg.Logger.WarnContext(ctx, "clean-up of single pods failed", "pods", len(pods), "err", err)
-		}
-	})
-	if p.in != nil {
-		return m.cfg.Period // it was decided, and what failed has its own back-off
-	}
-	m.putBack(pods)
-	return retryAfter
-}
-
-// putBack keeps requests that could not be served.
-func (m *Manager) putBack(pods map[types.UID]struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	maps.Copy(m.requests, pods)
-}
-
-// wake tells Run of requests that somebody else's pass has left.
-func (m *Manager) wake() {
-	if m.asked() {
-		m.loop.Trigger()
-	}
-}
-
-// asked says whether there are requests.
-func (m *Manager) asked() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.requests) > 0
-}
-
-func (m *Manager) takeRequests() map[types.UID]struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	taken := m.requests
-	m.requests = map[types.UID]struct{}{}
-	return taken
-}
-
-// report tells of failing passes by an event: the first of a row, and then now and
-// again.
+// report makes an event about a failing pass: the first of a row, and then each
+// eventInterval.
 func (m *Manager) report(ctx context.Context, err error) {
-	now := m.cfg.Clock.Now()
 	m.mu.Lock()
-	told := err != nil && ctx.Err() == nil && (!m.failing || now.Sub(m.eventAt) >= eventInterval)
-	if m.failing = err != nil && (m.failing || ctx.Err() == nil); told {
+	now := m.cfg.Clock.Now()
+	due := err != nil && ctx.Err() == nil && now.Sub(m.eventAt) >= eventInterval
+	switch {
+	case err == nil:
+		m.eventAt = time.Time{}
+	case due:
 		m.eventAt = now
 	}
 	m.mu.Unlock()
-	if told && m.cfg.Recorder != nil {
+	if due && m.cfg.Recorder != nil {
 		m.cfg.Recorder.Eventf(m.cfg.Node, corev1.EventTypeWarning, ReasonFailed, "%s", err.Error())
 	}
 }

@@ -136,35 +136,27 @@ func timeOf(nanos int64) time.Time {
 	return time.Unix(0, nanos)
 }
 
-// list takes a snapshot with the two lists of the runtime, of one pod if uid is
-// not empty. Entries that are nil are left out.
-func list(ctx context.Context, rt Runtime, uid types.UID) (Snapshot, error) {
-	var ofPod map[string]string
-	if uid != "" {
-		ofPod = map[string]string{crilabels.PodUID: string(uid)}
-	}
+// list takes a snapshot with the two lists of the runtime. Entries without an ID are left
+// out.
+func list(ctx context.Context, rt Runtime) (s Snapshot, err error) {
 	// Sandboxes first: one that is not ready then gets no more containers, so that
 	// none is missing in the second list.
-	sandboxes, err := rt.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: ofPod})
+	sandboxes, err := rt.ListPodSandbox(ctx, nil)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("list sandboxes: %w", err)
+		return s, fmt.Errorf("list sandboxes: %w", err)
 	}
-	containers, err := rt.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: ofPod})
+	containers, err := rt.ListContainers(ctx, nil)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("list containers: %w", err)
-	}
-	s := Snapshot{
-		Sandboxes:  make([]Sandbox, 0, len(sandboxes)),
-		Containers: make([]Container, 0, len(containers)),
-	}
-	for _, c := range containers {
-		if c.GetId() != "" {
-			s.Containers = append(s.Containers, ContainerFromList(c))
-		}
+		return s, fmt.Errorf("list containers: %w", err)
 	}
 	for _, b := range sandboxes {
 		if b.GetId() != "" {
 			s.Sandboxes = append(s.Sandboxes, SandboxFromList(b))
+		}
+	}
+	for _, c := range containers {
+		if c.GetId() != "" {
+			s.Containers = append(s.Containers, ContainerFromList(c))
 		}
 	}
 	return s, nil
