@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criapierrors "k8s.io/cri-api/pkg/errors"
-	"k8s.io/utils/clock"
 )
 
 // act removes what the plan says: the pods' objects in their order, several pods at
@@ -99,7 +98,6 @@ func (t *task) run(ctx context.Context) {
 			t.kept = append(t.kept, d)
 			continue
 		}
-		t.m.waitTurn(ctx, d)
 		gone, mine := t.m.claim(ctx, d)
 		if !mine {
 			if !gone {
@@ -238,48 +236,4 @@ func ignoreGone(err error) error {
 		return nil
 	}
 	return err
-}
-
-// pace spreads removals over time.
-type pace struct {
-	every time.Duration // 0: no limit
-
-	mu   sync.Mutex
-	next time.Time
-}
-
-// take returns how long to wait for the next turn, and takes it.
-func (p *pace) take(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.next.Before(now) {
-		p.next = now
-	}
-	wait := p.next.Sub(now)
-	p.next = p.next.Add(p.every)
-	return wait
-}
-
-// waitTurn waits for a turn to remove an object, or the end of ctx. Nobody waits while
-// somebody needs the disk, nor for what another pass removes.
-func (m *Manager) waitTurn(ctx context.Context, d *Decision) {
-	m.mu.Lock()
-	claimed := m.claims[d.ID] != nil
-	m.mu.Unlock()
-	if !claimable(d) || claimed || m.pace.every == 0 || m.urgent.Load() > 0 {
-		return
-	}
-	wait(ctx, m.cfg.Clock, m.pace.take(m.cfg.Clock.Now()))
-}
-
-func wait(ctx context.Context, c clock.Clock, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := c.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C():
-	}
 }

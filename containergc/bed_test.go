@@ -46,7 +46,7 @@ func newBed(t *testing.T, change ...func(*containergc.Config)) *bed {
 	require.NoError(t, err)
 	b.cfg = containergc.Config{
 		Runtime: b.Node, Remover: b.Node, Pods: b, SourcesReady: func() bool { return b.ready },
-		Clock: b.clock, RemovalsPerSecond: -1,
+		Clock: b.clock,
 	}
 	for _, f := range change {
 		f(&b.cfg)

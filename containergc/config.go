@@ -96,11 +96,6 @@ type Config struct {
 	// Period is the time from the end of a pass of [Manager.Run] to the next.
 	// Default 1m.
 	Period time.Duration
-	// RemovalsPerSecond limits how fast containers and sandboxes are removed, so
-	// that thousands of dead ones do not keep the runtime from starting new ones.
-	// [Manager.DeleteAllUnusedContainers] does not wait for it. Default 50;
-	// negative: no limit.
-	RemovalsPerSecond int
 	// Workers is how many pods are cleaned up at a time. Default 4.
 	Workers int
 	// CallTimeout bounds each call to the Remover, in real time even on a fake clock; a
@@ -171,7 +166,6 @@ func (c Config) Validate() error {
 
 func (c Config) withDefaults() Config {
 	orDefault(&c.Period, time.Minute)
-	orDefault(&c.RemovalsPerSecond, 50)
 	orDefault(&c.Workers, 4)
 	orDefault(&c.CallTimeout, 2*time.Minute)
 	if c.Clock == nil {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,10 +33,8 @@ const eventInterval = 10 * time.Minute
 // may be called by any number of goroutines, except that callbacks must not start a
 // pass.
 type Manager struct {
-	cfg    Config
-	loop   *loop.Loop
-	pace   pace
-	urgent atomic.Int32 // passes that do not wait for the pace
+	cfg  Config
+	loop *loop.Loop
 
 	// step, of capacity 1, is full while a pass looks and decides, and guards ends. It is
 	// a channel because passes wait for it with a context. It is empty again while the
@@ -71,14 +68,10 @@ func New(cfg Config) (*Manager, error) {
 	cfg = cfg.withDefaults()
 	cfg.Policy.MaxPerPodContainer = clonePtr(cfg.Policy.MaxPerPodContainer)
 	cfg.Policy.MaxContainers = clonePtr(cfg.Policy.MaxContainers)
-	m := &Manager{
+	return &Manager{
 		cfg: cfg, loop: loop.New(cfg.Clock), step: make(chan struct{}, 1),
 		claims: map[string]*claim{}, failures: map[string]failure{}, requests: map[types.UID]bool{},
-	}
-	if cfg.RemovalsPerSecond > 0 {
-		m.pace.every = time.Second / time.Duration(cfg.RemovalsPerSecond)
-	}
-	return m, nil
+	}, nil
 }
 
 func clonePtr[T any](p *T) *T {
@@ -161,11 +154,8 @@ func (m *Manager) Collect(ctx context.Context) (Result, error) {
 }
 
 // DeleteAllUnusedContainers does one pass that removes all that is left of pods that
-// have ended as well, and does not wait for RemovalsPerSecond: somebody needs the
-// disk. While not every source of pods has been read, it returns [ErrNotReady].
+// have ended as well, because the node needs the disk. While not every source of pods has been read, it returns [ErrNotReady].
 func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
-	m.urgent.Add(1)
-	defer m.urgent.Add(-1)
 	res, err := m.pass(ctx, scope{allUnused: true})
 	if err == nil && res.Plan.NotReady {
 		return ErrNotReady

@@ -86,7 +86,7 @@ func (s *slow) ShouldPodRuntimeBeRemoved(types.UID) bool { return true }
 func (s *slow) manager(t *testing.T, change ...func(*containergc.Config)) *containergc.Manager {
 	t.Helper()
 	cfg := containergc.Config{
-		Runtime: s, Remover: s, Pods: s, SourcesReady: func() bool { return true }, Clock: clock.RealClock{}, RemovalsPerSecond: -1,
+		Runtime: s, Remover: s, Pods: s, SourcesReady: func() bool { return true }, Clock: clock.RealClock{},
 	}
 	for _, f := range change {
 		f(&cfg)
