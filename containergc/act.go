@@ -21,7 +21,8 @@ import (
 
 // act removes what the plan says: the pods' objects in their order, several pods at
 // a time.
-func (m *Manager) act(ctx context.Context, p Plan) ([]Object, error) {
+func (m *Manager) act(ctx context.Context, p Plan) (removed []Object, err error) {
+	var errs []error
 	var (
 		tasks []*task
 		byPod = map[types.UID]*task{}
@@ -44,24 +45,16 @@ func (m *Manager) act(ctx context.Context, p Plan) ([]Object, error) {
 		}
 	}
 	slices.SortStableFunc(tasks, func(a, b *task) int { return cmp.Compare(a.rank, b.rank) })
-	queue := make(chan *task, len(tasks))
+	var running sync.WaitGroup
+	slots := make(chan struct{}, m.cfg.Workers)
 	for _, t := range tasks {
-		queue <- t
-	}
-	close(queue)
-	var wg sync.WaitGroup
-	for range min(m.cfg.Workers, len(tasks)) {
-		wg.Go(func() {
-			for t := range queue {
-				t.run(ctx)
-			}
+		slots <- struct{}{}
+		running.Go(func() {
+			t.run(ctx)
+			<-slots
 		})
 	}
-	wg.Wait()
-	var (
-		removed []Object
-		errs    []error
-	)
+	running.Wait()
 	for _, t := range tasks {
 		removed = append(removed, t.removed...)
 		errs = append(errs, t.errs...)
@@ -94,24 +87,16 @@ func mustStop(d *Decision) bool {
 
 func (t *task) run(ctx context.Context) {
 	for _, d := range t.todo {
-		if t.isBlocked(d) {
+		if ctx.Err() != nil || int(t.hung.Load()) >= t.m.cfg.Workers {
+			return // the next pass finds the rest
+		}
+		if t.isBlocked(d) || !t.m.claim(d.ID) {
 			t.kept = append(t.kept, d)
 			continue
 		}
-		gone, mine := t.m.claim(ctx, d)
-		if !mine {
-			if !gone {
-				t.kept = append(t.kept, d)
-			}
-			continue
-		}
-		if ctx.Err() != nil || int(t.hung.Load()) >= t.m.cfg.Workers {
-			t.m.unclaim(d, false)
-			return // the next pass finds the rest
-		}
 		began := t.m.cfg.Clock.Now()
 		err := t.remove(ctx, d)
-		t.m.unclaim(d, err == nil)
+		t.m.unclaim(d.ID)
 		if err == nil {
 			t.removed = append(t.removed, d.Object)
 		} else {
@@ -124,6 +109,23 @@ func (t *task) run(ctx context.Context) {
 		}
 		t.m.cfg.Observer.Removed(d.Object, t.m.cfg.Clock.Since(began), err)
 	}
+}
+
+// claim reports whether no other pass is removing an object, so that the caller may.
+func (m *Manager) claim(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.removing[id] {
+		return false
+	}
+	m.removing[id] = true
+	return true
+}
+
+func (m *Manager) unclaim(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.removing, id)
 }
 
 // isBlocked reports whether something that needs d is still there, or has come back.

@@ -46,8 +46,7 @@ type Manager struct {
 	eventAt  time.Time  // of the last event in a row of failures, zero after a success
 	failures map[string]failure
 	requests map[types.UID]bool
-	passes   int               // under way
-	claims   map[string]*claim // what they remove, by ID
+	removing map[string]bool // what passes are removing, by ID
 }
 
 // Result is what a pass did.
@@ -70,7 +69,7 @@ func New(cfg Config) (*Manager, error) {
 	cfg.Policy.MaxContainers = clonePtr(cfg.Policy.MaxContainers)
 	return &Manager{
 		cfg: cfg, loop: loop.New(cfg.Clock), step: make(chan struct{}, 1),
-		claims: map[string]*claim{}, failures: map[string]failure{}, requests: map[types.UID]bool{},
+		removing: map[string]bool{}, failures: map[string]failure{}, requests: map[types.UID]bool{},
 	}, nil
 }
 
@@ -154,7 +153,8 @@ func (m *Manager) Collect(ctx context.Context) (Result, error) {
 }
 
 // DeleteAllUnusedContainers does one pass that removes all that is left of pods that
-// have ended as well, because the node needs the disk. While not every source of pods has been read, it returns [ErrNotReady].
+// have ended as well, because the node needs the disk. While not every source of pods
+// has been read, it returns [ErrNotReady].
 func (m *Manager) DeleteAllUnusedContainers(ctx context.Context) error {
 	res, err := m.pass(ctx, scope{allUnused: true})
 	if err == nil && res.Plan.NotReady {
@@ -203,9 +203,6 @@ func (m *Manager) begin(ctx context.Context, s scope) (*pass, error) {
 		return nil, err
 	}
 	defer m.unlock()
-	m.mu.Lock()
-	m.passes++
-	m.mu.Unlock()
 	p := &pass{m: m, scope: s, began: m.cfg.Clock.Now()}
 	if p.res.Plan, p.decided, p.err = m.plan(ctx, s); p.decided {
 		m.cfg.Observer.Planned(p.res.Plan)
@@ -221,7 +218,6 @@ func (p *pass) end(ctx context.Context) (Result, error) {
 		p.res.Removed, failed = m.act(ctx, p.res.Plan)
 		err = errors.Join(err, failed)
 	}
-	m.release()
 	p.res.Took = m.cfg.Clock.Since(p.began)
 	if p.scope.pods == nil {
 		m.report(ctx, err)

@@ -59,7 +59,7 @@
 // end with their context. Passes wait for each other to decide, no longer than their
 // context lasts, and one that somebody needs for the disk makes the one before it hurry.
 // They remove at the same time, so that a container that uses up its grace period delays
-// no other pass; an object is removed by one of them.
+// no other pass. What one pass is removing, another leaves to it.
 // CallTimeout is real time even on a fake clock.
 //
 // # Differences from the kubelet

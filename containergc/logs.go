@@ -83,14 +83,14 @@ func parseLink(name string) (l LogLink, ok bool) {
 	return l, true
 }
 
-// readFolders returns the pods' folders in root. What has no name of that kind is
-// left out. Nothing is followed out of the root.
+// readFolders returns the pods' folders in a root, empty if it does not exist. What has no
+// name of that kind is left out. Nothing is followed out of the root.
 func readFolders(rootPath string) (folders []LogFolder, err error) {
 	root, err := safeopen.Root(rootPath)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	case err != nil:
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read pod logs: %w", err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
@@ -105,15 +105,15 @@ func readFolders(rootPath string) (folders []LogFolder, err error) {
 			continue
 		}
 		if e.IsDir() { // else it goes with its pod, and what it links to is no concern
-			errs = append(errs, readFolder(root, &f))
+			errs = append(errs, f.read(root))
 		}
 		folders = append(folders, f)
 	}
 	return folders, errors.Join(errs...)
 }
 
-// readFolder reads the logs of one pod. What has vanished meanwhile is left out.
-func readFolder(root *os.Root, f *LogFolder) error {
+// read reads the logs of one pod. What has vanished meanwhile is left out.
+func (f *LogFolder) read(root *os.Root) error {
 	containers, err := readDir(root, f.Folder)
 	if err != nil {
 		return err
@@ -127,36 +127,26 @@ func readFolder(root *os.Root, f *LogFolder) error {
 		if err != nil {
 			return err
 		}
-		first := len(f.Attempts)
-		for _, file := range files {
+		for _, file := range files { // sorted by name: those of one attempt are neighbours
 			n, ok := parseLogFile(file.Name())
 			if !ok {
 				continue
 			}
-			a := f.attempt(first, c.Name(), n)
-			a.Files = append(a.Files, path.Join(dir, file.Name()))
+			last := len(f.Attempts) - 1
+			if last < 0 || f.Attempts[last].Container != c.Name() || f.Attempts[last].Attempt != n {
+				f.Attempts = append(f.Attempts, AttemptLogs{Container: c.Name(), Attempt: n})
+				last++
+			}
+			f.Attempts[last].Files = append(f.Attempts[last].Files, path.Join(dir, file.Name()))
 		}
 	}
 	return nil
 }
 
-// attempt returns the entry of an attempt, which is none before the first.
-func (f *LogFolder) attempt(first int, container string, n uint32) *AttemptLogs {
-	for i := range f.Attempts[first:] {
-		if a := &f.Attempts[first+i]; a.Attempt == n {
-			return a
-		}
-	}
-	f.Attempts = append(f.Attempts, AttemptLogs{Container: container, Attempt: n})
-	return &f.Attempts[len(f.Attempts)-1]
-}
-
+// readDir reads a folder below a root, empty if it does not exist.
 func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
 	entries, err := safeopen.ReadDir(root, dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read logs: %w", err)
 	}
 	return entries, nil
@@ -184,18 +174,18 @@ func readLinks(dir, podLogs string) (links []LogLink, err error) {
 			continue
 		}
 		at := filepath.Join(dir, e.Name())
-		log := logOf(at, podLogs)
-		if log != "" && logs != nil {
-			_, err = logs.Lstat(log)
+		l.Log = logOf(at, podLogs)
+		if l.Log != "" && logs != nil {
+			_, err = logs.Lstat(l.Log)
 		} else {
 			_, err = os.Stat(at)
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			l.Log = log
+		if errors.Is(err, fs.ErrNotExist) {
+			l.Log = ""
+		} else if l.Log == "" {
+			continue
 		}
-		if l.Log != "" || errors.Is(err, fs.ErrNotExist) {
-			links = append(links, l)
-		}
+		links = append(links, l)
 	}
 	return links, nil
 }
