@@ -1,6 +1,9 @@
 package containergc
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // What failed to go is tried again after firstRetry, then twice as long each time,
 // up to lastRetry.
@@ -42,11 +45,9 @@ func (m *Manager) retries() map[string]time.Time {
 func (m *Manager) forget(p Plan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	here := make(map[string]failure, len(m.failures))
+	here := make(map[string]bool, len(p.Decisions))
 	for i := range p.Decisions {
-		if f, ok := m.failures[p.Decisions[i].ID]; ok {
-			here[p.Decisions[i].ID] = f
-		}
+		here[p.Decisions[i].ID] = true
 	}
-	m.failures = here
+	maps.DeleteFunc(m.failures, func(id string, _ failure) bool { return !here[id] })
 }

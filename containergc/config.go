@@ -168,6 +168,9 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Period, time.Minute)
 	orDefault(&c.Workers, 4)
 	orDefault(&c.CallTimeout, 2*time.Minute)
+	// Copies, which the caller cannot change.
+	c.Policy.MaxPerPodContainer = new(limit(c.Policy.MaxPerPodContainer, 1))
+	c.Policy.MaxContainers = new(limit(c.Policy.MaxContainers, -1))
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}

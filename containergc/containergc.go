@@ -65,19 +65,10 @@ func New(cfg Config) (*Manager, error) {
 		return nil, fmt.Errorf("containergc: invalid config: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	cfg.Policy.MaxPerPodContainer = clonePtr(cfg.Policy.MaxPerPodContainer)
-	cfg.Policy.MaxContainers = clonePtr(cfg.Policy.MaxContainers)
 	return &Manager{
 		cfg: cfg, loop: loop.New(cfg.Clock), step: make(chan struct{}, 1),
 		removing: map[string]bool{}, failures: map[string]failure{}, requests: map[types.UID]bool{},
 	}, nil
-}
-
-func clonePtr[T any](p *T) *T {
-	if p == nil {
-		return nil
-	}
-	return new(*p)
 }
 
 // Run collects at once and then each Period, serves the requests in between, and
@@ -108,14 +99,14 @@ func (m *Manager) Run(ctx context.Context) error {
 			}
 		})
 		now, retry := m.cfg.Clock.Now(), min(retryAfter, m.cfg.Period)
-		if full {
+		switch {
+		case full && p.res.Plan.NotReady:
+			next = now.Add(retry)
+		case full:
 			next = now.Add(m.cfg.Period)
 		}
-		if p.res.Plan.NotReady && full {
-			next = now.Add(retry)
-		}
-		wait := max(0, next.Sub(now))
-		if !p.decided && len(requests) > 0 {
+		wait := next.Sub(now)
+		if !p.decided {
 			m.mu.Lock()
 			maps.Copy(m.requests, requests)
 			m.mu.Unlock()
