@@ -1,6 +1,7 @@
 package containergc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,25 +25,17 @@ func (m *Manager) setEnds(ctx context.Context, in Input) error {
 	ends, hung := map[string]time.Time{}, false
 	for i := range in.Snapshot.Containers {
 		c := &in.Snapshot.Containers[i]
-		exited := c.State == runtimeapi.ContainerState_CONTAINER_EXITED
-		if !exited && c.State != runtimeapi.ContainerState_CONTAINER_UNKNOWN {
+		if !mayHaveEnded(c) {
 			continue
 		}
-		end, known := m.ends[c.ID]
-		if !known {
-			end = c.FinishedAt
-		}
-		if !known && exited && end.IsZero() {
+		end := cmp.Or(m.ends[c.ID], c.FinishedAt)
+		if end.IsZero() && c.State == runtimeapi.ContainerState_CONTAINER_EXITED {
 			if hung || in.RetryAt[c.ID].After(in.Now) {
 				continue
 			}
 			var err error
 			if end, err = m.askEnd(ctx, c.ID); err != nil {
-				if errors.Is(err, context.DeadlineExceeded) {
-					hung = true
-					m.note(c.ID, err)
-				}
-				errs = append(errs, err)
+				errs, hung = append(errs, err), errors.Is(err, context.DeadlineExceeded)
 				continue
 			}
 		}
@@ -53,6 +46,10 @@ func (m *Manager) setEnds(ctx context.Context, in Input) error {
 	}
 	m.ends = ends
 	return errors.Join(errs...)
+}
+
+func mayHaveEnded(c *Container) bool {
+	return c.State == runtimeapi.ContainerState_CONTAINER_EXITED || c.State == runtimeapi.ContainerState_CONTAINER_UNKNOWN
 }
 
 // askTimeout bounds the question: all passes wait for it.
@@ -67,6 +64,9 @@ func (m *Manager) askEnd(ctx context.Context, id string) (time.Time, error) {
 	if err = ignoreGone(err); err != nil {
 		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) { // a gRPC status is not that of a context
 			err = errors.Join(err, ctx.Err())
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			m.note(id, err) // asked again after its back-off
 		}
 		return time.Time{}, fmt.Errorf("ask when container %s ended: %w", id, err)
 	}
