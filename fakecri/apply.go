@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
 // Apply gives images other programs, by names as in Config.Programs; those of
@@ -17,7 +19,7 @@ import (
 func (n *Node) Apply(programs map[string]Program) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	known := func(ref imageRef) bool {
+	known := func(ref imageref.Ref) bool {
 		_, ok := n.images.remote[ref.String()]
 		return ok || n.cfg.PullAny
 	}
@@ -38,7 +40,7 @@ func (n *Node) apply(programs map[string]Program) {
 }
 
 // knows says whether there is an image of a name.
-func (c Config) knows(ref imageRef) bool {
+func (c Config) knows(ref imageref.Ref) bool {
 	return c.PullAny || slices.ContainsFunc(slices.Concat(c.Images, c.Registry), func(img Image) bool {
 		return slices.ContainsFunc(img.names(), func(name string) bool {
 			other, err := parseRef(name)
@@ -49,7 +51,7 @@ func (c Config) knows(ref imageRef) bool {
 
 // validatePrograms reports every problem with programs, an image that is not
 // known included: its name is misspelt.
-func validatePrograms(programs map[string]Program, known func(imageRef) bool) error {
+func validatePrograms(programs map[string]Program, known func(imageref.Ref) bool) error {
 	var errs []error
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
@@ -74,16 +76,16 @@ func validatePrograms(programs map[string]Program, known func(imageRef) bool) er
 }
 
 // parseProgramName splits a key of Config.Programs.
-func parseProgramName(name string) (ref imageRef, command string, err error) {
+func parseProgramName(name string) (ref imageref.Ref, command string, err error) {
 	image, command, hasCommand := strings.Cut(name, " ")
 	if hasCommand && command != strings.Join(strings.Fields(command), " ") || hasCommand && command == "" {
-		return imageRef{}, "", errors.New("the words of a command are separated by single spaces")
+		return imageref.Ref{}, "", errors.New("the words of a command are separated by single spaces")
 	}
 	ref, err = parseRef(image)
 	return ref, command, err
 }
 
-func programKey(ref imageRef, command string) string {
+func programKey(ref imageref.Ref, command string) string {
 	if command == "" {
 		return ref.String()
 	}

@@ -58,10 +58,10 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	_, err := fakecri.New(cfg)
 	require.ErrorContains(t, err, "fakecri: invalid config: ")
 	require.Equal(t, []string{
-		`field Images[0]: image name "A": invalid reference format: bad repository name`,
+		`field Images[0]: image name "A": invalid reference format: repository name (library/A) must be lowercase`,
 		`field Images[2]: image name "docker.io/library/a:latest" is there already`,
-		`field Registry[0]: image name "": invalid reference format: bad repository name`,
-		`field Programs: image name "B": invalid reference format: bad repository name`,
+		`field Registry[0]: image name "": invalid reference format`,
+		`field Programs: image name "B": invalid reference format: repository name (library/B) must be lowercase`,
 		`field Programs["a"]: field Runtime: -1ns is negative`,
 		`field Programs["c"]: fields ExitCode, OOMKilled and Crashes need a Runtime: the program never ends by itself`,
 		`field Programs["d"]: field ExitCode: a program that is killed for memory has exit code 137`,

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
 // Image is an image, in the store or in the registry. Its id and digests follow
@@ -63,7 +65,7 @@ func newImageStore(cfg Config) imageStore {
 		for _, name := range img.names() {
 			if ref, err := parseRef(name); err == nil {
 				s.remote[ref.String()] = img
-				s.remote[ref.repo+"@"+img.digest()] = img
+				s.remote[ref.Repository+"@"+img.digest()] = img
 			}
 		}
 	}
@@ -81,15 +83,15 @@ func newImageStore(cfg Config) imageStore {
 // is named by one.
 func (i Image) digest() string {
 	ref, err := parseRef(i.Name)
-	if err == nil && ref.digest != "" {
-		return ref.digest
+	if err == nil && ref.Digest != "" {
+		return ref.Digest
 	}
 	return "sha256:" + digest("manifest of "+ref.String())
 }
 
 // add puts an image into the store under a reference, which another image may
 // lose by it, and returns the image.
-func (s *imageStore) add(img Image, ref imageRef) *image {
+func (s *imageStore) add(img Image, ref imageref.Ref) *image {
 	id := "sha256:" + digest("config of "+img.digest())
 	in, ok := s.refs[id]
 	if !ok {
@@ -97,12 +99,12 @@ func (s *imageStore) add(img Image, ref imageRef) *image {
 		s.refs[id] = in
 		s.order = append(s.order, in)
 	}
-	if ref.tag != "" && s.refs[ref.String()] != in {
+	if ref.Tag != "" && s.refs[ref.String()] != in {
 		s.untag(ref.String())
 		s.refs[ref.String()] = in
 		in.tags = append(in.tags, ref.String())
 	}
-	if full := ref.repo + "@" + img.digest(); s.refs[full] == nil {
+	if full := ref.Repository + "@" + img.digest(); s.refs[full] == nil {
 		s.refs[full] = in
 		in.digests = append(in.digests, full)
 	}

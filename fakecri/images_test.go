@@ -54,7 +54,7 @@ func TestThingsThatAreNoReferences(t *testing.T) {
 	for _, name := range []string{
 		"", " ", ":", "@", "/", "a/", "/a", "a//b", "A", "demo/Web", "a b", "a:", "a:-x", "a:.x", "a:x y",
 		"a:" + strings.Repeat("x", 129), "a@sha256:12", "a@md5:" + strings.Repeat("a", 64),
-		"a@sha256:" + strings.Repeat("G", 64), "-a", "a-", "a..b", "a___b", "a._b", "host:port/a", "ho st/a.b", "h:1:2/a", "ä", "a.b_c/d",
+		"a@sha256:" + strings.Repeat("G", 64), "-a", "a-", "a..b", "a___b", "a._b", "host:port/a", "ho st/a.b", "h:1:2/a", "ä",
 	} {
 		_, err := b.PullImage(t.Context(), spec(name), nil, nil)
 		requireCode(t, codes.Unknown, err, "failed to parse image reference")

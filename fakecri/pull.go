@@ -9,6 +9,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
 // Pull says how an image is pulled. With the zero Pull that takes no time and
@@ -93,7 +95,7 @@ func (n *Node) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth 
 }
 
 // fetch waits until all of an image is there.
-func (n *Node) fetch(ctx context.Context, ref imageRef, img Image, auth *runtimeapi.AuthConfig) error {
+func (n *Node) fetch(ctx context.Context, ref imageref.Ref, img Image, auth *runtimeapi.AuthConfig) error {
 	if !img.Pull.admits(auth) {
 		return errUnknown("failed to pull and unpack image %q: failed to resolve image: pull access denied, repository does not exist "+
 			"or may require authorization: authorization failed: no basic auth credentials", ref)

@@ -38,6 +38,7 @@ func edges() map[string][]string {
 		"fakecri/streaming":             {"fakecri"},
 		"internal/coalesce":             {},
 		"internal/expansion":            {},
+		"internal/imageref":             {},
 		"internal/loop":                 {},
 		"internal/quantity":             {},
 		"internal/crilabels":            {},

@@ -1,13 +1,14 @@
 package podsource
 
 import (
-	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
 // checkImage returns why no runtime could pull the image of this reference.
 func checkImage(ref string) []string {
-	if _, err := reference.ParseNormalizedNamed(ref); err != nil {
+	if _, err := imageref.Parse(ref); err != nil {
 		return []string{err.Error()}
 	}
 	return nil
@@ -17,11 +18,8 @@ func checkImage(ref string) []string {
 // its tag is latest, or if it has neither a tag nor a digest. An image that nobody can
 // pull has no tag.
 func pullPolicy(image string) corev1.PullPolicy {
-	name, err := reference.ParseNormalizedNamed(image)
-	if err != nil {
-		return corev1.PullIfNotPresent
-	}
-	if tagged, ok := reference.TagNameOnly(name).(reference.Tagged); ok && tagged.Tag() == "latest" {
+	ref, err := imageref.Parse(image)
+	if err == nil && ref.WithDefaultTag().Tag == imageref.DefaultTag {
 		return corev1.PullAlways
 	}
 	return corev1.PullIfNotPresent

@@ -6,8 +6,8 @@
 //
 // [Manager.Ensure] decides by pull policy whether to pull, finds the credentials
 // for the image in the pod's pull secrets, waits its turn, pulls, and returns the
-// image with a lease that keeps it from garbage collection. [ParseName] and
-// [Keyring] are its pure parts and useful on their own.
+// image with a lease that keeps it from garbage collection. [Keyring] is a pure part
+// and useful on its own.
 //
 // # What you supply
 //

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/internal/imageref"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
@@ -112,18 +113,23 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	if req.Pod == nil {
 		return Result{}, errors.New("images: a request without a pod")
 	}
-	image, err := WithDefaultTag(req.Image)
+	name, err := imageref.Parse(req.Image)
 	if err != nil {
+		err = fmt.Errorf("couldn't parse image name %q: %w", req.Image, err)
 		message := fmt.Sprintf("Failed to apply default image tag %q: %v", req.Image, err)
 		m.event(req, corev1.EventTypeWarning, EventInspectFailed, message)
 		return Result{}, &Error{Reason: InvalidImageName, Message: message, Err: err}
 	}
+	image := req.Image // not completed beyond its tag: a runtime may have another default registry
+	if name.Tag == "" && name.Digest == "" {
+		name = name.WithDefaultTag()
+		image += ":" + name.Tag
+	}
 	want := &wanted{
 		Request: req,
+		name:    name,
 		spec:    &runtimeapi.ImageSpec{Image: image, Annotations: maps.Clone(req.Pod.Annotations)},
 	}
-	// An image that parses with its default tag parses without it.
-	want.name, _ = ParseName(image)
 	release := m.lease(want)
 	found, err := m.ensure(ctx, want)
 	if err != nil {
@@ -157,7 +163,7 @@ func (m *Manager) Prune(present []string) error { return m.records.prune(present
 type wanted struct {
 	Request
 	spec *runtimeapi.ImageSpec
-	name Name
+	name imageref.Ref
 	keys []Credential
 }
 
@@ -165,7 +171,7 @@ func (w *wanted) policy() corev1.PullPolicy {
 	switch {
 	case w.PullPolicy != "":
 		return w.PullPolicy
-	case w.name.Digest == "" && w.name.Tag == defaultTag:
+	case w.name.Digest == "" && w.name.Tag == imageref.DefaultTag:
 		return corev1.PullAlways
 	default:
 		return corev1.PullIfNotPresent

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
 // A Keyring finds the credentials for an image. Make it with [NewKeyring]; the
@@ -48,7 +50,7 @@ func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 	return k, errors.Join(errs...)
 }
 
-// Lookup returns the credentials that fit a repository, as [Name] has it, in the
+// Lookup returns the credentials that fit a repository in full, such as docker.io/library/busybox, in the
 // order in which they should be tried: longest path first, then in the order of
 // the Secrets. A location's host may hold * within each of its labels; its
 // port must be the same, and its path a prefix, of characters and not of
@@ -63,8 +65,8 @@ func (k *Keyring) Lookup(repository string) (found []Credential) {
 			found = append(found, k.byPlace[location]...)
 		}
 	}
-	if host, _, _ := strings.Cut(repository, "/"); len(found) == 0 && host == defaultDomain {
-		return k.byPlace[legacyDomain]
+	if host, _, _ := strings.Cut(repository, "/"); len(found) == 0 && host == imageref.DefaultDomain {
+		return k.byPlace[imageref.LegacyDomain]
 	}
 	return found
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubeparts/kubeparts/internal/imageref"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 )
 
@@ -44,7 +45,7 @@ func TestKeyring(t *testing.T) {
 		case "lookup":
 			var b strings.Builder
 			for line := range strings.Lines(d.Input) {
-				name, err := images.ParseName(strings.TrimSpace(line))
+				name, err := imageref.Parse(strings.TrimSpace(line))
 				require.NoError(t, err)
 				var users []string
 				for _, c := range k.Lookup(name.Repository) {

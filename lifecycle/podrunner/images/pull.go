@@ -178,18 +178,18 @@ func (m *Manager) fly(ctx context.Context, w *wanted) (p pulled) {
 	}
 	defer give()
 	waited = m.cfg.Clock.Since(start)
-	if err := m.records.intend(w.name.key()); err != nil {
+	if err := m.records.intend(w.name.String()); err != nil {
 		return pulled{err: &Error{Reason: ErrImagePull, Err: err, Message: fmt.Sprintf("Failed to record image pull intent for container image %q: %v", w.Image, err)}}
 	}
 	id, used, err := m.tryEach(ctx, w)
 	p.took = m.cfg.Clock.Since(start) - waited
 	if err != nil {
 		p.err = pullError(w.Image, err)
-		m.noted(ctx, w, m.records.failed(w.name.key()))
+		m.noted(ctx, w, m.records.failed(w.name.String()))
 		return p
 	}
 	p.image, p.err = m.arrived(ctx, w, id)
-	m.noted(ctx, w, m.records.pulled(w.name.key(), cmp.Or(p.image.GetId(), id), w.name.Repository, used))
+	m.noted(ctx, w, m.records.pulled(w.name.String(), cmp.Or(p.image.GetId(), id), w.name.Repository, used))
 	return p
 }
 
@@ -238,7 +238,7 @@ func (m *Manager) tryEach(ctx context.Context, w *wanted) (id string, used Crede
 			return id, c, nil
 		}
 		if cutShort(ctx, err) {
-			m.records.doubt(w.name.key())
+			m.records.doubt(w.name.String())
 		}
 		err = scrubbed(err, keys)
 		if s, ok := grpcstatus.FromError(err); ok && s.Code() == codes.Unknown {

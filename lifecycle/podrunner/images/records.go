@@ -16,6 +16,8 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
 // Verification is a policy on images that are present: whether a pod needs the
@@ -62,7 +64,7 @@ func (c Config) validateRecords() error {
 // IsAllowlistPattern reports whether pattern can be an item of
 // [Config.VerifyAllowlist]: a repository, or the beginning of some that ends in /*.
 func IsAllowlistPattern(pattern string) bool {
-	n, err := ParseName(strings.TrimSuffix(pattern, "/*"))
+	n, err := imageref.Parse(strings.TrimSuffix(pattern, "/*"))
 	return err == nil && n.Tag == "" && n.Digest == ""
 }
 
@@ -82,11 +84,11 @@ func (m *Manager) mustVerify(w *wanted, present *runtimeapi.Image) bool {
 
 // namesOf returns the keys of all names of an image: it may be asked for by another
 // one than it was pulled by.
-func namesOf(wanted Name, present *runtimeapi.Image) []string {
-	keys := []string{wanted.key()}
+func namesOf(wanted imageref.Ref, present *runtimeapi.Image) []string {
+	keys := []string{wanted.String()}
 	for _, text := range slices.Concat(present.GetRepoTags(), present.GetRepoDigests()) {
-		if n, err := ParseName(text); err == nil {
-			keys = append(keys, n.key())
+		if n, err := imageref.Parse(text); err == nil {
+			keys = append(keys, n.String())
 		}
 	}
 	return keys

@@ -1,4 +1,6 @@
-package images
+// Package imageref reads image references, such as nginx:1.29, by the grammar of the
+// distribution project. It is the one place that knows what a short reference stands for.
+package imageref
 
 import (
 	"errors"
@@ -7,92 +9,88 @@ import (
 )
 
 const (
-	defaultDomain  = "docker.io"
-	legacyDomain   = "index.docker.io"
+	// DefaultDomain is the registry of references without a host.
+	DefaultDomain = "docker.io"
+	// LegacyDomain is another name of DefaultDomain.
+	LegacyDomain = "index.docker.io"
+	// DefaultTag is the tag of references that have neither tag nor digest.
+	DefaultTag     = "latest"
 	officialPrefix = "library/"
-	defaultTag     = "latest"
 	maxRepository  = 255
 	maxTag         = 128
 )
 
-// A Name is an image reference taken apart. The zero value is no image's name.
-type Name struct {
+// Ref is an image reference split into its parts. The zero value refers to no image.
+type Ref struct {
 	// Repository is domain and path in full: docker.io/library/busybox for busybox.
 	Repository string
-	// Tag is what follows the colon, empty if there is none.
+	// Tag is what follows the colon, empty if the reference has no tag.
 	Tag string
-	// Digest is what follows the @, with its algorithm; empty if there is none.
+	// Digest is what follows the @, with its algorithm; empty if the reference has no digest.
 	Digest string
 }
 
-// key tells images apart however they are spelled; a tag beside a digest says
-// nothing.
-func (n Name) key() string {
-	if n.Digest != "" {
-		return n.Repository + "@" + n.Digest
+// String returns the full reference, the same for all spellings of it. A tag beside a
+// digest has no meaning and is left out.
+func (r Ref) String() string {
+	if r.Digest != "" {
+		return r.Repository + "@" + r.Digest
 	}
-	return n.Repository + ":" + n.Tag
+	return r.Repository + ":" + r.Tag
 }
 
-// ParseName takes an image reference apart, by the grammar of the distribution
-// project's references: host names are told from path components by a dot, a
-// colon, an upper-case letter or the word localhost, and what has no host is
-// docker.io's. No tag is made up; see [WithDefaultTag].
-func ParseName(image string) (Name, error) {
+// WithDefaultTag returns r with the tag latest if it has neither tag nor digest.
+func (r Ref) WithDefaultTag() Ref {
+	if r.Tag == "" && r.Digest == "" {
+		r.Tag = DefaultTag
+	}
+	return r
+}
+
+// Parse splits an image reference. A host differs from a path component by a dot, a
+// colon, an upper-case letter or the word localhost; a reference without a host belongs
+// to docker.io. Parse adds no tag; see [Ref.WithDefaultTag].
+func Parse(image string) (Ref, error) {
 	const invalid = "invalid reference format"
 	rest, digest, hasDigest := strings.Cut(image, "@")
 	domain, path := splitDomain(rest)
 	if name, _, _ := strings.Cut(path, ":"); strings.ToLower(name) != name {
-		return Name{}, fmt.Errorf(invalid+": repository name (%s) must be lowercase", name)
+		return Ref{}, fmt.Errorf(invalid+": repository name (%s) must be lowercase", name)
 	}
 	if hasDigest && !isDigest(digest) {
-		return Name{}, errors.New(invalid)
+		return Ref{}, errors.New(invalid)
 	}
 	tag := ""
 	if i := strings.LastIndexByte(path, ':'); i >= 0 {
 		path, tag = path[:i], path[i+1:]
 		if !isTag(tag) {
-			return Name{}, errors.New(invalid)
+			return Ref{}, errors.New(invalid)
 		}
 	}
 	switch {
 	case isHex(image, 64):
-		return Name{}, fmt.Errorf("invalid repository name (%s), cannot specify 64-byte hexadecimal strings", image)
+		return Ref{}, fmt.Errorf("invalid repository name (%s), cannot specify 64-byte hexadecimal strings", image)
 	case !isDomain(domain) && !isPath(domain) || !isPath(path): // a host with an underscore is a path that has no host
-		return Name{}, errors.New(invalid)
+		return Ref{}, errors.New(invalid)
 	}
 	if len(path) > maxRepository {
-		return Name{}, fmt.Errorf("repository name must not be more than %d characters", maxRepository)
+		return Ref{}, fmt.Errorf("repository name must not be more than %d characters", maxRepository)
 	}
-	return Name{Repository: domain + "/" + path, Tag: tag, Digest: digest}, nil
-}
-
-// WithDefaultTag returns image with the tag latest if it has neither tag nor
-// digest. It is not completed otherwise: a runtime may have its own idea of what
-// registry a short name means.
-func WithDefaultTag(image string) (string, error) {
-	n, err := ParseName(image)
-	if err != nil {
-		return "", fmt.Errorf("couldn't parse image name %q: %w", image, err)
-	}
-	if n.Tag == "" && n.Digest == "" {
-		image += ":" + defaultTag
-	}
-	return image, nil
+	return Ref{Repository: domain + "/" + path, Tag: tag, Digest: digest}, nil
 }
 
 // splitDomain separates a host from the path, and completes both.
 func splitDomain(s string) (domain, path string) {
 	first, rest, found := strings.Cut(s, "/")
 	if !found || first != "localhost" && !strings.ContainsAny(first, ".:") && strings.ToLower(first) == first {
-		domain, path = defaultDomain, s
+		domain, path = DefaultDomain, s
 	} else {
 		domain, path = first, rest
 	}
-	if domain == legacyDomain {
-		domain = defaultDomain
+	if domain == LegacyDomain {
+		domain = DefaultDomain
 	}
-	if domain == defaultDomain && !strings.Contains(path, "/") {
+	if domain == DefaultDomain && !strings.Contains(path, "/") {
 		path = officialPrefix + path
 	}
 	return domain, path
