@@ -51,67 +51,35 @@ func crash(t *testing.T, files map[string][]byte) imagegc.FileStore {
 	return imagegc.FileStore(path)
 }
 
-func TestACrashAtAnyPointOfSavingLosesOnePassAtMost(t *testing.T) {
-	// The three files after one, two and three saves.
-	write := func(n int) []byte {
-		f := imagegc.FileStore(filepath.Join(t.TempDir(), "x"))
-		require.NoError(t, f.Save(t.Context(), ages(n)))
-		data, err := os.ReadFile(string(f))
-		require.NoError(t, err)
-		return data
-	}
-	before, last, next := write(1), write(2), write(3)
-	check := func(f imagegc.FileStore, cut int, want ...imagegc.Ages) {
-		t.Helper()
+func TestACrashWhileTheFileIsWrittenLosesOneSaveAtMost(t *testing.T) {
+	f := crash(t, nil)
+	require.NoError(t, f.Save(t.Context(), ages(1)))
+	data, err := os.ReadFile(string(f))
+	require.NoError(t, err)
+	for cut := range len(data) {
+		require.NoError(t, os.WriteFile(string(f)+".new", data[:cut], 0o600))
 		got, err := f.Load(t.Context())
-		require.NoError(t, err, "cut at %d", cut)
-		require.Contains(t, want, got, "cut at %d", cut)
-		if cut%16 > 0 {
-			return // syncing takes its time
-		}
-		require.NoError(t, f.Save(t.Context(), ages(4)))
-		got, err = f.Load(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, ages(4), got, "and the next save works")
+		require.Equal(t, ages(1), got)
 	}
-	for cut := range len(next) {
-		// while the new file is written
-		check(crash(t, map[string][]byte{".old": before, "": last, ".new": next[:cut]}), cut, ages(2))
-		// a filesystem that renames before it writes, or a torn page
-		check(crash(t, map[string][]byte{".old": last, "": next[:cut]}), cut, ages(2), ages(3))
-		// the first save ever
-		check(crash(t, map[string][]byte{"": last, ".new": next[:cut]}), cut, ages(2))
-	}
-	// between the two renames
-	check(crash(t, map[string][]byte{".old": last, ".new": next}), -1, ages(2))
-	// between them, when the file before was damaged, too
-	check(crash(t, map[string][]byte{".old": last[:5], ".new": next}), -1, ages(3))
+	require.NoError(t, f.Save(t.Context(), ages(2)), "and the next save works")
+	got, err := f.Load(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, ages(2), got)
 }
 
 func TestFileStoreThatCannotWork(t *testing.T) {
 	f := crash(t, map[string][]byte{"": []byte(`{"version":2}`)})
 	_, err := f.Load(t.Context())
 	require.ErrorContains(t, err, "version 2 is not 1")
-	f = crash(t, map[string][]byte{"": []byte(`{`), ".old": []byte(`]`)})
+	f = crash(t, map[string][]byte{"": []byte(`{`)})
 	_, err = f.Load(t.Context())
 	require.ErrorContains(t, err, "unexpected end of JSON input")
-	require.ErrorContains(t, err, "invalid character")
-	f = crash(t, map[string][]byte{"": []byte(`{"version":1,"images":{"a":{"lastUsed":"2026-01-02T11:58:00+24:00"}}}`)})
-	_, err = f.Load(t.Context())
-	require.ErrorContains(t, err, "it could not be written again: ")
-	require.ErrorContains(t, err, "timezone hour outside of range [0,23]")
 	nowhere := imagegc.FileStore(filepath.Join(t.TempDir(), "missing", "ages.json"))
 	require.ErrorContains(t, nowhere.Save(t.Context(), imagegc.Ages{}), "save ages of images: ")
 
-	taken := imagegc.FileStore(filepath.Join(t.TempDir(), "ages.json"))
-	require.NoError(t, os.MkdirAll(filepath.Join(string(taken)+".old", "x"), 0o700))
-	require.NoError(t, taken.Save(t.Context(), ages(1)))
-	require.Error(t, taken.Save(t.Context(), ages(2)), "the last one cannot be put aside")
-	got, err := taken.Load(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, ages(1), got)
 	year := imagegc.Ages{Images: map[string]imagegc.Age{"x": {FirstDetected: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}}}
-	require.Error(t, taken.Save(t.Context(), year), "JSON has no such year")
+	require.Error(t, crash(t, nil).Save(t.Context(), year), "JSON has no such year")
 }
 
 func FuzzLoad(f *testing.F) {
@@ -126,7 +94,9 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		again := imagegc.FileStore(path + "2")
-		require.NoError(t, again.Save(t.Context(), got))
+		if again.Save(t.Context(), got) != nil {
+			return // such as a time 24 hours from UTC, which JSON may hold but is never made of
+		}
 		reread, err := again.Load(t.Context())
 		require.NoError(t, err)
 		require.Len(t, reread.Images, len(got.Images))
@@ -235,6 +205,17 @@ func TestAgesFromTheFutureAreNow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, r.clock.Now(), plan.Verdicts[0].Image.FirstDetected)
 	require.Equal(t, r.clock.Now(), plan.Verdicts[0].Image.LastUsed)
+}
+
+func TestAgesThatCannotBeWrittenAgainAreSavedAllTheSame(t *testing.T) {
+	f := crash(t, nil)
+	r := newRig(t, []string{"a:1 1GiB"})
+	far := `{"version":1,"savedAt":"2026-01-02T11:58:00+24:00","images":{"` + r.id("a:1") + `":{"firstDetected":"2026-01-02T11:58:00+24:00"}}}`
+	require.NoError(t, os.WriteFile(string(f), []byte(far), 0o600))
+	var failed error
+	r.Manager = r.manager(func(c *imagegc.Config) { c.Store, c.Observer.StoreFailed = f, func(err error) { failed = err } })
+	require.NoError(t, r.Detect(t.Context()))
+	require.NoError(t, failed)
 }
 
 // A clock whose wall is set while time goes on.

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 
@@ -17,12 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/internal/atomicfile"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 const (
 	fileSuffix = ".json"
-	tempPrefix = ".tmp-"
 
 	podVersion = "v1"
 	podKind    = "Pod"
@@ -65,9 +64,9 @@ func (f *Files) Load() error {
 	for _, entry := range entries {
 		path := filepath.Join(f.dir, entry.Name())
 		switch {
-		case strings.HasSuffix(entry.Name(), fileSuffix): // first: a UID may begin like a temporary file
+		case strings.HasSuffix(entry.Name(), fileSuffix):
 			errs = append(errs, f.load(path))
-		case strings.HasPrefix(entry.Name(), tempPrefix): // a replacement that was cut off
+		case strings.HasSuffix(entry.Name(), fileSuffix+atomicfile.Suffix): // a replacement that was cut off
 			errs = append(errs, os.Remove(path))
 		}
 	}
@@ -138,50 +137,12 @@ func (f *Files) Publish(ctx context.Context, change Change) error {
 	f.mu.Lock()
 	delete(f.saved, change.Pod.UID) // from now on somebody knows better
 	f.mu.Unlock()
-	if err := f.replace(f.path(change.Pod.UID), append(body, '\n'), podspec.IsTerminal(change.New.Phase)); err != nil {
+	survives := atomicfile.Process
+	if podspec.IsTerminal(change.New.Phase) {
+		survives = atomicfile.Durable
+	}
+	if err := atomicfile.Write(f.path(change.Pod.UID), append(body, '\n'), survives); err != nil {
 		return fmt.Errorf("status file: %w", err)
-	}
-	return nil
-}
-
-// replace puts body in place of the file at path. If it is to be durable, it is on the
-// disk before it is in place: a machine that loses power then has the old file or the
-// new one.
-func (f *Files) replace(path string, body []byte, durable bool) (err error) {
-	file, err := os.CreateTemp(f.dir, tempPrefix+"*")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(body)
-	if durable {
-		err = errors.Join(err, file.Sync())
-	}
-	err = errors.Join(err, file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	if durable {
-		return f.sync()
-	}
-	return nil
-}
-
-// sync has the folder's entries on the disk too, where the system knows of that: a
-// file that was made or removed is then so for good.
-func (f *Files) sync() (err error) {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	dir, err := os.Open(f.dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
-		return err
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		"empty.json":   ``,
 		"broken.json":  `{"metadata":`,
 		"renamed.json": `{"apiVersion":"v1","kind":"Pod","metadata":{"uid":"other"}}`,
-		".tmp-1":       `{`,
+		"x.json.new":   `{`,
 		"notes.txt":    `left alone`,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600))
@@ -109,7 +109,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	s, ok := files.Status("good")
 	require.True(t, ok)
 	require.Equal(t, corev1.PodRunning, s.Phase)
-	require.NoFileExists(t, filepath.Join(dir, ".tmp-1"))
+	require.NoFileExists(t, filepath.Join(dir, "x.json.new"))
 	require.FileExists(t, filepath.Join(dir, "notes.txt"))
 
 	require.NoError(t, files.RemoveOrphans(func(types.UID) bool { return true }))
@@ -148,10 +148,10 @@ func TestFilesThatCannotBeWritten(t *testing.T) {
 	require.Len(t, left, 1, "what cannot be put in place is cleared away")
 }
 
-func TestAUIDMayBeginLikeATemporaryFile(t *testing.T) {
+func TestAUIDMayLookLikeATemporaryFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, uid := range []types.UID{".tmp-1", ".", "..", "", "a/b", "a%2Fb", "a\\b", "x.json", "\xff"} {
+	for _, uid := range []types.UID{".tmp-1", "x.json.new", ".", "..", "", "a/b", "a%2Fb", "a\\b", "x.json", "\xff"} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
 		require.NoError(t, status.NewFiles(dir).Publish(t.Context(), status.Change{Pod: pod, New: corev1.PodStatus{Phase: corev1.PodRunning}}))
 		files := status.NewFiles(dir)

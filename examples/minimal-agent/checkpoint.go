@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/kubeparts/kubeparts/internal/atomicfile"
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
@@ -25,7 +26,7 @@ type checkpoint struct {
 }
 
 // saveCheckpoint replaces a file whole: after a crash it is the old one or the new one.
-func saveCheckpoint(file string, value any) (err error) {
+func saveCheckpoint(file string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -34,18 +35,7 @@ func saveCheckpoint(file string, value any) (err error) {
 	if err != nil {
 		return err
 	}
-	beside, err := os.OpenFile(file+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = beside.Write(whole)
-	if err == nil {
-		err = beside.Sync() // or a crash could leave the new name with nothing in it
-	}
-	if err = errors.Join(err, beside.Close()); err != nil {
-		return err
-	}
-	return os.Rename(beside.Name(), file)
+	return atomicfile.Write(file, whole, atomicfile.Power)
 }
 
 // loadCheckpoint reads a file. That there is none is no error: nothing is known then.

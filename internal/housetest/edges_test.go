@@ -36,6 +36,7 @@ func edges() map[string][]string {
 		"fakecri/conformance":           {},
 		"fakecri/fakeyaml":              {"fakecri"},
 		"fakecri/streaming":             {"fakecri"},
+		"internal/atomicfile":           {},
 		"internal/coalesce":             {},
 		"internal/expansion":            {},
 		"internal/imageref":             {},

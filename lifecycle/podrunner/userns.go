@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/atomicfile"
 )
 
 // IDRange are the user and group IDs that a pod has, in the host's numbers; in
@@ -283,7 +285,7 @@ func (r *IDRanges) parse(text []byte) (nr uint32, err error) {
 }
 
 // write makes the file whole or not at all, and has it on disk.
-func (r *IDRanges) write(uid types.UID, ids IDRange) (err error) {
+func (r *IDRanges) write(uid types.UID, ids IDRange) error {
 	m := []idMapping{{HostID: ids.First, Length: ids.Length}}
 	text, err := json.Marshal(usernsFile{UIDMappings: m, GIDMappings: m})
 	if err != nil {
@@ -293,36 +295,5 @@ func (r *IDRanges) write(uid types.UID, ids IDRange) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
-	if err := writeSynced(path+".new", text); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-func writeSynced(path string, text []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := f.Write(text); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-// syncFolder has a folder's entries on disk, where the system knows of that.
-func syncFolder(path string) (err error) {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
-		return err
-	}
-	return nil
+	return atomicfile.Write(path, text, atomicfile.Durable)
 }

@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/internal/atomicfile"
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
@@ -170,7 +171,6 @@ const pruneGrace = 10 * time.Minute
 const (
 	pulledDir  = "pulled"
 	pullingDir = "pulling"
-	tempPrefix = ".tmp-" // of files that are being written
 )
 
 func newRecords(dir string, c clock.PassiveClock) *records {
@@ -344,7 +344,7 @@ func (r *records) read(path string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-// write replaces a file as a whole: a crash leaves the old one or the new one.
+// write replaces a file.
 func (r *records) write(path string, data []byte) error {
 	if r.dir == "" {
 		r.files[path] = data
@@ -354,19 +354,7 @@ func (r *records) write(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), tempPrefix+"*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return nil
+	return atomicfile.Write(path, data, atomicfile.Power)
 }
 
 func (r *records) remove(path string) error {
@@ -396,7 +384,7 @@ func (r *records) list() (paths []string, err error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			if dir == pulledDir || strings.HasPrefix(e.Name(), tempPrefix) {
+			if dir == pulledDir || strings.HasSuffix(e.Name(), atomicfile.Suffix) {
 				paths = append(paths, filepath.Join(dir, e.Name()))
 			}
 		}

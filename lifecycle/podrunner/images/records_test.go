@@ -285,7 +285,7 @@ func TestPrune_RemovesWhatAKilledAgentLeftHalfWritten(t *testing.T) {
 	dir := t.TempDir()
 	s := newSet(t, func(c *images.Config) { c.RecordsDir = dir })
 	intent := filepath.Join(dir, "pulling", "sha256-0")
-	halves := []string{filepath.Join(dir, "pulling", ".tmp-1"), filepath.Join(dir, "pulled", ".tmp-2")}
+	halves := []string{filepath.Join(dir, "pulling", "sha256-0.new"), filepath.Join(dir, "pulled", "sha256-2.new")}
 	for _, path := range append(halves, intent) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, nil, 0o600))
