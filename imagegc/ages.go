@@ -33,13 +33,9 @@ type Store interface {
 // record is what is remembered of a listed image.
 type record struct {
 	Age
-	containers int    // in the last look
-	round      uint64 // of the last look, and the last snapshot
-	shown      uint64
+	containers int // that used it when containers were last listed
 	failures   int
 	retryAt    time.Time
-	labels     map[string]string
-	labelled   bool // the labels are known, or nobody wants to
 }
 
 const (

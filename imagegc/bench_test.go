@@ -3,7 +3,6 @@ package imagegc_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -77,32 +76,4 @@ func BenchmarkSelect(b *testing.B) {
 			}
 		})
 	}
-}
-
-// bestOf returns the shortest of some runs. Limits on it are for the race detector on
-// a busy machine; the benchmarks show the figures.
-func bestOf(t *testing.T, f func() error) time.Duration {
-	t.Helper()
-	best := time.Hour
-	for range 5 {
-		began := time.Now()
-		require.NoError(t, f())
-		best = min(best, time.Since(began))
-	}
-	return best
-}
-
-func TestFigures(t *testing.T) {
-	s := bigNode(1000, 4000)
-	m := s.manager(t)
-	require.NoError(t, m.Detect(t.Context()))
-	require.Len(t, s.statuses, 4000)
-	s.statuses = nil
-	require.Less(t, bestOf(t, func() error { return m.Detect(t.Context()) }), 300*time.Millisecond, "1.5 ms where nothing slows it")
-	require.Empty(t, s.statuses, "known containers cost nothing")
-	require.LessOrEqual(t, testing.AllocsPerRun(10, func() { _ = m.Detect(t.Context()) }), 10.0)
-
-	m = bigNode(10_000, 4000).manager(t)
-	require.NoError(t, m.Detect(t.Context()))
-	require.Less(t, bestOf(t, func() error { _, err := m.Plan(t.Context()); return err }), 2*time.Second, "10 ms where nothing slows it")
 }

@@ -20,22 +20,13 @@ type ImageService interface {
 	RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error
 }
 
-// Runtime tells which images containers use, a literal subset of
-// cri.RuntimeService. The statuses are asked for by several goroutines at a time.
+// Runtime tells which images containers use, a literal subset of cri.RuntimeService.
+// It lists all containers, whatever their state and whoever made them, and nothing in the
+// list is modified: an agent may answer from a list that it has just made. The statuses
+// are asked for by several goroutines at a time.
 type Runtime interface {
-	Containers
-	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
-}
-
-// Containers lists all containers, whatever their state and whoever made them. An
-// agent that has just relisted may hand that list over: nothing in it is modified.
-type Containers interface {
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
-}
-
-// ImageStatus describes one image, a literal subset of cri.ImageManagerService.
-type ImageStatus interface {
-	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error)
+	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
 }
 
 // EventRecorder takes events about the node; client-go's recorder fits.
@@ -52,27 +43,15 @@ type Config struct {
 	// FS measures the filesystem of the images; [RuntimeFS] asks the kernel.
 	// Required.
 	FS FS
-	// Containers lists in place of Runtime. Default Runtime.
-	Containers Containers
-	// NoImageVolumes says that no pod of this node mounts an image as a volume. Only
-	// a container's status tells such mounts; without them, a status is asked for
-	// only where the list lacks the image's id.
-	NoImageVolumes bool
 	// RuntimeClassInImageCriAPI is the kubelet's feature gate of that name: a container
 	// keeps the image that was pulled for its runtime handler, and no longer those of the
 	// same id that were pulled for others.
 	RuntimeClassInImageCriAPI bool
 	// Policy says when images go. The zero Policy is the kubelet's.
 	Policy Policy
-	// Keep are images that never go, Prefer those that go before all others.
-	Keep, Prefer []Pattern
-	// Preference is asked about each image and adds to both; Keep by anyone wins. It must
-	// be fast and not call the Manager. Optional.
+	// Preference returns what the user wants of an image. It must be fast and not call
+	// the Manager. Default: nothing.
 	Preference func(Image) Preference
-	// Labels is asked once for each new image, verbosely, for the labels of its
-	// config, which lists do not have. An image whose labels cannot be had stays.
-	// Default: no image has labels.
-	Labels ImageStatus
 	// Store keeps the ages of images over restarts; [FileStore] is one. Default: they
 	// begin anew with the process.
 	Store Store
@@ -86,12 +65,6 @@ type Config struct {
 	DetectPeriod time.Duration
 	// MaxDeletions is the number of images deleted at a time. Default 2.
 	MaxDeletions int
-	// RemoveTimeout bounds the deletion of one image, in real time even on a fake
-	// clock, and so the time for which [Manager.Acquire] may have to wait. Default 2m.
-	RemoveTimeout time.Duration
-	// Settle is waited between a deletion and the measurement after it, for
-	// filesystems that free space in the background. Default 0.
-	Settle time.Duration
 	// MaxNodeImages is the length of [Manager.Images]; below 0 there is no limit.
 	// Default 50.
 	MaxNodeImages int
@@ -120,9 +93,6 @@ type Observer struct {
 	Measured func(Usage)
 	// Collected is called at the end of each pass that may delete.
 	Collected func(Result, error)
-	// Detected is called after each look, with the number of images, that of
-	// containers, and that of statuses asked for.
-	Detected func(images, containers, statuses int, took time.Duration)
 	// StoreFailed is called when the ages cannot be read or written. The pass goes on.
 	StoreFailed func(error)
 }
@@ -145,42 +115,18 @@ func (c Config) Validate() error {
 	}{
 		{"Period", c.Period},
 		{"DetectPeriod", c.DetectPeriod},
-		{"RemoveTimeout", c.RemoveTimeout},
-		{"Settle", c.Settle},
 		{"EventPeriod", c.EventPeriod},
 	} {
 		check(d.value < 0, "field %s: %v is negative", d.name, d.value)
 	}
 	check(c.MaxDeletions < 0, "field MaxDeletions: %d is negative", c.MaxDeletions)
-	errs = append(errs, c.Policy.Validate(), validatePatterns("Keep", c), validatePatterns("Prefer", c))
-	return errors.Join(errs...)
-}
-
-func validatePatterns(field string, c Config) error {
-	patterns := c.Keep
-	if field == "Prefer" {
-		patterns = c.Prefer
-	}
-	var errs []error
-	for i, p := range patterns {
-		if p.Name == "" && len(p.Labels) == 0 {
-			errs = append(errs, fmt.Errorf("field %s[%d]: needs a Name or Labels", field, i))
-		}
-		if len(p.Labels) > 0 && c.Labels == nil {
-			errs = append(errs, fmt.Errorf("field %s[%d]: Labels need field Labels of the Config", field, i))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Policy.Validate())...)
 }
 
 func (c Config) withDefaults() Config {
-	if c.Containers == nil {
-		c.Containers = c.Runtime
-	}
 	orDefault(&c.Period, 5*time.Minute)
 	orDefault(&c.DetectPeriod, time.Minute)
 	orDefault(&c.MaxDeletions, 2)
-	orDefault(&c.RemoveTimeout, 2*time.Minute)
 	orDefault(&c.MaxNodeImages, 50)
 	orDefault(&c.EventPeriod, time.Hour)
 	if c.Clock == nil {
@@ -205,9 +151,6 @@ func (o Observer) withDefaults() Observer {
 	}
 	if o.Collected == nil {
 		o.Collected = func(Result, error) {}
-	}
-	if o.Detected == nil {
-		o.Detected = func(int, int, int, time.Duration) {}
 	}
 	if o.StoreFailed == nil {
 		o.StoreFailed = func(error) {}

@@ -46,11 +46,9 @@ func formatSize(bytes uint64) string {
 	return fmt.Sprintf("%.1f %s", size, units[0])
 }
 
-// warn emits an event, unless it did so not long ago.
-func (m *Manager) warn(reason, message string) { m.warnOf("", reason, message) }
-
-// warnOf does so for each subject of a reason.
-func (m *Manager) warnOf(subject, reason, message string) {
+// warn emits an event, unless it did so less than an EventPeriod ago for the same reason
+// and subject.
+func (m *Manager) warn(reason, subject, message string) {
 	now, key := m.cfg.Clock.Now(), reason+" "+subject
 	if m.cfg.Events == nil || now.Before(m.quiet[key]) {
 		return
@@ -60,21 +58,15 @@ func (m *Manager) warnOf(subject, reason, message string) {
 }
 
 // warnOfNoIDs makes the event about each unused image that cannot be deleted because it
-// has no id.
+// has no ID.
 func (m *Manager) warnOfNoIDs() {
-	m.mu.Lock()
-	listed := m.images
-	m.mu.Unlock()
-	for _, img := range listed {
-		key := imageKey(img.GetId(), img.GetSpec().GetRuntimeHandler())
-		if img != nil && img.Id == "" && !img.Pinned && m.records[key].containers == 0 {
-			m.warnOf(key, eventInvalidImageID, "ImageID is not valid, skipping, image: "+key)
+	for _, img := range m.images {
+		key := listedKey(img)
+		if img.Id == "" && !img.Pinned && m.records[key].containers == 0 {
+			m.warn(eventInvalidImageID, key, "ImageID is not valid, skipping, image: "+key)
 		}
 	}
 }
-
-// sayFull tells the node about a collection that was not enough.
-func (m *Manager) sayFull(err *SpaceError) { m.warn(eventFreeDiskSpaceFailed, err.Error()) }
 
 // collectInTurn is a collection of Run. A first failure may be that of a runtime
 // that is just starting; the event is for the next.
@@ -89,7 +81,7 @@ func (m *Manager) collectInTurn(ctx context.Context) {
 		clear(m.quiet)
 	case m.failing:
 		m.cfg.Logger.ErrorContext(ctx, "image garbage collection failed again", "err", err)
-		m.warn(eventImageGCFailed, err.Error())
+		m.warn(eventImageGCFailed, "", err.Error())
 	default:
 		m.cfg.Logger.ErrorContext(ctx, "image garbage collection failed once", "err", err)
 	}

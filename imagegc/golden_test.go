@@ -18,7 +18,7 @@ import (
 
 // TestGolden runs scripts against a fake node. Commands: node (images, one a line;
 // arguments set the policy), use, create, remove, lease, release, advance, fill,
-// fail, heal, detect, plan, json, collect, free, room, delete-unused, images.
+// fail, heal, detect, plan, json, collect, free, delete-unused, images.
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata/plans", func(t *testing.T, path string) {
 		t.Helper()
@@ -46,6 +46,7 @@ func newSession(t *testing.T, d *datadriven.TestData) *session {
 	t.Helper()
 	s := &session{sandboxes: map[string]string{}, leases: map[string]func(){}}
 	s.rig = newRig(t, strings.Split(strings.TrimSpace(d.Input), "\n"), func(c *imagegc.Config) {
+		var keep, prefer []string
 		for _, arg := range d.CmdArgs {
 			value := arg.Vals[0]
 			switch arg.Key {
@@ -60,13 +61,14 @@ func newSession(t *testing.T, d *datadriven.TestData) *session {
 			case "maxAge":
 				c.Policy.MaxAge = duration(t, value)
 			case "keep":
-				c.Keep = append(c.Keep, imagegc.Pattern{Name: value})
+				keep = append(keep, value)
 			case "prefer":
-				c.Prefer = append(c.Prefer, imagegc.Pattern{Name: value})
+				prefer = append(prefer, value)
 			default:
 				t.Fatalf("unknown setting %s", arg.Key)
 			}
 		}
+		c.Preference = byName(keep, prefer)
 		c.Observer.Removed = func(i imagegc.Image, reason imagegc.Reason, _ time.Duration, err error) {
 			fmt.Fprintf(&s.log, "remove %s for %s", shortName(i.Tags), reason)
 			if err != nil {
@@ -132,8 +134,6 @@ func (s *session) run(d *datadriven.TestData) string {
 		err = s.collect()
 	case "free":
 		_, err = s.Free(ctx, uint64(number(s.t, arg))*gib)
-	case "room":
-		_, err = s.MakeRoomFor(ctx, uint64(number(s.t, arg))*gib)
 	case "delete-unused":
 		err = s.DeleteUnusedImages(ctx)
 	default:

@@ -3,6 +3,7 @@ package imagegc_test
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -23,10 +24,8 @@ import (
 // Any CRI client fits.
 var (
 	_ imagegc.ImageService = cri.ImageManagerService(nil)
-	_ imagegc.ImageStatus  = cri.ImageManagerService(nil)
 	_ imagegc.ImageFsInfo  = cri.ImageManagerService(nil)
 	_ imagegc.Runtime      = cri.RuntimeService(nil)
-	_ imagegc.Containers   = cri.RuntimeService(nil)
 )
 
 // What others ask of a Manager, as they write it.
@@ -236,4 +235,22 @@ func removed(res imagegc.Result) (names []string) {
 		names = append(names, shortName(r.Image.Tags)+" "+string(r.Reason))
 	}
 	return names
+}
+
+// byName is a preference by patterns of short names.
+func byName(keep, prefer []string) func(imagegc.Image) imagegc.Preference {
+	return func(i imagegc.Image) imagegc.Preference {
+		matches := func(pattern string) bool {
+			ok, err := path.Match(pattern, shortName(i.Tags))
+			return err == nil && ok
+		}
+		switch {
+		case slices.ContainsFunc(keep, matches):
+			return imagegc.Keep
+		case slices.ContainsFunc(prefer, matches):
+			return imagegc.Prefer
+		default:
+			return imagegc.Default
+		}
+	}
 }

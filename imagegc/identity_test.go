@@ -258,15 +258,14 @@ func TestOneStatusForEachNewContainerAndNoneForThoseKnown(t *testing.T) {
 	require.Equal(t, 21, r.calls("ContainerStatus"))
 }
 
-func TestWithoutImageVolumesOnlyMissingIDsAreAskedFor(t *testing.T) {
-	s := &script{
-		images:     []*runtimeapi.Image{{Id: hexA}},
-		containers: []*runtimeapi.Container{nil, {Id: "old", ImageRef: hexA}, {Id: "new", ImageId: hexA}},
-	}
-	m := s.manager(t, func(c *imagegc.Config) { c.NoImageVolumes = true })
-	require.NoError(t, m.Detect(t.Context()))
-	require.NoError(t, m.Detect(t.Context()))
-	require.Equal(t, []string{"old"}, s.statuses)
+// snapshot is a runtime that answers from a list made before.
+type snapshot struct {
+	imagegc.Runtime
+	list []*runtimeapi.Container
+}
+
+func (s snapshot) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	return s.list, nil
 }
 
 func TestContainersFromASnapshot(t *testing.T) {
@@ -276,7 +275,7 @@ func TestContainersFromASnapshot(t *testing.T) {
 	require.NoError(t, err)
 	lists := r.calls("ListContainers")
 	m := r.manager(func(c *imagegc.Config) {
-		c.Policy.MinAge, c.Containers = new(time.Duration(0)), &script{containers: list}
+		c.Policy.MinAge, c.Runtime = new(time.Duration(0)), snapshot{r.node, list}
 	})
 	require.NoError(t, m.DeleteUnusedImages(t.Context()))
 	require.Equal(t, "app:1", r.there())

@@ -2,9 +2,13 @@ package imagegc
 
 import (
 	"cmp"
+	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
 // Image is what is known of an image: what the runtime says about it, when it was
@@ -21,10 +25,8 @@ type Image struct {
 	// SizeBytes is what the runtime says, layers shared with others included: not
 	// what its deletion will free.
 	SizeBytes uint64 `json:"sizeBytes"`
-	// Annotations are those of its spec, Labels those of its config; see
-	// Config.Labels.
+	// Annotations are those of its spec.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
 	// FirstDetected is when it was first listed, LastUsed when a container of it was
 	// last listed, zero if never.
 	FirstDetected time.Time `json:"firstDetected,omitzero"`
@@ -42,8 +44,6 @@ type Image struct {
 	// may be tried again.
 	Failures int       `json:"failures,omitempty"`
 	RetryAt  time.Time `json:"retryAt,omitzero"`
-	// LabelsUnknown says that the labels were asked for and could not be had.
-	LabelsUnknown bool `json:"labelsUnknown,omitempty"`
 }
 
 // Name returns how people call the image: a tag, or a digest, or its id.
@@ -58,23 +58,21 @@ func (i Image) Name() string {
 	}
 }
 
-// isPause says whether the image is one of those that sandboxes are made of. No
-// container of it is listed, and not every runtime pins it.
+// isPause reports whether the image is one that sandboxes are made of. No container of it
+// is listed, and not every runtime pins it.
 func (i Image) isPause() bool {
-	return slices.ContainsFunc(i.Tags, namesPause) || slices.ContainsFunc(i.Digests, namesPause)
-}
-
-// namesPause reports whether a repository is called as those of pause images are: another
-// image may well be called build-pause or pause-menu.
-func namesPause(ref string) bool {
-	repository, _, _ := strings.Cut(ref[strings.LastIndexByte(ref, '/')+1:], ":")
-	repository, _, _ = strings.Cut(repository, "@")
-	switch repository {
-	case "pause", "mirrored-pause", "pause-amd64", "pause-arm", "pause-arm64", "pause-ppc64le", "pause-s390x":
-		return true
-	default:
-		return false
-	}
+	return slices.ContainsFunc(slices.Concat(i.Tags, i.Digests), func(ref string) bool {
+		parsed, err := imageref.Parse(ref)
+		if err != nil {
+			return false
+		}
+		switch path.Base(parsed.Repository) {
+		case "pause", "mirrored-pause", "pause-amd64", "pause-arm", "pause-arm64", "pause-ppc64le", "pause-s390x":
+			return true
+		default:
+			return false // such as build-pause or pause-menu
+		}
+	})
 }
 
 // key tells images apart, also where one id is there for several handlers.
@@ -97,9 +95,46 @@ func (i Image) unusedSince() time.Time {
 }
 
 // compareNames breaks ties, so that one input has one outcome.
-func compareNames(a, b *Image) int {
-	if c := strings.Compare(a.Name(), b.Name()); c != 0 {
-		return c
+func compareNames(a, b Image) int {
+	return cmp.Or(strings.Compare(a.Name(), b.Name()), strings.Compare(a.ID, b.ID), strings.Compare(a.RuntimeHandler, b.RuntimeHandler))
+}
+
+// Preference is what a user says about an image.
+type Preference int
+
+// What a user can say.
+const (
+	// Default leaves the image to the policy.
+	Default Preference = iota
+	// Prefer has it go before all images that are not preferred, when space is
+	// needed. It makes no image go that would have stayed otherwise.
+	Prefer
+	// Keep has it stay, whatever happens.
+	Keep
+)
+
+// String returns keep, prefer or default.
+func (p Preference) String() string {
+	switch p {
+	case Keep:
+		return "keep"
+	case Prefer:
+		return "prefer"
+	default:
+		return "default"
 	}
-	return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.RuntimeHandler, b.RuntimeHandler))
+}
+
+// MarshalText writes the preference as its String.
+func (p Preference) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (p *Preference) UnmarshalText(text []byte) error {
+	for _, known := range []Preference{Default, Prefer, Keep} {
+		if string(text) == known.String() {
+			*p = known
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not a preference", text)
 }

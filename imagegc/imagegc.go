@@ -34,8 +34,6 @@ type Manager struct {
 	users   *users
 	usersAt time.Time // of the last list of containers
 	records map[string]*record
-	round   uint64 // of looks
-	shown   uint64 // of snapshots
 	loaded  bool
 	changed bool // since savedAt, beyond times of use
 	owed    bool // a call of AfterGC
@@ -43,10 +41,11 @@ type Manager struct {
 	failing bool                 // the last collection of Run did
 	quiet   map[string]time.Time // when an event may be repeated
 
-	// mu guards the fields below and is never held during a call to others.
+	// mu guards the fields below and is never held during a call to others. Passes are
+	// the only ones that change images, and read them without mu.
 	mu       sync.Mutex
 	images   []*runtimeapi.Image // as last listed, not modified
-	leases   leases
+	leases   []*lease
 	deleting map[string]*deletion
 }
 
@@ -88,10 +87,9 @@ func New(cfg Config) (*Manager, error) {
 		policy:   cfg.Policy.limits(),
 		loop:     loop.New(cfg.Clock),
 		step:     make(chan struct{}, 1),
-		users:    newUsers(cfg.NoImageVolumes, cfg.RuntimeClassInImageCriAPI),
+		users:    &users{byHandler: cfg.RuntimeClassInImageCriAPI},
 		records:  map[string]*record{},
 		quiet:    map[string]time.Time{},
-		leases:   leases{},
 		deleting: map[string]*deletion{},
 	}, nil
 }
@@ -151,7 +149,11 @@ func (m *Manager) Collect(ctx context.Context) (Result, error) {
 		if err := m.measure(ctx, p); err != nil {
 			return errors.Join(aged, err)
 		}
-		return errors.Join(aged, m.free(ctx, p, m.policy.wanted(p.res.After), m.sayFull))
+		err := m.free(ctx, p, m.policy.wanted(p.res.After))
+		if short, ok := errors.AsType[*SpaceError](err); ok {
+			m.warn(eventFreeDiskSpaceFailed, "", short.Error())
+		}
+		return errors.Join(aged, err)
 	})
 }
 
@@ -163,32 +165,8 @@ func (m *Manager) Free(ctx context.Context, bytes uint64) (Result, error) {
 		if err := m.measure(ctx, p); err != nil {
 			return err
 		}
-		return m.free(ctx, p, bytes, nil)
+		return m.free(ctx, p, bytes)
 	})
-}
-
-// MakeRoomFor deletes images until so many bytes, of an image that is to be pulled,
-// can be written without the filesystem reaching the high mark. If there is room
-// already, it costs one measurement. The error is a [*SpaceError] if room cannot be
-// made; the pull may fit all the same. It is for who knows the size, from the manifest
-// in the registry or from a catalogue: CRI tells it only of images that are here.
-func (m *Manager) MakeRoomFor(ctx context.Context, bytes uint64) (Result, error) {
-	u, err := m.cfg.FS.Usage(ctx)
-	if err == nil && u.CapacityBytes > 0 && m.room(u, bytes) == 0 {
-		return Result{At: m.cfg.Clock.Now(), Before: u, After: u}, nil
-	}
-	return m.pass(ctx, func(p *pass) error {
-		if err := m.measure(ctx, p); err != nil {
-			return err
-		}
-		return m.free(ctx, p, m.room(p.res.After, bytes), nil)
-	})
-}
-
-// room returns how much must be freed for so many bytes to be written. As usage is
-// rounded up, one percent more than above the mark must be left.
-func (m *Manager) room(u Usage, bytes uint64) uint64 {
-	return missing(u, saturating(bytes, percentOf(u.CapacityBytes, 101-m.policy.high)))
 }
 
 // DeleteUnusedImages deletes every image that may go, whatever the usage: the

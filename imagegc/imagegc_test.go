@@ -220,8 +220,6 @@ func TestFilesystemThatCannotBeMeasured(t *testing.T) {
 	require.ErrorContains(t, err, "no such device")
 	_, err = r.Free(t.Context(), 1)
 	require.ErrorContains(t, err, "no such device")
-	_, err = r.MakeRoomFor(t.Context(), 1)
-	require.ErrorContains(t, err, "no such device")
 	require.Equal(t, "a:1", r.there())
 	require.NoError(t, r.DeleteUnusedImages(t.Context()), "needs no measure")
 	require.Empty(t, r.there())
@@ -288,52 +286,18 @@ func TestMeasureLostOnTheWayEndsThePass(t *testing.T) {
 	require.Equal(t, "b:1", r.there())
 }
 
-func TestFreeAndMakeRoomFor(t *testing.T) {
+func TestFree(t *testing.T) {
 	r := newRig(t, []string{"a:1 4GiB", "b:1 4GiB", "c:1 4GiB"})
 	r.old()
-	r.fill(50)
-	lists := r.calls("ListImages")
-	_, err := r.MakeRoomFor(t.Context(), 10*gib)
+	res, err := r.Free(t.Context(), 5*gib)
 	require.NoError(t, err)
-	require.Equal(t, lists, r.calls("ListImages"), "there is room: one measurement")
-
-	res, err := r.MakeRoomFor(t.Context(), 37*gib) // 50 left, of which 16 must stay
-	require.NoError(t, err)
-	require.Equal(t, []string{"a:1 space"}, removed(res))
-	require.Less(t, imagegc.Usage{CapacityBytes: 100 * gib, AvailableBytes: res.After.AvailableBytes - 37*gib}.Percent(), 85)
-
-	res, err = r.Free(t.Context(), 5*gib)
-	require.NoError(t, err)
-	require.Equal(t, []string{"b:1 space", "c:1 space"}, removed(res))
-	_, err = r.Free(t.Context(), 1)
+	require.Equal(t, []string{"a:1 space", "b:1 space"}, removed(res))
+	_, err = r.Free(t.Context(), 5*gib)
 	require.ErrorAs(t, err, new(*imagegc.SpaceError))
-	_, err = r.MakeRoomFor(t.Context(), 90*gib)
-	require.ErrorAs(t, err, new(*imagegc.SpaceError))
-	require.Empty(t, r.events, "these tell their caller")
+	require.Empty(t, r.there())
+	require.Empty(t, r.events, "the error is for the caller")
 	_, err = r.Free(t.Context(), 0)
 	require.NoError(t, err)
-}
-
-// At the high mark a collection would begin: what is pulled must stay below it, and no
-// image goes for a byte less.
-func TestRoomEndsBelowTheHighMark(t *testing.T) {
-	r := newRig(t, []string{"a:1 4GiB", "b:1 4GiB"})
-	r.old()
-	r.fill(50)
-	u := r.node.DiskUsage()
-	percent := func(bytes uint64) int {
-		return imagegc.Usage{CapacityBytes: u.CapacityBytes, AvailableBytes: u.AvailableBytes - bytes}.Percent()
-	}
-	most := uint64(34 * gib)
-	require.Equal(t, 84, percent(most))
-	require.Equal(t, 85, percent(most+1))
-	_, err := r.MakeRoomFor(t.Context(), most)
-	require.NoError(t, err)
-	require.Equal(t, "a:1 b:1", r.there())
-	res, err := r.MakeRoomFor(t.Context(), most+1)
-	require.NoError(t, err)
-	require.Equal(t, []string{"a:1 space"}, removed(res))
-	require.Equal(t, uint64(1), res.WantBytes)
 }
 
 func TestHookGetsWhatTrulyRemains(t *testing.T) { // the kubelet's leaves out images in use, pinned and not visited
@@ -431,4 +395,15 @@ func TestImagesForTheNodeStatus(t *testing.T) {
 	all := r.manager(func(c *imagegc.Config) { c.MaxNodeImages = -1 })
 	require.NoError(t, all.Detect(t.Context()))
 	require.Len(t, all.Images(), 4)
+}
+
+func TestPreferencesOfTheUser(t *testing.T) { // kubernetes#68549
+	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB", "kept:1 1GiB", "mine:1 1GiB"}, func(c *imagegc.Config) {
+		c.Preference = byName([]string{"kept:*", "mine:*"}, []string{"b:1", "c:1"})
+	})
+	r.old()
+	res, err := r.Free(t.Context(), 2*gib)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b:1 space", "c:1 space"}, removed(res))
+	require.Equal(t, "kept:1 mine:1", r.deleteUnused())
 }

@@ -197,20 +197,3 @@ func TestDeletionsAreParallelUpToALimitAndNoMoreThanSizesAskFor(t *testing.T) {
 		require.ErrorIs(t, <-done, context.Canceled)
 	})
 }
-
-func TestSettleWaitsBeforeMeasuring(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{images: []*runtimeapi.Image{{Id: "1", Size: 20}, {Id: "2", Size: 20}}}
-		m := s.manager(t, func(c *imagegc.Config) { c.Clock, c.Settle = nil, 3*time.Second })
-		began := time.Now()
-		_, err := m.Free(t.Context(), 50)
-		require.Error(t, err)
-		require.Equal(t, 6*time.Second, time.Since(began))
-
-		s.images = []*runtimeapi.Image{{Id: "1", Size: 20}}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err = m.Free(ctx, 50)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-	})
-}

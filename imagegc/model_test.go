@@ -76,7 +76,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	store := &memory{}
 	w.option = func(c *imagegc.Config) {
 		c.Images, c.Store = watched{w.node, w}, store
-		c.Keep = []imagegc.Pattern{{Name: "kept:*"}}
+		c.Preference = byName([]string{"kept:*"}, nil)
 		c.MaxDeletions = 1 + int(seed%3)
 		if seed%2 == 0 {
 			c.Policy.MaxAge = time.Hour
@@ -151,7 +151,6 @@ func (w *walk) step() {
 	default:
 		_ = w.DeleteUnusedImages(ctx)
 		_, _ = w.Free(ctx, uint64(w.rng.IntN(20))*gib)
-		_, _ = w.MakeRoomFor(ctx, uint64(w.rng.IntN(20))*gib)
 	}
 	w.note()
 	_ = w.collect()

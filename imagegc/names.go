@@ -1,32 +1,33 @@
 package imagegc
 
-import "strings"
+import (
+	"strings"
 
-// Names of images come in many forms: the runtime lists ids, tags and digests, a
-// container says one of them, and people write short ones. All are compared in one
-// form: of an id or a digest what follows "sha256:", of a tag the full reference.
-// A digest stands for its image whatever the repository, and beside a digest a tag
-// says nothing.
+	"github.com/kubeparts/kubeparts/internal/imageref"
+)
 
-// refNames returns the forms in which the name that a container or a lease gives
-// may appear among those of an image.
+// Names of images come in many forms: the runtime lists IDs, tags and digests, a
+// container has one of them, and people write short ones. All are compared in one form:
+// of an ID or a digest what follows "sha256:", of a tag the full reference. A digest
+// stands for its image whatever the repository, and a tag beside it has no meaning.
+
+// refNames returns the forms in which the name that a container or a lease gives may be
+// among those of an image.
 func refNames(name string) []string {
 	switch {
 	case name == "":
 		return nil
-	case strings.Contains(name, "@"):
+	case strings.Contains(name, "@") || strings.HasPrefix(name, "sha256:"):
 		return []string{digestName(name)}
-	case strings.HasPrefix(name, "sha256:") || isHex(name):
-		return []string{idName(name)}
-	default: // a tag, or the id of a runtime that has ids of its own
+	default: // a tag, an ID without its algorithm, or one of a runtime that has IDs of its own
 		return []string{name, tagName(name)}
 	}
 }
 
-// imageNames appends the names of an image.
-func imageNames(names []string, id string, tags, digests []string) []string {
+// imageNames returns the names of an image.
+func imageNames(id string, tags, digests []string) (names []string) {
 	if id != "" {
-		names = append(names, idName(id))
+		names = append(names, digestName(id))
 	}
 	for _, digest := range digests {
 		names = append(names, digestName(digest))
@@ -37,48 +38,19 @@ func imageNames(names []string, id string, tags, digests []string) []string {
 	return names
 }
 
-func idName(id string) string { return strings.TrimPrefix(id, "sha256:") }
-
-// digestName returns the digest of repository@digest.
+// digestName returns what follows the algorithm in an ID, a digest or repository@digest.
 func digestName(ref string) string {
 	if _, digest, ok := strings.Cut(ref, "@"); ok {
 		ref = digest
 	}
-	return idName(ref)
+	return strings.TrimPrefix(ref, "sha256:")
 }
 
-// tagName completes a reference without a digest as container tools do: without
-// a host it is on docker.io, with a single word there in library, and without a
-// tag the latest. It allocates only if something is missing.
+// tagName returns the full form of a reference, and what is not a reference as it is.
 func tagName(ref string) string {
-	host, rest, ok := strings.Cut(ref, "/")
-	switch {
-	case !ok:
-		ref = "docker.io/library/" + ref
-	case host == "docker.io" || host == "index.docker.io":
-		if !strings.Contains(rest, "/") {
-			ref = "docker.io/library/" + rest
-		} else if host != "docker.io" {
-			ref = "docker.io/" + rest
-		}
-	case host != "localhost" && !strings.ContainsAny(host, ".:"):
-		ref = "docker.io/" + ref
+	parsed, err := imageref.Parse(ref)
+	if err != nil {
+		return ref
 	}
-	if strings.LastIndexByte(ref, ':') <= strings.LastIndexByte(ref, '/') {
-		ref += ":latest"
-	}
-	return ref
-}
-
-// isHex says whether s is a digest without its algorithm.
-func isHex(s string) bool {
-	if len(s) != 64 {
-		return false
-	}
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	return parsed.WithDefaultTag().String()
 }

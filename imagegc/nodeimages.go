@@ -19,7 +19,6 @@ func (m *Manager) Images() []corev1.ContainerImage {
 	m.mu.Lock()
 	images := slices.Clone(m.images)
 	m.mu.Unlock()
-	images = slices.DeleteFunc(images, func(i *runtimeapi.Image) bool { return i == nil })
 	slices.SortFunc(images, func(a, b *runtimeapi.Image) int {
 		return cmp.Or(cmp.Compare(b.Size, a.Size), strings.Compare(b.Id, a.Id))
 	})

@@ -49,7 +49,7 @@ func TestPlanDoesWhatCollectDoesWhereSizesAreTrue(t *testing.T) {
 
 func TestPlanIsReadBackFromJSON(t *testing.T) {
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB"}, func(c *imagegc.Config) {
-		c.Keep, c.Prefer = []imagegc.Pattern{{Name: "b:*"}}, []imagegc.Pattern{{Name: "c:*"}}
+		c.Preference = byName([]string{"b:*"}, []string{"c:*"})
 	})
 	r.old()
 	r.Acquire("a:1", "me", time.Hour)

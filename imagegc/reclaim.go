@@ -33,6 +33,9 @@ const (
 	// listFor is how long a list of containers is believed. Deletions may take
 	// minutes, and containers come meanwhile whose images nobody leased.
 	listFor = 5 * time.Second
+	// removeTimeout bounds the deletion of one image, in real time even on a fake clock,
+	// and so the time for which [Manager.Acquire] may have to wait.
+	removeTimeout = 2 * time.Minute
 )
 
 // pass does one: look, act, tell.
@@ -59,9 +62,9 @@ func (m *Manager) pass(ctx context.Context, act func(*pass) error) (Result, erro
 // afterGC lists what there is now, for the hook and for Images. If it cannot, the
 // hook is called by the next pass.
 func (m *Manager) afterGC(ctx context.Context, p *pass) {
-	images, err := m.cfg.Images.ListImages(ctx, nil)
+	images, err := m.listImages(ctx)
 	if m.owed = err != nil; m.owed {
-		m.cfg.Logger.WarnContext(ctx, "list of the remaining images failed", "err", err)
+		m.cfg.Logger.WarnContext(ctx, "listing the remaining images failed", "err", err)
 		return
 	}
 	m.mu.Lock()
@@ -72,7 +75,7 @@ func (m *Manager) afterGC(ctx context.Context, p *pass) {
 	}
 	ids := make([]string, 0, len(images))
 	for _, img := range images {
-		if img.GetId() != "" {
+		if img.Id != "" {
 			ids = append(ids, img.Id)
 		}
 	}
@@ -92,9 +95,9 @@ func (m *Manager) age(ctx context.Context, p *pass) error {
 }
 
 // free deletes images until so many more bytes are available than were at the last
-// measurement. If all are deleted that may go and it is not enough, full is told, which
-// may be nil.
-func (m *Manager) free(ctx context.Context, p *pass, want uint64, full func(*SpaceError)) error {
+// measurement. The error is a [*SpaceError] if all are deleted that may go and it is not
+// enough.
+func (m *Manager) free(ctx context.Context, p *pass, want uint64) error {
 	p.res.WantBytes = want
 	if want == 0 {
 		return nil
@@ -113,11 +116,7 @@ func (m *Manager) free(ctx context.Context, p *pass, want uint64, full func(*Spa
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	short := &SpaceError{Percent: before.Percent(), CapacityBytes: before.CapacityBytes, WantBytes: want, FreedBytes: gained(before, p.res.After)}
-	if full != nil {
-		full(short)
-	}
-	return short
+	return &SpaceError{Percent: before.Percent(), CapacityBytes: before.CapacityBytes, WantBytes: want, FreedBytes: gained(before, p.res.After)}
 }
 
 // deletions returns the verdicts that are to delete.
@@ -166,7 +165,7 @@ func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Verdict, until u
 		m.finish(ctx, p, d)
 		if d.err != nil {
 			errs = append(errs, d.err)
-		} else if err := m.remeasure(ctx, p, until); err != nil && until != everything {
+		} else if err := m.measure(ctx, p); err != nil && until != everything {
 			errs = append(errs, err) // how much is enough cannot be told
 			queue = nil
 		}
@@ -180,21 +179,21 @@ func (m *Manager) claim(ctx context.Context, v Verdict) (*deletion, error) {
 		return nil, err
 	}
 	if m.cfg.Clock.Since(m.usersAt) > listFor {
-		unknown, err := m.listContainers(ctx)
+		uninspected, err := m.listContainers(ctx)
 		if err == nil {
-			err = m.inspect(ctx, unknown)
+			err = m.inspect(ctx, uninspected)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	names := imageNames(nil, v.Image.ID, v.Image.Tags, v.Image.Digests)
+	names := imageNames(v.Image.ID, v.Image.Tags, v.Image.Digests)
 	if m.users.of(names, v.Image.RuntimeHandler) > 0 {
 		return nil, nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if owners, _ := m.leases.of(names, m.cfg.Clock.Now()); len(owners) > 0 {
+	if owners, _ := m.leasedBy(names, m.cfg.Clock.Now()); len(owners) > 0 {
 		return nil, nil
 	}
 	d := &deletion{image: v.Image, reason: v.Reason, names: names, done: make(chan struct{})}
@@ -205,7 +204,7 @@ func (m *Manager) claim(ctx context.Context, v Verdict) (*deletion, error) {
 // remove deletes an image with all its names. One that is not there any more is
 // deleted.
 func (m *Manager) remove(ctx context.Context, d *deletion) {
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.RemoveTimeout)
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	began := m.cfg.Clock.Now()
 	spec := &runtimeapi.ImageSpec{Image: d.image.ID, RuntimeHandler: d.image.RuntimeHandler}
@@ -238,19 +237,6 @@ func (m *Manager) finish(ctx context.Context, p *pass, d *deletion) {
 	m.cfg.Observer.Removed(removal.Image, d.reason, d.took, d.err)
 }
 
-// remeasure measures after a deletion, once the filesystem may have noticed it.
-func (m *Manager) remeasure(ctx context.Context, p *pass, until uint64) error {
-	if m.cfg.Settle > 0 && until != everything {
-		timer := m.cfg.Clock.NewTimer(m.cfg.Settle)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
-	return m.measure(ctx, p)
-}
-
 // measure takes a measurement for the result.
 func (m *Manager) measure(ctx context.Context, p *pass) error {
 	u, err := m.usage(ctx)
@@ -267,7 +253,7 @@ func (m *Manager) usage(ctx context.Context) (Usage, error) {
 		return Usage{}, fmt.Errorf("measure image filesystem: %w", err)
 	}
 	if u.CapacityBytes == 0 {
-		m.warn(eventInvalidDiskCapacity, ErrInvalidCapacity.Error())
+		m.warn(eventInvalidDiskCapacity, "", ErrInvalidCapacity.Error())
 		return Usage{}, ErrInvalidCapacity
 	}
 	u.AvailableBytes = min(u.AvailableBytes, u.CapacityBytes)

@@ -32,8 +32,6 @@ const (
 	ReasonKept Reason = "kept"
 	// ReasonNoID: the runtime lists it without an id to delete it by.
 	ReasonNoID Reason = "no id"
-	// ReasonUnknown: its labels, on which keeping it may depend, are not known.
-	ReasonUnknown Reason = "labels unknown"
 	// ReasonYoung: first seen less than MinAge ago.
 	ReasonYoung Reason = "young"
 	// ReasonRecent: in use less than MinUnused ago.
@@ -75,88 +73,72 @@ type Verdict struct {
 // spare an image that fewer delete.
 func Select(now time.Time, images []Image, policy Policy, goal Goal) []Verdict {
 	l := policy.limits()
-	all := make([]candidate, len(images))
-	for i := range images {
-		img := &images[i]
-		c := candidate{Image: img, lastUsed: onWall(now, img.LastUsed).UnixMicro(), firstDetected: onWall(now, img.FirstDetected).UnixMicro()}
-		c.reason, c.until = l.protects(now, img)
-		switch {
-		case c.reason != "":
-			c.class = stays
-		case goal.Aged && l.expired(now, img):
-			c.class = aged
-		case img.Preference == Prefer:
-			c.class = preferred
-		}
-		all[i] = c
-	}
-	slices.SortFunc(all, compareTurn)
-	verdicts := make([]Verdict, len(all))
-	var freed uint64
-	for i := range all {
-		c, v := &all[i], &verdicts[i]
-		v.Image, v.Reason, v.Until = *c.Image, c.reason, c.until
-		switch {
-		case c.class == stays:
-		case c.class == aged:
-			v.Delete, v.Reason = true, ReasonAge
-		case goal.All || freed < goal.Bytes:
-			v.Delete, v.Reason = true, ReasonSpace
-		default:
+	verdicts := make([]Verdict, len(images))
+	for i, img := range images {
+		v := Verdict{Image: img}
+		v.Reason, v.Until = l.protects(now, img)
+		if v.Reason == "" {
 			v.Reason = ReasonNotNeeded
+			if goal.Aged && l.expired(now, img) {
+				v.Delete, v.Reason = true, ReasonAge
+			}
+		}
+		verdicts[i] = v
+	}
+	slices.SortFunc(verdicts, func(a, b Verdict) int { return compareTurn(now, a, b) })
+	var freed uint64
+	for i := range verdicts {
+		v := &verdicts[i]
+		if v.Reason == ReasonNotNeeded && (goal.All || freed < goal.Bytes) {
+			v.Delete, v.Reason = true, ReasonSpace
 		}
 		if v.Delete {
-			freed = saturating(freed, c.SizeBytes)
+			freed = saturating(freed, v.Image.SizeBytes)
 		}
 	}
 	return verdicts
 }
 
-// candidate is an image with what its turn depends on.
-type candidate struct {
-	*Image
-	class  class
-	reason Reason // to stay
-	until  time.Time
-	// By the wall clock as it is set now, in microseconds: times from before a restart
-	// have no other, and an order by one clock here and another there would be none.
-	lastUsed, firstDetected int64
-}
-
-// class is what an image's turn depends on first. Those that are preferred and aged
-// are aged.
+// class is what the turn of an image depends on first.
 type class int
 
 const (
-	aged      class = -2
-	preferred class = -1
-	// ordinary is 0
-	stays class = 1
+	aged class = iota // also if preferred
+	preferred
+	ordinary
+	stays
 )
 
-// compareTurn orders images by when they go.
-func compareTurn(a, b candidate) int {
-	if a.class != b.class {
-		return cmp.Compare(a.class, b.class)
+func (v Verdict) class() class {
+	switch {
+	case v.Reason == ReasonAge:
+		return aged
+	case v.Reason != ReasonNotNeeded:
+		return stays
+	case v.Image.Preference == Prefer:
+		return preferred
+	default:
+		return ordinary
 	}
-	if a.class == stays {
+}
+
+// compareTurn orders images by when they go. Times from before a restart have no
+// monotonic reading, so that all are compared by the wall clock as it is set now.
+func compareTurn(now time.Time, a, b Verdict) int {
+	if a.class() == stays && b.class() == stays {
 		return compareNames(a.Image, b.Image)
 	}
-	// In these steps, because cmp.Or would take all of them each time.
-	if c := cmp.Compare(a.lastUsed, b.lastUsed); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(a.firstDetected, b.firstDetected); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(b.SizeBytes, a.SizeBytes); c != 0 { // the fewest deletions
-		return c
-	}
-	return compareNames(a.Image, b.Image)
+	return cmp.Or(
+		cmp.Compare(a.class(), b.class()),
+		onWall(now, a.Image.LastUsed).Compare(onWall(now, b.Image.LastUsed)),
+		onWall(now, a.Image.FirstDetected).Compare(onWall(now, b.Image.FirstDetected)),
+		cmp.Compare(b.Image.SizeBytes, a.Image.SizeBytes), // for the fewest deletions
+		compareNames(a.Image, b.Image),
+	)
 }
 
 // protects returns why an image may not go now, and until when; "" if it may.
-func (l limits) protects(now time.Time, i *Image) (Reason, time.Time) {
+func (l limits) protects(now time.Time, i Image) (Reason, time.Time) {
 	young, recent := i.FirstDetected.Add(l.minAge), i.LastUsed.Add(l.minUnused)
 	switch {
 	case i.Containers > 0:
@@ -171,8 +153,6 @@ func (l limits) protects(now time.Time, i *Image) (Reason, time.Time) {
 		return ReasonKept, time.Time{}
 	case i.ID == "":
 		return ReasonNoID, time.Time{}
-	case i.LabelsUnknown:
-		return ReasonUnknown, time.Time{}
 	case now.Before(young):
 		return ReasonYoung, young
 	case !i.LastUsed.IsZero() && now.Before(recent):
@@ -184,6 +164,6 @@ func (l limits) protects(now time.Time, i *Image) (Reason, time.Time) {
 }
 
 // expired says whether nobody has had a use for the image for too long.
-func (l limits) expired(now time.Time, i *Image) bool {
+func (l limits) expired(now time.Time, i Image) bool {
 	return l.maxAge > 0 && now.Sub(i.unusedSince()) > l.maxAge
 }

@@ -32,7 +32,6 @@ func TestWhatKeepsAnImage(t *testing.T) {
 		{imagegc.ReasonLeased, ago(-5), func(i *imagegc.Image) { i.LeasedBy, i.LeasedUntil = []string{"me"}, ago(-5) }},
 		{imagegc.ReasonKept, time.Time{}, func(i *imagegc.Image) { i.Preference = imagegc.Keep }},
 		{imagegc.ReasonNoID, time.Time{}, func(i *imagegc.Image) { i.ID = "" }},
-		{imagegc.ReasonUnknown, time.Time{}, func(i *imagegc.Image) { i.LabelsUnknown = true }},
 		{imagegc.ReasonYoung, ago(-1), func(i *imagegc.Image) { i.FirstDetected, i.LastUsed = ago(1), time.Time{} }},
 		{imagegc.ReasonRecent, ago(-20), func(i *imagegc.Image) { i.LastUsed = ago(10) }},
 		{imagegc.ReasonBackoff, ago(-3), func(i *imagegc.Image) { i.Failures, i.RetryAt = 2, ago(-3) }},
