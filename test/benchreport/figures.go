@@ -66,8 +66,6 @@ func figures() []figure {
 		{"`KillPod` of a pod that has finished", "lifecycle/podworker", "KillOfAFinishedPod", ns, 1 * ms, "10 s"},
 		{"plan of a pod of ten containers that is well", "lifecycle/podrunner", "Plan/containers=10", ns, 100 * µs, ""},
 		{"probe of the node", "eviction/nodestats", "Node/machine/MemAvailable", ns, 55 * µs, ""},
-		{"look at 1,000 images and 4,000 known containers", "imagegc", "Detect/images=1000/containers=4000", ns, 1.5 * ms, "1.9 ms for half, and a call each"},
-		{"plan for 10,000 images", "imagegc", "Plan/images=10000", ns, 10 * ms, ""},
 	}
 }
 
