@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 )
 
 // bigNode has so many images, each with a tag and a digest, and so many containers.

@@ -14,7 +14,7 @@ import (
 
 // ImageService lists and removes images, a literal subset of
 // cri.ImageManagerService of k8s.io/cri-api. Calls must end when their context
-// does; several images may be removed at a time.
+// does.
 type ImageService interface {
 	ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error)
 	RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error
@@ -63,8 +63,6 @@ type Config struct {
 	Period time.Duration
 	// DetectPeriod is the time between two looks at what is in use. Default 1m.
 	DetectPeriod time.Duration
-	// MaxDeletions is the number of images deleted at a time. Default 2.
-	MaxDeletions int
 	// MaxNodeImages is the length of [Manager.Images]; below 0 there is no limit.
 	// Default 50.
 	MaxNodeImages int
@@ -119,14 +117,12 @@ func (c Config) Validate() error {
 	} {
 		check(d.value < 0, "field %s: %v is negative", d.name, d.value)
 	}
-	check(c.MaxDeletions < 0, "field MaxDeletions: %d is negative", c.MaxDeletions)
 	return errors.Join(append(errs, c.Policy.Validate())...)
 }
 
 func (c Config) withDefaults() Config {
 	orDefault(&c.Period, 5*time.Minute)
 	orDefault(&c.DetectPeriod, time.Minute)
-	orDefault(&c.MaxDeletions, 2)
 	orDefault(&c.MaxNodeImages, 50)
 	orDefault(&c.EventPeriod, time.Hour)
 	if c.Clock == nil {

@@ -26,8 +26,7 @@ func Example() {
 	}
 	m, err := imagegc.New(imagegc.Config{
 		Images: node, Runtime: node, Clock: clock,
-		FS:           &nodeFS{node: node}, // in real life imagegc.RuntimeFS
-		MaxDeletions: 1,
+		FS: &nodeFS{node: node}, // in real life imagegc.RuntimeFS
 	})
 	if err != nil {
 		fmt.Println(err)

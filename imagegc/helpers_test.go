@@ -103,7 +103,7 @@ func newRig(t *testing.T, images []string, options ...func(*imagegc.Config)) *ri
 // manager makes another Manager for the node.
 func (r *rig) manager(options ...func(*imagegc.Config)) *imagegc.Manager {
 	cfg := imagegc.Config{
-		Images: r.node, Runtime: r.node, FS: r.fs, Clock: r.clock, MaxDeletions: 1,
+		Images: r.node, Runtime: r.node, FS: r.fs, Clock: r.clock,
 		Events: &r.events, Node: &corev1.Node{},
 		AfterGC:  func(_ context.Context, remaining []string, _ time.Time) { r.hooks = append(r.hooks, remaining) },
 		Observer: imagegc.Observer{Collected: func(res imagegc.Result, _ error) { r.last = res }},

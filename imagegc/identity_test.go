@@ -64,7 +64,7 @@ func (s *script) Usage(context.Context) (imagegc.Usage, error) {
 func (s *script) manager(tb testing.TB, options ...func(*imagegc.Config)) *imagegc.Manager {
 	tb.Helper()
 	cfg := imagegc.Config{
-		Images: s, Runtime: s, FS: s, Policy: imagegc.Policy{MinAge: new(time.Duration(0))}, MaxDeletions: 1,
+		Images: s, Runtime: s, FS: s, Policy: imagegc.Policy{MinAge: new(time.Duration(0))},
 		Clock: testingclock.NewFakeClock(noon()),
 	}
 	for _, option := range options {

@@ -2,7 +2,6 @@ package imagegc
 
 import (
 	"cmp"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -99,42 +98,15 @@ func compareNames(a, b Image) int {
 	return cmp.Or(strings.Compare(a.Name(), b.Name()), strings.Compare(a.ID, b.ID), strings.Compare(a.RuntimeHandler, b.RuntimeHandler))
 }
 
-// Preference is what a user says about an image.
-type Preference int
+// Preference is what a user wants of an image.
+type Preference string
 
-// What a user can say.
 const (
 	// Default leaves the image to the policy.
-	Default Preference = iota
-	// Prefer has it go before all images that are not preferred, when space is
-	// needed. It makes no image go that would have stayed otherwise.
-	Prefer
-	// Keep has it stay, whatever happens.
-	Keep
+	Default Preference = ""
+	// Prefer deletes the image before all that are not preferred, when space is needed.
+	// It deletes no image that would have stayed otherwise.
+	Prefer Preference = "prefer"
+	// Keep keeps the image, whatever happens.
+	Keep Preference = "keep"
 )
-
-// String returns keep, prefer or default.
-func (p Preference) String() string {
-	switch p {
-	case Keep:
-		return "keep"
-	case Prefer:
-		return "prefer"
-	default:
-		return "default"
-	}
-}
-
-// MarshalText writes the preference as its String.
-func (p Preference) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
-// UnmarshalText reads what MarshalText writes.
-func (p *Preference) UnmarshalText(text []byte) error {
-	for _, known := range []Preference{Default, Prefer, Keep} {
-		if string(text) == known.String() {
-			*p = known
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is not a preference", text)
-}

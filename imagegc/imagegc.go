@@ -46,7 +46,7 @@ type Manager struct {
 	mu       sync.Mutex
 	images   []*runtimeapi.Image // as last listed, not modified
 	leases   []*lease
-	deleting map[string]*deletion
+	deleting *deletion // the one under way
 }
 
 // Result is what a pass that may delete images did.
@@ -83,14 +83,13 @@ func New(cfg Config) (*Manager, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Manager{
-		cfg:      cfg,
-		policy:   cfg.Policy.limits(),
-		loop:     loop.New(cfg.Clock),
-		step:     make(chan struct{}, 1),
-		users:    &users{byHandler: cfg.RuntimeClassInImageCriAPI},
-		records:  map[string]*record{},
-		quiet:    map[string]time.Time{},
-		deleting: map[string]*deletion{},
+		cfg:     cfg,
+		policy:  cfg.Policy.limits(),
+		loop:    loop.New(cfg.Clock),
+		step:    make(chan struct{}, 1),
+		users:   &users{byHandler: cfg.RuntimeClassInImageCriAPI},
+		records: map[string]*record{},
+		quiet:   map[string]time.Time{},
 	}, nil
 }
 

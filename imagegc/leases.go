@@ -52,15 +52,10 @@ func (m *Manager) Acquire(ref, owner string, ttl time.Duration) (release func())
 	m.mu.Lock()
 	m.dropLeases(func(l *lease) bool { return l.owner == owner && overlap(l.names, mine.names) })
 	m.leases = append(m.leases, mine)
-	var wait []<-chan struct{}
-	for _, d := range m.deleting {
-		if overlap(d.names, mine.names) {
-			wait = append(wait, d.done)
-		}
-	}
+	d := m.deleting
 	m.mu.Unlock()
-	for _, done := range wait {
-		<-done
+	if d != nil && overlap(d.names, mine.names) {
+		<-d.done
 	}
 	return func() {
 		m.mu.Lock()

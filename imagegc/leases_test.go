@@ -166,34 +166,3 @@ func TestCancelledDeletionBacksOffNothing(t *testing.T) {
 		require.Len(t, s.entered, 1, "the next pass tries it at once")
 	})
 }
-
-func TestDeletionsAreParallelUpToALimitAndNoMoreThanSizesAskFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		images := []*runtimeapi.Image{{Id: "1", Size: 20}, {Id: "2", Size: 20}, {Id: "3", Size: 20}, {Id: "4", Size: 20}, {Id: "5", Size: 20}}
-		s := &slow{script: &script{images: images}, entered: make(chan string, 9), gate: make(chan struct{})}
-		m := s.manager(t, func(c *imagegc.Config) { c.Images, c.MaxDeletions, c.Clock = s, 3, nil })
-		done := make(chan error, 1)
-		go func() { done <- m.DeleteUnusedImages(t.Context()) }()
-		synctest.Wait()
-		require.Len(t, s.entered, 3, "the limit")
-		for range 5 {
-			s.gate <- struct{}{}
-		}
-		require.NoError(t, <-done)
-		require.Len(t, s.entered, 5)
-
-		s.entered = make(chan string, 9)
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			_, err := m.Free(ctx, 30)
-			done <- err
-		}()
-		synctest.Wait()
-		require.Len(t, s.entered, 2, "40 of 30: no third one")
-		s.gate <- struct{}{}
-		synctest.Wait()
-		require.Len(t, s.entered, 3, "the disk is as full as before: 20 of 30 under way")
-		cancel()
-		require.ErrorIs(t, <-done, context.Canceled)
-	})
-}

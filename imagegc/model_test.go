@@ -77,7 +77,6 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	w.option = func(c *imagegc.Config) {
 		c.Images, c.Store = watched{w.node, w}, store
 		c.Preference = byName([]string{"kept:*"}, nil)
-		c.MaxDeletions = 1 + int(seed%3)
 		if seed%2 == 0 {
 			c.Policy.MaxAge = time.Hour
 		}

@@ -68,10 +68,6 @@ func TestPlanIsReadBackFromJSON(t *testing.T) {
 	var again imagegc.Plan
 	require.NoError(t, json.Unmarshal(data, &again))
 	require.Equal(t, plan.String(), again.String())
-	require.Error(t, json.Unmarshal([]byte(`{"verdicts":[{"image":{"preference":"maybe"}}]}`), &again))
-	var p imagegc.Preference
-	require.NoError(t, p.UnmarshalText([]byte("default")))
-	require.Equal(t, imagegc.Default, p)
 }
 
 func TestPlanOfAnEmptyNodeAndOfImagesWithoutNames(t *testing.T) {

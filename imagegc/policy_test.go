@@ -74,7 +74,7 @@ func TestPolicyIsValidatedInTheKubeletsWords(t *testing.T) {
 
 func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
 	_, err := imagegc.New(imagegc.Config{
-		Node: &corev1.Node{}, Period: -1, DetectPeriod: -1, EventPeriod: -1, MaxDeletions: -1,
+		Node: &corev1.Node{}, Period: -1, DetectPeriod: -1, EventPeriod: -1,
 		Policy: imagegc.Policy{LowThresholdPercent: new(90)},
 	})
 	for _, part := range []string{
@@ -82,7 +82,7 @@ func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
 		"field Images is required", "field Runtime is required", "field FS is required",
 		"fields Events and Node: both or none",
 		"field Period: -1ns is negative", "field DetectPeriod: -1ns is negative",
-		"field EventPeriod: -1ns is negative", "field MaxDeletions: -1 is negative",
+		"field EventPeriod: -1ns is negative",
 		"LowThresholdPercent 90 can not be higher than HighThresholdPercent 85",
 	} {
 		require.ErrorContains(t, err, part)

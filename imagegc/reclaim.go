@@ -19,12 +19,8 @@ type pass struct {
 
 // deletion is the deletion of an image that is under way.
 type deletion struct {
-	image  Image
-	reason Reason
-	names  []string
-	done   chan struct{} // closed at its end
-	took   time.Duration
-	err    error
+	names []string      // of the image
+	done  chan struct{} // closed at its end
 }
 
 const (
@@ -130,51 +126,34 @@ func deletions(verdicts []Verdict) []Verdict {
 }
 
 // reclaim deletes the images of the queue, in order, until so much is available. It
-// measures after each deletion. As long as deletions are under way it counts on the
-// sizes of their images, so that working on several at a time deletes none too many
-// by its own estimate.
+// measures after each deletion.
 func (m *Manager) reclaim(ctx context.Context, p *pass, queue []Verdict, until uint64) error {
 	var errs []error
-	ended := make(chan *deletion)
-	flying, expected := 0, uint64(0)
-	for {
-		for len(queue) > 0 && flying < m.cfg.MaxDeletions && saturating(p.res.After.AvailableBytes, expected) < until {
-			v := queue[0]
-			queue = queue[1:]
-			d, err := m.claim(ctx, v)
-			if err != nil { // what is in use is not known any more
-				errs = append(errs, err)
-				queue = nil
-				break
-			}
-			if d == nil {
-				continue
-			}
-			p.tried = true
-			flying, expected = flying+1, saturating(expected, v.Image.SizeBytes)
-			go func() {
-				m.remove(ctx, d)
-				ended <- d
-			}()
+	for _, v := range queue {
+		if p.res.After.AvailableBytes >= until {
+			break
 		}
-		if flying == 0 {
-			return errors.Join(errs...)
+		d, err := m.claim(ctx, v.Image)
+		if err != nil { // which images are in use is unknown now
+			errs = append(errs, err)
+			break
 		}
-		d := <-ended
-		flying, expected = flying-1, expected-min(expected, d.image.SizeBytes)
-		m.finish(ctx, p, d)
-		if d.err != nil {
-			errs = append(errs, d.err)
-		} else if err := m.measure(ctx, p); err != nil && until != everything {
-			errs = append(errs, err) // how much is enough cannot be told
-			queue = nil
+		if d == nil {
+			continue
+		}
+		if err := m.remove(ctx, p, v, d); err != nil {
+			errs = append(errs, err)
+		} else if err := m.measure(ctx, p); err != nil && until != everything { // how much is enough is unknown now
+			errs = append(errs, err)
+			break
 		}
 	}
+	return errors.Join(errs...)
 }
 
-// claim begins a deletion, unless somebody has come to want the image since it was
-// selected. From here on Acquire waits.
-func (m *Manager) claim(ctx context.Context, v Verdict) (*deletion, error) {
+// claim begins a deletion. From here on Acquire waits for its end. It returns nil if the
+// image has come into use or was leased since it was selected.
+func (m *Manager) claim(ctx context.Context, img Image) (*deletion, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -187,54 +166,44 @@ func (m *Manager) claim(ctx context.Context, v Verdict) (*deletion, error) {
 			return nil, err
 		}
 	}
-	names := imageNames(v.Image.ID, v.Image.Tags, v.Image.Digests)
-	if m.users.of(names, v.Image.RuntimeHandler) > 0 {
-		return nil, nil
-	}
+	names := imageNames(img.ID, img.Tags, img.Digests)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if owners, _ := m.leasedBy(names, m.cfg.Clock.Now()); len(owners) > 0 {
+	if owners, _ := m.leasedBy(names, m.cfg.Clock.Now()); len(owners) > 0 || m.users.of(names, img.RuntimeHandler) > 0 {
 		return nil, nil
 	}
-	d := &deletion{image: v.Image, reason: v.Reason, names: names, done: make(chan struct{})}
-	m.deleting[v.Image.key()] = d
-	return d, nil
+	m.deleting = &deletion{names: names, done: make(chan struct{})}
+	return m.deleting, nil
 }
 
-// remove deletes an image with all its names. One that is not there any more is
-// deleted.
-func (m *Manager) remove(ctx context.Context, d *deletion) {
-	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
-	defer cancel()
-	began := m.cfg.Clock.Now()
-	spec := &runtimeapi.ImageSpec{Image: d.image.ID, RuntimeHandler: d.image.RuntimeHandler}
-	err := m.cfg.Images.RemoveImage(ctx, spec)
-	if err != nil && !crierrors.IsNotFound(err) {
-		d.err = fmt.Errorf("remove image %s: %w", d.image.Name(), err)
-	}
-	d.took = m.cfg.Clock.Since(began)
+// remove deletes an image with all its names, and records how that ended. An image that
+// the runtime does not find is deleted.
+func (m *Manager) remove(ctx context.Context, p *pass, v Verdict, d *deletion) error {
+	p.tried = true
+	img, began := v.Image, m.cfg.Clock.Now()
+	limited, cancel := context.WithTimeout(ctx, removeTimeout)
+	err := m.cfg.Images.RemoveImage(limited, &runtimeapi.ImageSpec{Image: img.ID, RuntimeHandler: img.RuntimeHandler})
+	cancel()
 	m.mu.Lock()
-	delete(m.deleting, d.image.key())
+	m.deleting = nil
 	m.mu.Unlock()
 	close(d.done)
-}
-
-// finish notes how a deletion ended.
-func (m *Manager) finish(ctx context.Context, p *pass, d *deletion) {
-	removal := Removal{Image: d.image, Reason: d.reason, Err: d.err}
-	if d.err == nil {
-		delete(m.records, d.image.key())
+	removal := Removal{Image: img, Reason: v.Reason}
+	if err == nil || crierrors.IsNotFound(err) {
+		delete(m.records, img.key())
 		m.changed = true
 		p.res.Removed = append(p.res.Removed, removal)
-		m.cfg.Logger.InfoContext(ctx, "image removed", "image", d.image.Name(), "imageID", d.image.ID,
-			"bytes", d.image.SizeBytes, "reason", string(d.reason))
+		m.cfg.Logger.InfoContext(ctx, "image removed", "image", img.Name(), "imageID", img.ID,
+			"bytes", img.SizeBytes, "reason", string(v.Reason))
 	} else {
-		if r := m.records[d.image.key()]; r != nil && ctx.Err() == nil {
-			r.failed(m.cfg.Clock.Now())
+		removal.Err = fmt.Errorf("remove image %s: %w", img.Name(), err)
+		if ctx.Err() == nil {
+			m.records[img.key()].failed(m.cfg.Clock.Now())
 		}
 		p.res.Failed = append(p.res.Failed, removal)
 	}
-	m.cfg.Observer.Removed(removal.Image, d.reason, d.took, d.err)
+	m.cfg.Observer.Removed(img, v.Reason, m.cfg.Clock.Since(began), removal.Err)
+	return removal.Err
 }
 
 // measure takes a measurement for the result.

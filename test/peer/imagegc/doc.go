@@ -23,7 +23,7 @@
 //
 // # Not compared
 //
-// Leases, preferences, labels, MinUnused, Free, MakeRoomFor and Plan, which the kubelet
+// Leases, preferences, MinUnused, Free and Plan, which the kubelet
 // does not have. The rhythm of detection, which is documented. Nil entries in lists,
 // on which the kubelet panics. The order among images with the same times, which in the
 // kubelet is that of a map: a step in which two such images could go is a round of

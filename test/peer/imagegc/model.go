@@ -108,9 +108,7 @@ func (m *model) play(v view) {
 	if m.has(hooksAll) && m.tried {
 		m.facts["hook"] = m.hook(m.there())
 	}
-	if m.w.Workers == 1 {
-		m.facts["order"] = strings.Join(m.order, ", ")
-	}
+	m.facts["order"] = strings.Join(m.order, ", ")
 	m.facts["error"] = m.text(full)
 	m.loop()
 }

@@ -52,7 +52,7 @@ func (a *ours) start() error {
 		AfterGC: func(_ context.Context, remaining []string, began time.Time) {
 			a.node.hook(remaining, time.Now().Add(-wall{node: a.node}.Since(began)))
 		},
-		Period: 1e5 * time.Hour, DetectPeriod: 1e5 * time.Hour, MaxDeletions: w.Workers, MaxNodeImages: 3,
+		Period: 1e5 * time.Hour, DetectPeriod: 1e5 * time.Hour, MaxNodeImages: 3,
 		Events: a, Node: &corev1.Node{}, EventPeriod: 1,
 		Clock: wall{node: a.node},
 	}
