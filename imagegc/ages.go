@@ -34,28 +34,28 @@ type Store interface {
 type record struct {
 	Age
 	containers int // that used it when containers were last listed
-	failures   int
-	retryAt    time.Time
+	deletions  retries
+}
+
+// retries delays the next attempt after failures: by 1 m, 2 m and so on up to 1 h.
+type retries struct {
+	failures int // in a row
+	retryAt  time.Time
+}
+
+func (r *retries) failed(now time.Time) {
+	delay := lastRetry
+	if r.failures < 6 {
+		delay = firstRetry << r.failures
+	}
+	r.retryAt = now.Add(delay)
+	r.failures++
 }
 
 const (
 	firstRetry = time.Minute
 	lastRetry  = time.Hour
 )
-
-// failed puts off the next deletion.
-func (r *record) failed(now time.Time) {
-	r.retryAt = now.Add(backoff(r.failures))
-	r.failures++
-}
-
-// backoff is how long to wait after so many failures before another one.
-func backoff(failures int) time.Duration {
-	if failures < 6 {
-		return firstRetry << failures
-	}
-	return lastRetry
-}
 
 // load takes over the ages of the process before, as they were when it saved them. The
 // time since then does not count: what the clock on the wall makes of it is decades if

@@ -1,6 +1,7 @@
 package imagegc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,24 +108,17 @@ func (c Config) Validate() error {
 	check(c.Runtime == nil, "field Runtime is required")
 	check(c.FS == nil, "field FS is required")
 	check((c.Events == nil) != (c.Node == nil), "fields Events and Node: both or none")
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"Period", c.Period},
-		{"DetectPeriod", c.DetectPeriod},
-		{"EventPeriod", c.EventPeriod},
-	} {
-		check(d.value < 0, "field %s: %v is negative", d.name, d.value)
-	}
+	check(c.Period < 0, "field Period: %v is negative", c.Period)
+	check(c.DetectPeriod < 0, "field DetectPeriod: %v is negative", c.DetectPeriod)
+	check(c.EventPeriod < 0, "field EventPeriod: %v is negative", c.EventPeriod)
 	return errors.Join(append(errs, c.Policy.Validate())...)
 }
 
 func (c Config) withDefaults() Config {
-	orDefault(&c.Period, 5*time.Minute)
-	orDefault(&c.DetectPeriod, time.Minute)
-	orDefault(&c.MaxNodeImages, 50)
-	orDefault(&c.EventPeriod, time.Hour)
+	c.Period = cmp.Or(c.Period, 5*time.Minute)
+	c.DetectPeriod = cmp.Or(c.DetectPeriod, time.Minute)
+	c.MaxNodeImages = cmp.Or(c.MaxNodeImages, 50)
+	c.EventPeriod = cmp.Or(c.EventPeriod, time.Hour)
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
@@ -152,11 +146,4 @@ func (o Observer) withDefaults() Observer {
 		o.StoreFailed = func(error) {}
 	}
 	return o
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }

@@ -107,7 +107,7 @@ func (m *Manager) image(img *runtimeapi.Image, r *record, now time.Time) Image {
 		RuntimeHandler: img.Spec.GetRuntimeHandler(), Annotations: img.Spec.GetAnnotations(),
 		SizeBytes: img.Size, Pinned: img.Pinned,
 		FirstDetected: r.FirstDetected, LastUsed: r.LastUsed,
-		Containers: r.containers, Failures: r.failures, RetryAt: r.retryAt,
+		Containers: r.containers, Failures: r.deletions.failures, RetryAt: r.deletions.retryAt,
 	}
 	m.mu.Lock()
 	i.LeasedBy, i.LeasedUntil = m.leasedBy(imageNames(i.ID, i.Tags, i.Digests), now)

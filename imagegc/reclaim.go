@@ -83,9 +83,7 @@ func (m *Manager) age(ctx context.Context, p *pass) error {
 	if m.policy.maxAge == 0 {
 		return nil
 	}
-	if u, err := m.usage(ctx); err == nil { // else, Collect will meet the error
-		m.measured(p, u)
-	}
+	_ = m.measure(ctx, p) // Collect measures again, and returns the error
 	verdicts := Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{Aged: true})
 	return m.reclaim(ctx, p, deletions(verdicts), everything)
 }
@@ -198,7 +196,7 @@ func (m *Manager) remove(ctx context.Context, p *pass, v Verdict, d *deletion) e
 	} else {
 		removal.Err = fmt.Errorf("remove image %s: %w", img.Name(), err)
 		if ctx.Err() == nil {
-			m.records[img.key()].failed(m.cfg.Clock.Now())
+			m.records[img.key()].deletions.failed(m.cfg.Clock.Now())
 		}
 		p.res.Failed = append(p.res.Failed, removal)
 	}

@@ -27,10 +27,9 @@ type user struct {
 	uses      []use
 	ended     bool // it has no mounts any more
 	inspected bool
-	failures  int // of inspections, in a row
-	since     time.Time
-	retryAt   time.Time
-	err       error // of the last inspection
+	retries             // of inspections
+	since     time.Time // of the first failure
+	err       error     // of the last inspection
 }
 
 // listedImage is what a list says about the image of a container.
@@ -139,7 +138,12 @@ func (u *users) inspect(ctx context.Context, runtime Runtime, ids []string, now 
 		case crierrors.IsNotFound(errs[i]): // removed since it was listed
 			k.err, k.retryAt = nil, time.Time{}
 		default:
-			k.failed(ctx, now, errs[i])
+			if k.err = errs[i]; k.since.IsZero() {
+				k.since = now
+			}
+			if ctx.Err() == nil { // else it failed because the pass ended
+				k.failed(now)
+			}
 		}
 	}
 	u.index()
@@ -151,17 +155,6 @@ func (u *users) useStatus(k *user, status *runtimeapi.ContainerStatus) {
 	for _, mount := range status.GetMounts() {
 		volume := mount.GetImage()
 		u.use(k, volume.GetRuntimeHandler(), volume.GetImage(), volume.GetUserSpecifiedImage())
-	}
-}
-
-// failed delays the next inspection, unless this one failed because ctx ended.
-func (k *user) failed(ctx context.Context, now time.Time, err error) {
-	if k.err = err; k.since.IsZero() {
-		k.since = now
-	}
-	if ctx.Err() == nil {
-		k.retryAt = now.Add(backoff(k.failures))
-		k.failures++
 	}
 }
 
