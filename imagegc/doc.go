@@ -1,26 +1,26 @@
-// Package imagegc deletes container images that nobody needs, when their space is
-// needed or they are too old, and never one that somebody does.
+// Package imagegc deletes container images that are not needed, when their space is
+// needed or they are too old, and never one that is needed.
 //
 // # What it does
 //
 // A [Manager] knows of each image when it was first listed and when a container of
 // it was last listed. [Manager.Collect] deletes images that have reached MaxAge and,
 // if the filesystem is above the high mark, the longest unused until it is below the
-// low one. [Manager.Free], [Manager.MakeRoomFor] and [Manager.DeleteUnusedImages] do
-// so for other goals, and [Manager.Run] decides when. The decision is [Select], a pure
+// low one. [Manager.Free] and [Manager.DeleteUnusedImages] do so for other goals, and
+// [Manager.Run] decides when. The decision is [Select], a pure
 // function; [Manager.Plan] shows it as a table or JSON, and does nothing.
 // The baseline is the image manager of kubelet 1.36.
 //
 // Several things keep an image: a container that uses it, running or not; a pin of the
-// runtime; a lease, which [Manager.Acquire] gives to whoever is about to use it; the
-// user, by patterns or a function; and for a while its own age, and recent use.
+// runtime; a lease, which [Manager.Acquire] gives to a caller that is about to use it; the
+// user, by [Config].Preference; and for a while its own age, and recent use.
 //
 // # What you supply
 //
 // The CRI client, twice, as [ImageService] and as [Runtime], and an [FS]: on Linux
-// RuntimeFS{client}. [Config].Containers may be the snapshot of an agent that lists
-// containers anyhow. A [Store], such as [FileStore], keeps the ages over restarts.
-// Give the Manager to whoever pulls images, as the keeper of leases, and to the
+// RuntimeFS{client}. An agent that lists containers anyhow may answer from its own list.
+// A [Store], such as [FileStore], keeps the ages over restarts.
+// Give the Manager to the puller of images, as the keeper of leases, and to the
 // eviction manager: its ImageGC is one line around DeleteUnusedImages, or around Free,
 // which deletes no more than is missing.
 //
@@ -36,8 +36,7 @@
 //  2. An image that is there when Acquire has returned is there until release: a
 //     deletion under way is waited for, and none begins.
 //  3. The filesystem is measured after each deletion, and none begins when there is
-//     enough. What the runtime says of sizes only orders images, and limits how many
-//     are deleted at a time.
+//     enough. What the runtime says of sizes only orders images.
 //  4. An image whose deletion fails stops neither the others nor the next pass. It is
 //     tried again after 1 m, 2 m and so on up to 1 h.
 //  5. A restart loses no more of the ages than the time since they were saved, which is
@@ -47,20 +46,19 @@
 //  6. AfterGC is called with what the runtime lists after the deletions, whether or not
 //     all succeeded. If that cannot be listed, the next pass calls it.
 //  7. A container costs one ContainerStatus in its life, and more only if that fails: a
-//     minute later, two and so on. An image costs none, or one with Config.Labels. With NoImageVolumes containers cost none, unless the runtime is
-//     too old to list the ids of their images.
+//     minute later, two and so on.
 //
-// Leases end with the process: whoever needs them after a restart acquires them
+// Leases end with the process: a caller that needs them after a restart acquires them
 // again before the first pass that may delete. The one race that is left is with a
 // container that is created without a lease, of an image that has been unused for
 // long, within those 5 s.
 //
 // # Goroutines and locking
 //
-// New starts nothing. Passes are serialised; who waits for another, waits no longer
-// than its context lasts. A pass works on the goroutine of its caller, inspects new
-// containers on eight others and deletes on up to MaxDeletions; they have ended when it
-// returns, provided that the runtime's calls end with their contexts. Observer and
+// New starts nothing. Passes are serialised; a pass waits for another no longer than
+// its context lasts. A pass works on the goroutine of its caller and inspects new
+// containers on up to eight others, which have ended when it returns, provided that the
+// runtime's calls end with their contexts. Images are deleted one at a time. Observer and
 // AfterGC are called by the pass and must not begin one. Acquire, its release, Images
 // and Trigger may be called at any time; the first may wait for a deletion.
 //

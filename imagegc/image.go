@@ -84,7 +84,7 @@ func imageKey(id, handler string) string {
 	return id + "," + handler
 }
 
-// unusedSince is when somebody last had a use for the image. One that was never
+// unusedSince returns when the image was last used. One that was never
 // used counts from when it was seen: it may be meant for later.
 func (i Image) unusedSince() time.Time {
 	if i.LastUsed.After(i.FirstDetected) {

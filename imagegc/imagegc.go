@@ -29,7 +29,7 @@ type Manager struct {
 	asked  atomic.Bool // for a collection
 
 	// step, of capacity 1, is full while a pass is under way. It serialises them and
-	// guards the fields down to mu; a channel, because who waits has a context.
+	// guards the fields down to mu; a channel, because its waiters have contexts.
 	step    chan struct{}
 	users   *users
 	usersAt time.Time // of the last list of containers

@@ -12,9 +12,8 @@ import (
 
 // pass is a pass that may delete images.
 type pass struct {
-	res      Result
-	measured bool
-	tried    bool // to delete one
+	res   Result
+	tried bool // to delete one
 }
 
 // deletion is the deletion of an image that is under way.
@@ -27,7 +26,7 @@ const (
 	// everything is the availability that no deletion reaches.
 	everything = 1<<64 - 1
 	// listFor is how long a list of containers is believed. Deletions may take
-	// minutes, and containers come meanwhile whose images nobody leased.
+	// minutes, and containers are created meanwhile whose images have no lease.
 	listFor = 5 * time.Second
 	// removeTimeout bounds the deletion of one image, in real time even on a fake clock,
 	// and so the time for which [Manager.Acquire] may have to wait.
@@ -229,8 +228,8 @@ func (m *Manager) usage(ctx context.Context) (Usage, error) {
 }
 
 func (m *Manager) measured(p *pass, u Usage) {
-	if !p.measured {
-		p.measured, p.res.Before = true, u
+	if p.res.Before == (Usage{}) {
+		p.res.Before = u
 	}
 	p.res.After = u
 	p.res.FreedBytes = gained(p.res.Before, u)

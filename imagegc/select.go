@@ -26,7 +26,7 @@ const (
 	// ReasonSandbox: pods stand on it, and containers do not tell. By its name it is
 	// a pause image.
 	ReasonSandbox Reason = "sandbox image"
-	// ReasonLeased: somebody is about to use it.
+	// ReasonLeased: a caller is about to use it.
 	ReasonLeased Reason = "leased"
 	// ReasonKept: the user wants it kept.
 	ReasonKept Reason = "kept"
@@ -44,7 +44,7 @@ const (
 
 // Goal says how many images shall go.
 type Goal struct {
-	// Aged has those go that nobody has used for the policy's MaxAge.
+	// Aged deletes those that were not used for the policy's MaxAge.
 	Aged bool
 	// Bytes is how much shall be freed, going by the sizes that the runtime tells.
 	Bytes uint64
@@ -163,7 +163,7 @@ func (l limits) protects(now time.Time, i Image) (Reason, time.Time) {
 	return "", time.Time{}
 }
 
-// expired says whether nobody has had a use for the image for too long.
+// expired reports whether the image was not used for longer than MaxAge.
 func (l limits) expired(now time.Time, i Image) bool {
 	return l.maxAge > 0 && now.Sub(i.unusedSince()) > l.maxAge
 }
