@@ -108,7 +108,9 @@ func (m *model) play(v view) {
 	if m.has(hooksAll) && m.tried {
 		m.facts["hook"] = m.hook(m.there())
 	}
-	m.facts["order"] = strings.Join(m.order, ", ")
+	if m.w.Workers == 1 {
+		m.facts["order"] = strings.Join(m.order, ", ")
+	}
 	m.facts["error"] = m.text(full)
 	m.loop()
 }

@@ -117,7 +117,9 @@ func (n *node) facts(act string, err error, reasons []string) judge.Facts {
 		f[try.name+" deletion"] += text + ";"
 		order = append(order, try.name)
 	}
-	f["order"] = strings.Join(order, ", ")
+	if n.w.Workers == 1 {
+		f["order"] = strings.Join(order, ", ")
+	}
 	for _, e := range n.events {
 		reason, message, _ := strings.Cut(e, " ")
 		f["event "+reason] += message + ";"

@@ -19,6 +19,7 @@ type World struct {
 	Quiet          bool // our events are not repeated for an hour
 	Handlers       bool // the runtime has images for a runtime handler
 	Gate           bool // the kubelet's RuntimeClassInImageCriAPI is on
+	Workers        int  // not used any more; it stays so that recorded seeds draw the same worlds
 	Clock          time.Duration
 	Capacity, Fill uint64 // of the disk, and what is on it besides images
 	Images         []*Image
@@ -82,10 +83,13 @@ type Faults struct {
 }
 
 func newWorld(d *judge.Draw) *World {
-	w := &World{}
+	w := &World{Workers: 1}
 	w.drawPolicy(d)
 	w.Store, w.Handlers, w.Quiet = d.Chance(25), d.Chance(12), d.Chance(25)
 	w.Gate = w.Handlers && d.Chance(70)
+	if d.Chance(20) {
+		w.Workers = d.Between(2, 3)
+	}
 	if w.Store && d.Chance(30) {
 		w.Clock = -56 * 365 * 24 * time.Hour
 	}
@@ -161,6 +165,9 @@ func (w *World) drawImage(d *judge.Draw, i int, unit uint64) *Image {
 	if d.Chance(8) {
 		im.Takes = judge.Pick(d, 0, im.Size/2, 2*im.Size)
 	}
+	if w.Workers > 1 { // else it depends on which deletion ends first whether another begins
+		im.Takes = min(im.Takes, im.Size)
+	}
 	if w.Handlers {
 		im.Handler = judge.Pick(d, "", "kata", "runc")
 	}
@@ -172,7 +179,7 @@ func (w *World) drawImage(d *judge.Draw, i int, unit uint64) *Image {
 	if w.MaxAge > 0 {
 		slow = 30
 	}
-	if d.Chance(slow) {
+	if d.Chance(slow) && w.Workers == 1 { // else the end of one overlaps another's
 		im.Slow = judge.Pick(d, 2*time.Second, 5*time.Second, 6*time.Second, 90*time.Second, 10*time.Minute)
 		im.Visitor = d.Int(4)
 	}
@@ -182,7 +189,7 @@ func (w *World) drawImage(d *judge.Draw, i int, unit uint64) *Image {
 // drawLate makes a world in which the deletion of an old image fails, or takes so long
 // that another one has reached MinAge after it.
 func (w *World) drawLate(d *judge.Draw) {
-	w.MaxAge, w.MinAge, w.High, w.Low = time.Hour, new(2*time.Minute), new(0), new(0)
+	w.MaxAge, w.MinAge, w.High, w.Low, w.Workers = time.Hour, new(2*time.Minute), new(0), new(0), 1
 	old := &Image{ID: "sha256:" + strings.Repeat("a", 64), Tags: []string{"example.com/old:1"}, Size: 9, Takes: 9, Slow: 90 * time.Second}
 	if d.Chance(50) {
 		old.Slow, old.Stuck, w.MinAge = 0, true, new(time.Duration(0))
@@ -203,7 +210,7 @@ func (w *World) drawLate(d *judge.Draw) {
 // drawVisit makes a world in which a deletion takes so long that containers are listed
 // again before the next one, which may have come into use or may fail to be listed.
 func (w *World) drawVisit(d *judge.Draw) {
-	w.MaxAge, w.MinAge, w.High, w.Low = 0, new(time.Second), new(0), new(0)
+	w.MaxAge, w.MinAge, w.High, w.Low, w.Workers = 0, new(time.Second), new(0), new(0), 1
 	w.Images = nil
 	for i := range 3 {
 		im := &Image{ID: "sha256:" + strings.Repeat(fmt.Sprint(i+1), 64), Tags: []string{fmt.Sprintf("example.com/slow-%d:1", i)}, Size: 9, Takes: 9}
@@ -314,7 +321,7 @@ func (w *World) String() string {
 	}
 	line(map[string]any{
 		"high": w.High, "low": w.Low, "minAge": w.MinAge, "maxAge": w.MaxAge.String(), "store": w.Store, "loop": w.Loop,
-		"quiet": w.Quiet, "handlers": w.Handlers, "gate": w.Gate, "clock": w.Clock.String(), "capacity": w.Capacity, "fill": w.Fill,
+		"quiet": w.Quiet, "handlers": w.Handlers, "gate": w.Gate, "workers": w.Workers, "clock": w.Clock.String(), "capacity": w.Capacity, "fill": w.Fill,
 	})
 	for i, im := range w.Images {
 		fmt.Fprintf(&b, "image %d: %+v\n", i, *im)
