@@ -42,7 +42,10 @@ func (a *agent) plegEvent(_ context.Context, e pleg.Event) {
 	}
 	pod, known := a.pods.GetPodByUID(e.PodUID)
 	if !known {
-		a.sweep.Trigger()
+		// The end of its worker's work, or of its removal, triggers the sweep.
+		if !a.workers.CouldHaveRunningContainers(e.PodUID) && !a.removals.underWay(e.PodUID) {
+			a.sweep.Trigger()
+		}
 		return
 	}
 	if e.Type != pleg.ContainerRemoved {

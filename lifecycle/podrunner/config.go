@@ -108,7 +108,8 @@ type Config struct {
 	Probes func(id string) ProbeResults
 	// Refresh looks at the pod in the runtime now and returns what it saw; it is
 	// asked after a kill, because a runtime's word that something stopped is
-	// checked. Required; pleg's RelistPod and podcache's GetNewerThan make it.
+	// checked. The workers' cache must have the same then. Required; pleg's RelistPod and
+	// podcache's GetNewerThan make it.
 	Refresh func(context.Context, types.UID) (*podcache.Status, error)
 	// ParallelStarts is how many pods the runtime is asked to start at once, from
 	// the sandbox to the last container; others wait in the order in which they

@@ -107,6 +107,7 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error 
 
 // checkStopped looks at the runtime instead of believing it.
 func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
+	now := r.cfg.Clock.Now()
 	status, err := r.look(ctx, t.Status.UID)
 	if err != nil {
 		return fmt.Errorf("look at pod %s after killing it: %w", t.Status.UID, err)
@@ -115,6 +116,7 @@ func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
 	if status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
+	t.Refreshed(now)
 	return nil
 }
 

@@ -33,10 +33,11 @@ type Config struct {
 	Syncer Syncer
 	// Cache says what the runtime knows of a pod. Required.
 	Cache Cache
-	// AfterSync is called after a turn in which the pod reached its next phase,
-	// that was cut short, or whose Syncer called [Turn.Acted]: what the cache
-	// holds of the pod is out of date, and the next turn needs it newer. It must
-	// not block. Optional.
+	// AfterSync is called after a turn that may have changed something in the runtime:
+	// the pod became Terminating or Terminated by it, it was cut short, or its Syncer
+	// called [Turn.Acted]. What the cache holds of the pod is out of date then, and the
+	// next turn needs it newer. It is not called if the Syncer has called
+	// [Turn.Refreshed]. It must not block. Optional.
 	AfterSync func(uid types.UID)
 
 	// ResyncPeriod is the time between two turns of a pod that is well. Up to

@@ -22,7 +22,8 @@
 // killed and nothing else: [Workers.KillOrphans] finds it in the runtime's list.
 //
 // Every turn gets a status of the pod that is newer than the end of the turn
-// before, so that no turn repeats what the last one did. That holds across lives of
+// before, so that no turn repeats what the last one did; a Syncer that has refreshed
+// the cache after its last change says so by [Turn.Refreshed]. That holds across lives of
 // one UID too: a new one does not begin with what the last one has left behind. It
 // also holds where the clock stands still, as in a testing/synctest bubble whose
 // runtime answers at once: there a turn waits for the first look at a later time.

@@ -31,7 +31,7 @@ func TestAPodsWholeLife(t *testing.T) {
 		require.Equal(t, podworker.Kill, b.sync.turns[1].Type)
 		require.True(t, b.sync.last().Evict)
 		require.Equal(t, []string{"a terminating", "a terminated", "a finished"}, b.moves())
-		require.Equal(t, []types.UID{"a", "a"}, b.after)
+		require.Equal(t, []types.UID{"a"}, b.after, "a finished pod needs no status")
 
 		time.Sleep(time.Hour)
 		require.Empty(t, b.sync.log(), "a finished pod is left alone")
@@ -364,6 +364,27 @@ func TestAfterSyncFollowsWhatActed(t *testing.T) {
 		b.update(podworker.Sync, newPod("a"))
 		require.Equal(t, []types.UID{"a"}, b.after)
 		podworker.Turn{}.Acted() // does nothing
+	})
+}
+
+// The Syncer has had the cache refreshed after its last change.
+func TestAfterSync_RefreshedTurn(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		var refreshed time.Time
+		b.sync.set("terminating", func(_ context.Context, turn podworker.Turn) (bool, error) {
+			turn.Acted()
+			refreshed = time.Now()
+			turn.Refreshed(refreshed)
+			time.Sleep(time.Second)
+			return false, nil
+		})
+		b.update(podworker.Create, newPod("a"))
+		b.update(podworker.Kill, newPod("a"))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"sync a", "terminating a", "terminated a"}, b.sync.log())
+		require.Empty(t, b.after)
+		require.Equal(t, refreshed, b.cache.asked[2])
+		podworker.Turn{}.Refreshed(refreshed) // does nothing
 	})
 }
 

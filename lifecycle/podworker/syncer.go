@@ -42,8 +42,8 @@ type Turn struct {
 	// knows.
 	Pod *corev1.Pod
 	// Status is what the runtime says of the pod, never nil. It is at least as
-	// new as the end of the last turn, unless it is marked Stale: see
-	// [Config.FreshTimeout].
+	// new as the end of the last turn, or as the time that this turn passed to
+	// [Turn.Refreshed], unless it is marked Stale: see [Config.FreshTimeout].
 	Status *podcache.Status
 	// Grace is what the pod may take to end, in whole seconds, at least one. It
 	// is 0 before the pod is terminating.
@@ -54,9 +54,10 @@ type Turn struct {
 	// says why by it.
 	StatusFn func(*corev1.PodStatus)
 
-	acted    *bool
-	deadline *lifecycle.Deadline
-	follows  *atomic.Bool
+	acted     *bool
+	refreshed *time.Time
+	deadline  *lifecycle.Deadline
+	follows   *atomic.Bool
 }
 
 // Deadline returns when the pod is to have ended: Grace after its first
@@ -77,6 +78,16 @@ func (t Turn) Deadline() *lifecycle.Deadline {
 func (t Turn) Acted() {
 	if t.acted != nil {
 		*t.acted = true
+	}
+}
+
+// Refreshed records that the turn has changed nothing in the runtime since the
+// given time, and that the Cache has a status of the pod that is as new: the next
+// turn needs none that is newer, and [Config.AfterSync] is not called. Call it
+// before the turn returns, from its goroutine. On the zero Turn it does nothing.
+func (t Turn) Refreshed(since time.Time) {
+	if t.refreshed != nil {
+		*t.refreshed = since
 	}
 }
 

@@ -21,8 +21,10 @@ type hand struct {
 	ended time.Time
 	info  TurnInfo
 	// synced says that the Syncer was called, acted that it changed something, and
-	// terminal that the pod has run to completion.
+	// terminal that the pod has run to completion. Since refreshed, if not zero, it
+	// has changed nothing, and the cache is as new.
 	synced, acted, terminal bool
+	refreshed               time.Time
 }
 
 // spares is how many hands are kept between turns. A new goroutine has its stack
@@ -86,7 +88,7 @@ func (w *Workers) begin(h *hand) bool {
 		since: p.since,
 		info:  TurnInfo{UID: p.uid, Pod: p.pod, Type: p.why, First: first, Phase: p.phase},
 	}
-	h.turn.acted = &h.acted
+	h.turn.acted, h.turn.refreshed = &h.acted, &h.refreshed
 	p.follows.Store(false)
 	if p.phase == Terminating {
 		h.turn.deadline, h.turn.follows = p.deadline, &p.follows
@@ -141,7 +143,10 @@ func (w *Workers) end(h *hand) {
 	cancelled := h.ctx.Err() != nil
 	p.cancel()
 	p.cancel, p.lastErr = nil, h.info.Err
-	if h.synced {
+	switch {
+	case !h.refreshed.IsZero():
+		p.since = h.refreshed
+	case h.synced:
 		// On a clock that stands still, a status of that very time may be older.
 		p.since = h.ended.Add(time.Nanosecond)
 	}
@@ -172,7 +177,8 @@ func (w *Workers) end(h *hand) {
 	if untold {
 		w.tell(p)
 	}
-	if moved || h.acted || cancelled && h.synced {
+	outdated := moved && h.info.Phase < Terminated || h.acted || cancelled && h.synced
+	if outdated && h.refreshed.IsZero() {
 		w.cfg.AfterSync(p.uid)
 	}
 }
