@@ -115,6 +115,18 @@ func ReadDir(root *os.Root, path string) ([]fs.DirEntry, error) {
 	return entries, errors.Join(err, dir.Close())
 }
 
+// ReadNames returns the names in a folder below root, sorted, under the rules of [Folder].
+// Unlike [ReadDir] it does not examine what has the names.
+func ReadNames(root *os.Root, path string) ([]string, error) {
+	dir, err := Dir(root, path)
+	if err != nil {
+		return nil, err
+	}
+	names, err := dir.Readdirnames(-1)
+	slices.Sort(names)
+	return names, errors.Join(err, dir.Close())
+}
+
 // cutName splits a path into its folder, with the separator, and its last element.
 func cutName(path string) (folder, name string) {
 	path = strings.TrimRight(path, string(filepath.Separator))

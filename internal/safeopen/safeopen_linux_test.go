@@ -65,8 +65,13 @@ func TestReadDir_OnlyFoldersBelowTheRoot(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	require.Equal(t, "b", entries[0].Name())
+	names, err := safeopen.ReadNames(root, "a")
+	require.NoError(t, err)
+	require.Equal(t, []string{entries[0].Name(), entries[1].Name()}, names)
 	for _, path := range []string{"a/folder-link", "a/b/pipe", "a/b/file", "a/b/link"} {
 		_, err := safeopen.ReadDir(root, path)
+		require.ErrorIs(t, err, syscall.ENOTDIR, path)
+		_, err = safeopen.ReadNames(root, path)
 		require.ErrorIs(t, err, syscall.ENOTDIR, path)
 	}
 	_, err = safeopen.ReadDir(root, "a/c")

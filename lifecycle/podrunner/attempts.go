@@ -1,7 +1,6 @@
 package podrunner
 
 import (
-	"io/fs"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,15 +23,15 @@ func (r *Runner) attempts(pod *corev1.Pod, name string) uint32 {
 	if err != nil {
 		return 0 // no logs, no runs
 	}
-	entries, _ := safeopen.ReadDir(root, filepath.Join(folder, name))
+	logs, _ := safeopen.ReadNames(root, filepath.Join(folder, name))
 	_ = root.Close() // it was only read
-	return nextAttempt(entries)
+	return nextAttempt(logs)
 }
 
 // nextAttempt reads names such as 3.log, or 3.log.20060102-150405 after rotation.
-func nextAttempt(entries []fs.DirEntry) (next uint32) {
-	for _, e := range entries {
-		number, rest, _ := strings.Cut(e.Name(), ".")
+func nextAttempt(logs []string) (next uint32) {
+	for _, name := range logs {
+		number, rest, _ := strings.Cut(name, ".")
 		n, err := strconv.ParseUint(number, 10, 31)
 		if err == nil && (rest == "log" || strings.HasPrefix(rest, "log.")) {
 			next = max(next, uint32(n)+1)

@@ -101,12 +101,11 @@ func (r *Runner) keepEnforced(uid types.UID, e enforcement) {
 	r.enforcements[uid] = e
 }
 
-// dropEnforced deletes the record of a pod of which nothing runs.
-func (r *Runner) dropEnforced(uid types.UID) error {
+// dropEnforced deletes the record in memory of a pod of which nothing runs.
+func (r *Runner) dropEnforced(uid types.UID) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.enforcements, uid)
-	r.mu.Unlock()
-	return r.removeFiles(uid, enforcedFile, newFile(enforcedFile))
 }
 
 func (r *Runner) readEnforced(uid types.UID) (e enforcement, err error) {

@@ -110,16 +110,16 @@ func removeLogs(root string, uid types.UID) (err error) {
 		return fmt.Errorf("remove logs: %w", err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	folders, err := fs.ReadDir(dir.FS(), ".")
+	folders, err := safeopen.ReadNames(dir, ".")
 	if err != nil {
 		return fmt.Errorf("remove logs: %w", err)
 	}
-	for _, f := range folders {
+	for _, folder := range folders {
 		// No namespace and no name has an underscore in it.
-		if names := strings.SplitN(f.Name(), "_", 3); len(names) < 3 || names[2] != string(uid) {
+		if names := strings.SplitN(folder, "_", 3); len(names) < 3 || names[2] != string(uid) {
 			continue
 		}
-		if err := dir.RemoveAll(f.Name()); err != nil {
+		if err := dir.RemoveAll(folder); err != nil {
 			return fmt.Errorf("remove logs: %w", err)
 		}
 	}

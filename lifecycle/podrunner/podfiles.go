@@ -39,28 +39,24 @@ func (r *Runner) writeHosts(pod *corev1.Pod, ips []string, node Node) (path stri
 	if err != nil || text == nil {
 		return "", err
 	}
-	if err := makeFolders(r.podRoot(), 0o750, string(pod.UID)); err != nil {
-		return "", fmt.Errorf("write hosts file: %w", err)
-	}
-	root, err := os.OpenRoot(r.podRoot())
+	folder, err := makeAndOpen(r.podRoot(), 0o750, string(pod.UID))
 	if err != nil {
 		return "", fmt.Errorf("write hosts file: %w", err)
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	file := filepath.Join(string(pod.UID), hostsFile)
-	same, err := holds(root, file, text)
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	same, err := holds(folder, hostsFile, text)
 	if err != nil {
 		return "", fmt.Errorf("write hosts file: %w", err)
 	}
 	if !same {
-		if err := root.WriteFile(file, text, 0o644); err != nil {
+		if err := folder.WriteFile(hostsFile, text, 0o644); err != nil {
 			return "", fmt.Errorf("write hosts file: %w", err)
 		}
-		if err := root.Chmod(file, 0o644); err != nil { // whatever the umask is
+		if err := folder.Chmod(hostsFile, 0o644); err != nil { // whatever the umask is
 			return "", fmt.Errorf("write hosts file: %w", err)
 		}
 	}
-	return filepath.Join(r.podRoot(), file), nil
+	return filepath.Join(r.podRoot(), string(pod.UID), hostsFile), nil
 }
 
 // holds reports whether a file has exactly this text. Containers can write to it: no more
@@ -83,10 +79,8 @@ func holds(root *os.Root, file string, text []byte) (_ bool, err error) {
 // elsewhere, its cgroup, and its user IDs, after the files and processes that are theirs.
 // All can be repeated, and are until they succeed. Callers hold the pod's lock of r.clean.
 func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
-	if err := r.removeFiles(uid, endFile, newFile(endFile)); err != nil {
-		return err
-	}
-	if err := r.dropEnforced(uid); err != nil {
+	r.dropEnforced(uid)
+	if err := r.removeFiles(uid, endFile, newFile(endFile), enforcedFile, newFile(enforcedFile)); err != nil {
 		return err
 	}
 	if r.cfg.RootDir != "" {
@@ -119,19 +113,15 @@ func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
 // after this one has ended finds all of it or none. It is not synced to disk: a record
 // about containers need not survive the machine.
 func replacePodFile(podRoot string, uid types.UID, name string, text []byte) (err error) {
-	if err := makeFolders(podRoot, 0o750, string(uid)); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(podRoot)
+	folder, err := makeAndOpen(podRoot, 0o750, string(uid))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	file := filepath.Join(string(uid), name)
-	if err := root.WriteFile(newFile(file), text, 0o600); err != nil {
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if err := folder.WriteFile(newFile(name), text, 0o600); err != nil {
 		return err
 	}
-	return root.Rename(newFile(file), file)
+	return folder.Rename(newFile(name), name)
 }
 
 // newFile is the name of a file while it is written.

@@ -78,15 +78,15 @@ func dropTerminationLogs(podRoot string, uid types.UID, container string, keep m
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	folder := filepath.Join(string(uid), containersFolder, container)
-	entries, err := safeopen.ReadDir(dir, folder)
+	names, err := safeopen.ReadNames(dir, folder)
 	if err != nil {
 		return fmt.Errorf("drop termination logs: %w", err)
 	}
-	for _, e := range entries {
-		if _, err := strconv.ParseUint(e.Name(), 10, 32); err != nil || keep[e.Name()] {
+	for _, name := range names {
+		if _, err := strconv.ParseUint(name, 10, 32); err != nil || keep[name] {
 			continue
 		}
-		if err := dir.Remove(filepath.Join(folder, e.Name())); err != nil {
+		if err := dir.Remove(filepath.Join(folder, name)); err != nil {
 			return fmt.Errorf("drop termination logs: %w", err)
 		}
 	}
