@@ -63,19 +63,6 @@ func manyPods(n int) []*corev1.Pod {
 	return pods
 }
 
-// kubelet 1.36, a trivial sync: 4.2 µs, 327 B, 6 allocations.
-func BenchmarkUpdateAndSync(b *testing.B) {
-	w, done := lightWorkers(b)
-	pod := newPod("a")
-	w.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
-	<-done
-	b.ReportAllocs()
-	for b.Loop() {
-		w.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})
-		<-done
-	}
-}
-
 // kubelet 1.36, as far as terminated: 22.7 µs, 5.4 KB, 67 allocations.
 func BenchmarkCreateToFinished(b *testing.B) {
 	w, done := lightWorkers(b)

@@ -64,10 +64,9 @@
 //
 // # Goroutines and locking
 //
-// A pod has a goroutine only while it has a turn. Up to eight goroutines are kept
-// between turns, with the stacks that they have grown. Every turn has a ctx of its
-// own, so that nothing that hangs on it outlives the turn. All due times are in one
-// heap and Run sleeps until the first of them; nothing polls. One mutex guards the
+// A pod has a goroutine only while it has a turn. Every turn has a ctx of its own, so
+// that nothing that hangs on it outlives the turn. All due times are in one heap and
+// Run sleeps until the first of them; nothing polls. One mutex guards the
 // records and is held for bookkeeping only: not while the Syncer, the Cache's
 // GetNewerThan, AfterSync or an Observer runs, so all of them may call back. Run
 // returns when every turn has; a Syncer that ignores its ctx delays that.

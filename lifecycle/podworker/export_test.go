@@ -28,10 +28,3 @@ func (w *Workers) Past() int {
 	defer w.mu.Unlock()
 	return len(w.past)
 }
-
-// Spare returns how many goroutines are kept for turns to come.
-func (w *Workers) Spare() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.spare)
-}

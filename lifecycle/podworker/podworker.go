@@ -51,11 +51,10 @@ type Workers struct {
 	// that it has returned.
 	run     context.Context
 	stopped bool
-	turns   sync.WaitGroup // hands; added to only while open
-	spare   []*hand        // hands that are free, while open
+	turns   sync.WaitGroup // the goroutines of workers; added to only while open
 }
 
-// worker is one pod. It has a hand, and so a goroutine, only while it works.
+// worker is one pod. It has a goroutine only while it works.
 type worker struct {
 	state
 
@@ -70,7 +69,7 @@ type worker struct {
 	resumed  bool                // it was being deleted when it became known
 	follows  atomic.Bool         // whoever takes the turn under way follows the deadline
 
-	working bool               // a hand is at it
+	working bool               // it has a goroutine
 	cancel  context.CancelFunc // cancels the turn under way, nil if there is none
 	due     time.Time          // when it is to be looked at again
 	index   int                // its place in the queue, -1 if it is in none
@@ -129,10 +128,6 @@ func (w *Workers) Run(ctx context.Context) error {
 
 	w.mu.Lock()
 	w.stopped = true
-	for _, h := range w.spare {
-		close(h.next)
-	}
-	w.spare = nil
 	w.mu.Unlock()
 	w.turns.Wait() // nobody adds to it any more: ctx is done, and start looks at that
 	w.mu.Lock()
@@ -176,13 +171,13 @@ func (w *Workers) schedule(p *worker, due time.Time) {
 	}
 }
 
-// start gives p a hand if it wants one, may have one and has none.
+// start runs p's next turn if one is due and none is under way.
 func (w *Workers) start(p *worker) {
 	if !w.open() || p.working || !p.wanted || w.blocked(p) {
 		return
 	}
 	p.working = true
-	w.hire().next <- p
+	w.turns.Go(func() { w.work(p) })
 }
 
 // open says whether turns may begin. A cancelled Run is closed before it returns:

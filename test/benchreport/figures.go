@@ -61,8 +61,6 @@ func figures() []figure {
 		{"its goroutines", "lifecycle/podworker", "Idle", "goroutines/pod", 0.01, "1"},
 		{"`SyncKnownPods`, 500 pods, nothing new", "lifecycle/podworker", "SyncKnownPods/pods=500", ns, 20 * µs, "502 µs"},
 		{"its allocations", "lifecycle/podworker", "SyncKnownPods/pods=500", allocs, 0, "1,532"},
-		{"an update and a turn that does nothing", "lifecycle/podworker", "UpdateAndSync", ns, 1.5 * µs, "4.2 µs"},
-		{"its allocations", "lifecycle/podworker", "UpdateAndSync", allocs, 2, "6"},
 		{"`KillPod` of a pod that has finished", "lifecycle/podworker", "KillOfAFinishedPod", ns, 1 * ms, "10 s"},
 		{"plan of a pod of ten containers that is well", "lifecycle/podrunner", "Plan/containers=10", ns, 100 * µs, ""},
 		{"probe of the node", "eviction/nodestats", "Node/machine/MemAvailable", ns, 55 * µs, ""},
