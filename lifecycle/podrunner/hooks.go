@@ -17,12 +17,12 @@ import (
 
 // postStart runs the hook of a container that has just started. As in the kubelet
 // the containers after it wait for that; one whose hook fails is stopped.
-func (t *turn) postStart(ctx context.Context, c *corev1.Container, id string, b *box) error {
+func (t *turn) postStart(ctx context.Context, c *corev1.Container, id string) error {
 	if t.cfg.Hooks == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return nil
 	}
 	result := t.cfg.Hooks.Run(ctx, lifecycle.Hook{
-		Kind: lifecycle.PostStart, Pod: t.pod, Container: c, ContainerID: id, PodIP: hookIP(t.pod, b.ips, t.node),
+		Kind: lifecycle.PostStart, Pod: t.pod, Container: c, ContainerID: id, PodIP: hookIP(t.pod, t.sandbox.ips, t.node),
 		Deadline: lifecycle.NewDeadline(t.cfg.Clock, t.cfg.Clock.Now().Add(t.cfg.PostStartTimeout)),
 		Exited:   t.exited(id),
 	})
@@ -38,7 +38,7 @@ func (t *turn) postStart(ctx context.Context, c *corev1.Container, id string, b 
 	}
 	failed := &startError{reason: lifecycle.PostStartHookError, message: message}
 	t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeNormal, lifecycle.Killing, "%s", lifecycle.FailedPostStartHook)
-	e := t.ending(t.pod, lifecycle.NewDeadline(t.cfg.Clock, t.cfg.Clock.Now().Add(lifecycle.KillGrace(t.pod, nil))), b.ips)
+	e := t.ending(t.pod, lifecycle.NewDeadline(t.cfg.Clock, t.cfg.Clock.Now().Add(lifecycle.KillGrace(t.pod, nil))), t.sandbox.ips)
 	e.add(c.Name, target{id: id, running: true})
 	if err := e.end(ctx); err != nil {
 		failed.err = err

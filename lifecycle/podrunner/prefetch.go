@@ -22,7 +22,7 @@ type fetched struct {
 // fetchImages begins to make the images of what is to start present, all at the
 // same time but those of one name one after the other; the sandbox comes up
 // meanwhile. The returned func ends what is still going on and waits for it.
-func (t *turn) fetchImages(ctx context.Context, starts []Start, sandbox *runtimeapi.PodSandboxConfig) (end func()) {
+func (t *turn) fetchImages(ctx context.Context, starts []Start) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	type user struct {
 		c *corev1.Container
@@ -42,7 +42,7 @@ func (t *turn) fetchImages(ctx context.Context, starts []Start, sandbox *runtime
 	for _, image := range sortedKeys(users) {
 		wg.Go(func() {
 			for _, u := range users[image] {
-				u.f.fetch(ctx, t, imageRequest(u.c), sandbox)
+				u.f.fetch(ctx, t, imageRequest(u.c))
 			}
 		})
 	}
@@ -58,26 +58,26 @@ func imageRequest(c *corev1.Container) images.Request {
 
 // fetch makes an image present. The lease that keeps it is given up by
 // releaseImages, at the latest.
-func (f *fetched) fetch(ctx context.Context, t *turn, req images.Request, sandbox *runtimeapi.PodSandboxConfig) {
+func (f *fetched) fetch(ctx context.Context, t *turn, req images.Request) {
 	defer close(f.done)
-	req.Pod, req.Sandbox = t.pod, sandbox
+	req.Pod, req.Sandbox = t.pod, t.sandbox.config
 	f.result, f.err = t.cfg.Images.Ensure(ctx, req)
 }
 
 // image returns the container's image when it is there.
-func (t *turn) image(ctx context.Context, c *corev1.Container, sandbox *runtimeapi.PodSandboxConfig) (images.Result, error) {
+func (t *turn) image(ctx context.Context, c *corev1.Container) (images.Result, error) {
 	f := t.images[c.Name]
 	if f == nil {
 		f = &fetched{done: make(chan struct{})}
 		t.images[c.Name] = f
-		f.fetch(ctx, t, imageRequest(c), sandbox)
+		f.fetch(ctx, t, imageRequest(c))
 	}
 	<-f.done // it ends with the turn's context
 	return f.result, f.err
 }
 
 // imageVolumes makes present the images that the container mounts (KEP-4639).
-func (t *turn) imageVolumes(ctx context.Context, c *corev1.Container, sandbox *runtimeapi.PodSandboxConfig) (map[string]*runtimeapi.ImageSpec, error) {
+func (t *turn) imageVolumes(ctx context.Context, c *corev1.Container) (map[string]*runtimeapi.ImageSpec, error) {
 	var specs map[string]*runtimeapi.ImageSpec
 	for _, m := range c.VolumeMounts {
 		v := volumeNamed(t.pod, m.Name)
@@ -89,7 +89,7 @@ func (t *turn) imageVolumes(ctx context.Context, c *corev1.Container, sandbox *r
 		if f == nil {
 			f = &fetched{done: make(chan struct{})}
 			t.images[key] = f
-			f.fetch(ctx, t, images.Request{Container: key, Image: v.Image.Reference, PullPolicy: v.Image.PullPolicy}, sandbox)
+			f.fetch(ctx, t, images.Request{Container: key, Image: v.Image.Reference, PullPolicy: v.Image.PullPolicy})
 		}
 		if f.err != nil {
 			return nil, f.err

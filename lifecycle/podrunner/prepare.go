@@ -26,7 +26,7 @@ const (
 // IDs, its cgroup and its volumes. What is missing fails the pod's start as a
 // whole, before anything of it is made in the runtime.
 func (t *turn) makeReady(ctx context.Context, a Actions) error {
-	if t.ready {
+	if t.sandbox != nil {
 		return nil
 	}
 	if t.cfg.UserIDs != nil && wantsUserNamespace(t.pod) {
@@ -53,7 +53,7 @@ func (t *turn) makeReady(ctx context.Context, a Actions) error {
 			return t.mountFailed(ctx, a, err)
 		}
 	}
-	t.ready = true
+	t.sandbox = t.plannedSandbox(a)
 	return nil
 }
 
@@ -94,16 +94,16 @@ func (t *turn) refreshVolumes(ctx context.Context) error {
 }
 
 // prepare does all that can be done for a container before it is created.
-func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32, b *box) (*runtimeapi.ContainerConfig, error) {
-	image, err := t.image(ctx, c, b.config)
+func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32) (*runtimeapi.ContainerConfig, error) {
+	image, err := t.image(ctx, c)
 	if err != nil {
 		if e, ok := errors.AsType[*images.Error](err); ok {
 			t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeWarning, "Failed", "Error: %s", e.Reason)
 		}
 		return nil, err
 	}
-	in := Instance{Attempt: attempt, Image: image.Image, PodIPs: b.ips, Volumes: t.volumes}
-	if in.ImageVolumes, err = t.imageVolumes(ctx, c, b.config); err != nil {
+	in := Instance{Attempt: attempt, Image: image.Image, PodIPs: t.sandbox.ips, Volumes: t.volumes}
+	if in.ImageVolumes, err = t.imageVolumes(ctx, c); err != nil {
 		return nil, err
 	}
 	if err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID), c.Name); err != nil {
@@ -112,7 +112,7 @@ func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32,
 	if in.TargetID, err = t.targetID(c.Name); err != nil {
 		return nil, t.refused(c.Name, CreateContainerConfigError, err)
 	}
-	if err := t.files(&in, c, b); err != nil {
+	if err := t.files(&in, c); err != nil {
 		return nil, t.refused(c.Name, CreateContainerConfigError, err)
 	}
 	config, err := ContainerConfig(t.pod, c, in, t.node)
@@ -123,7 +123,7 @@ func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32,
 }
 
 // files makes the container's files in the pod's folder.
-func (t *turn) files(in *Instance, c *corev1.Container, b *box) (err error) {
+func (t *turn) files(in *Instance, c *corev1.Container) (err error) {
 	if t.cfg.RootDir == "" {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (t *turn) files(in *Instance, c *corev1.Container, b *box) (err error) {
 		return err
 	}
 	in.SubPath = parts.Prepare
-	if in.EtcHosts, err = t.writeHosts(t.pod, b.ips, t.node); err != nil {
+	if in.EtcHosts, err = t.writeHosts(t.pod, t.sandbox.ips, t.node); err != nil {
 		return err
 	}
 	if c.TerminationMessagePath == "" {

@@ -31,9 +31,17 @@ type turn struct {
 	// and images those that are there or on their way.
 	prepared map[string]*runtimeapi.ContainerConfig
 	images   map[string]*fetched
-	// ready says that the node is prepared for the pod, whose volumes are there.
-	ready   bool
+	// volumes are where the pod's volumes are, and sandbox is what containers are made in.
+	// They are set when the node is prepared for the pod.
 	volumes map[string]string
+	sandbox *sandbox
+}
+
+// sandbox is the sandbox that containers are made in: the present one, or one that is made.
+type sandbox struct {
+	id     string // empty until it is made
+	config *runtimeapi.PodSandboxConfig
+	ips    []string
 }
 
 // errBackingOff is the cause of a retry that is nobody's failure.
@@ -65,17 +73,20 @@ func (t *turn) do(ctx context.Context, a Actions) error {
 	if err := t.makeReady(ctx, a); err != nil {
 		return errors.Join(errs, err)
 	}
-	defer t.fetchImages(ctx, a.Start, t.boxConfig(a))()
+	defer t.fetchImages(ctx, a.Start)()
 	giveBack, err := t.slots.take(ctx, t.cfg.Clock)
 	if err != nil {
 		return errors.Join(errs, fmt.Errorf("wait to start pod %s: %w", podName(t.pod), err))
 	}
 	defer giveBack()
-	box, err := t.sandbox(ctx, a)
-	if err != nil {
-		return errors.Join(errs, err)
+	if a.CreateSandbox != "" {
+		err := t.createSandbox(ctx)
+		t.cfg.Observer.SandboxStarted(t.pod, err)
+		if err != nil {
+			return errors.Join(errs, err)
+		}
 	}
-	return errors.Join(errs, t.startAll(ctx, a.Start, box))
+	return errors.Join(errs, t.startAll(ctx, a.Start))
 }
 
 // restartAll empties the sandbox. The first thing that stays ends it: the next
@@ -109,7 +120,7 @@ func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
 		}
 		err := t.makeReady(ctx, *a)
 		if err == nil {
-			t.prepared[k.Name], err = t.prepare(ctx, specContainer(t.pod, a.Start[i]), a.Start[i].Attempt, t.presentBox())
+			t.prepared[k.Name], err = t.prepare(ctx, specContainer(t.pod, a.Start[i]), a.Start[i].Attempt)
 		}
 		if err != nil {
 			errs, failed[k.Name] = append(errs, t.failed(k.Name, err)), true
@@ -120,28 +131,11 @@ func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
 	return errors.Join(errs...)
 }
 
-// box is the sandbox that containers are made in.
-type box struct {
-	id     string
-	config *runtimeapi.PodSandboxConfig
-	ips    []string
-}
-
-// sandbox makes the sandbox that the plan wants, or returns the present one.
-func (t *turn) sandbox(ctx context.Context, a Actions) (*box, error) {
-	if a.CreateSandbox == "" {
-		return t.presentBox(), nil
-	}
-	b, err := t.newBox(ctx, a)
-	t.cfg.Observer.SandboxStarted(t.pod, err)
-	return b, err
-}
-
-func (t *turn) newBox(ctx context.Context, a Actions) (*box, error) {
-	b := &box{config: t.boxConfig(a)}
+// createSandbox makes the sandbox.
+func (t *turn) createSandbox(ctx context.Context) error {
 	err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	_, warnings := DNSConfig(t.pod, t.node)
 	for _, w := range warnings {
@@ -153,21 +147,21 @@ func (t *turn) newBox(ctx context.Context, a Actions) (*box, error) {
 	}
 	handler, err := RuntimeHandler(t.pod, t.node)
 	if err != nil {
-		return nil, err // which was looked at before
+		return err // which was looked at before
 	}
-	if b.id, err = t.cfg.Sandboxes.RunPodSandbox(ctx, b.config, handler); err != nil {
+	if t.sandbox.id, err = t.cfg.Sandboxes.RunPodSandbox(ctx, t.sandbox.config, handler); err != nil {
 		t.event(t.pod, corev1.EventTypeWarning, failedSandbox, "Failed to create pod sandbox: %v", err)
-		return nil, fmt.Errorf("create sandbox of pod %s: %w", podName(t.pod), err)
+		return fmt.Errorf("create sandbox of pod %s: %w", podName(t.pod), err)
 	}
 	if len(t.status.Sandboxes) > 0 {
 		t.cfg.RestartBackoff.Next(sandboxKey(t.pod.UID), madeAt(t.status.Sandboxes[0]))
 	}
-	answer, err := t.cfg.Sandboxes.PodSandboxStatus(ctx, b.id, false)
+	answer, err := t.cfg.Sandboxes.PodSandboxStatus(ctx, t.sandbox.id, false)
 	if err != nil {
-		return nil, fmt.Errorf("status of sandbox %s: %w", b.id, err)
+		return fmt.Errorf("status of sandbox %s: %w", t.sandbox.id, err)
 	}
-	b.ips = sandboxIPs(answer.GetStatus())
-	return b, nil
+	t.sandbox.ips = sandboxIPs(answer.GetStatus())
+	return nil
 }
 
 // nodeReference is a node as the kubelet's events name it.
@@ -175,18 +169,14 @@ func nodeReference(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}
 }
 
-// boxConfig is the configuration of the sandbox that the plan starts things in.
-func (t *turn) boxConfig(a Actions) *runtimeapi.PodSandboxConfig {
-	if a.CreateSandbox == "" {
-		return t.presentBox().config
+// plannedSandbox returns the sandbox that the plan starts things in: a new one, or the
+// newest that there is.
+func (t *turn) plannedSandbox(a Actions) *sandbox {
+	if a.CreateSandbox != "" {
+		return &sandbox{config: SandboxConfig(t.pod, a.SandboxAttempt, t.node)}
 	}
-	return SandboxConfig(t.pod, a.SandboxAttempt, t.node)
-}
-
-// presentBox is the newest sandbox that there is.
-func (t *turn) presentBox() *box {
 	newest := t.status.Sandboxes[0]
-	return &box{
+	return &sandbox{
 		id: newest.GetId(), ips: sandboxIPs(newest),
 		config: SandboxConfig(t.pod, newest.GetMetadata().GetAttempt(), t.node),
 	}
@@ -194,14 +184,14 @@ func (t *turn) presentBox() *box {
 
 // startAll starts containers one after the other, in spec order. One that can't
 // be started holds up no other.
-func (t *turn) startAll(ctx context.Context, starts []Start, b *box) error {
+func (t *turn) startAll(ctx context.Context, starts []Start) error {
 	var errs []error
 	for _, s := range starts {
 		c := specContainer(t.pod, s)
 		if c == nil {
 			continue
 		}
-		err := t.start(ctx, c, s, b)
+		err := t.start(ctx, c, s)
 		code, _, _ := whyNot(err)
 		t.cfg.Observer.ContainerStarted(ContainerStart{Pod: t.pod, Start: s, Code: code, Err: err})
 		if err == nil {
@@ -234,14 +224,14 @@ func (t *turn) failed(name string, err error) error {
 	return err
 }
 
-func (t *turn) start(ctx context.Context, c *corev1.Container, s Start, b *box) error {
+func (t *turn) start(ctx context.Context, c *corev1.Container, s Start) error {
 	id := s.ID
 	if id == "" {
 		if s.Kind != Ephemeral {
 			t.setEnforcedContainer(ctx, t.pod, c)
 		}
 		var err error
-		if id, err = t.create(ctx, c, s.Attempt, b); err != nil {
+		if id, err = t.create(ctx, c, s.Attempt); err != nil {
 			return err
 		}
 	}
@@ -256,7 +246,7 @@ func (t *turn) start(ctx context.Context, c *corev1.Container, s Start, b *box) 
 	}
 	t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeNormal, "Started", "Container started")
 	t.linkLog(ctx, c.Name, s.Attempt, id)
-	return t.postStart(ctx, c, id, b)
+	return t.postStart(ctx, c, id)
 }
 
 // reinspect has the pod inspected although no list may show that it has changed.
@@ -266,15 +256,15 @@ func (t *turn) reinspect() {
 	}
 }
 
-func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32, b *box) (string, error) {
+func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32) (string, error) {
 	config := t.prepared[c.Name]
 	if config == nil {
 		var err error
-		if config, err = t.prepare(ctx, c, attempt, b); err != nil {
+		if config, err = t.prepare(ctx, c, attempt); err != nil {
 			return "", err
 		}
 	}
-	id, err := t.cfg.Containers.CreateContainer(ctx, b.id, config, b.config)
+	id, err := t.cfg.Containers.CreateContainer(ctx, t.sandbox.id, config, t.sandbox.config)
 	if err != nil {
 		return "", t.refused(c.Name, CreateContainerError, err)
 	}
