@@ -162,11 +162,6 @@ type Config struct {
 type Observer struct {
 	// Planned is called with every plan that is not empty, before it is done.
 	Planned func(*corev1.Pod, Actions)
-	// PostExit is called once for each instance of a container that has ended, see
-	// [Exit]: the callback for what has to happen then however it ended, where a
-	// preStop hook does not run because the container completed or crashed
-	// (kubernetes#55807).
-	PostExit func(Exit)
 	// SandboxStarted is called after every try to make a pod's sandbox, with why it
 	// failed: the kubelet's started_pods_total and started_pods_errors_total.
 	SandboxStarted func(pod *corev1.Pod, err error)

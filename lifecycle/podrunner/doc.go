@@ -83,8 +83,6 @@
 //     image's status, create and start; no list; and one small file if it has requests
 //     or limits. An end costs one small file, which is written again when the deadline
 //     moves or a hook has ended.
-//  17. Every instance of a container that ran is reported once when it has ended,
-//     however it did: [Observer.PostExit].
 //
 // # Goroutines and locking
 //
@@ -112,7 +110,7 @@
 //     meanwhile gives the grace period once more at most, one set forward what any
 //     container gets, 2 s. It is not forced to disk: the machine's end is the pod's.
 //   - A preStop hook runs for no container that completes or crashes, as in the
-//     kubelet (kubernetes#55807); PostExit tells of those too.
+//     kubelet (kubernetes#55807).
 //   - A container whose start was broken off because its agent was killed has exited
 //     with 128 for the kubelet; for ours it has not failed, and the same attempt is
 //     made again.

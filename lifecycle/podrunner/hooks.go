@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -82,6 +84,15 @@ func (r *Runner) setPreStopped(uid types.UID, id string) {
 		r.preStopped[uid] = map[string]bool{}
 	}
 	r.preStopped[uid][id] = true
+}
+
+// forgetHooks forgets the preStop hooks of containers that have ended.
+func (r *Runner) forgetHooks(status *podcache.Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.preStopped[status.UID], func(id string, _ bool) bool {
+		return !slices.ContainsFunc(status.Containers, func(s *runtimeapi.ContainerStatus) bool { return s.GetId() == id && mayRun(s) })
+	})
 }
 
 // remembered is what the annotations of its containers tell about a pod that only

@@ -35,7 +35,6 @@ var errStale = errors.New("its status is stale")
 // under way end earlier with it. Where there is a RootDir, it is on disk, and an
 // agent that is started anew goes on with it.
 func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
-	r.tellExits(t.Pod, t.Status)
 	if err := r.endPod(ctx, t, t.Grace); err != nil {
 		r.event(t.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
 		return err
@@ -49,7 +48,6 @@ func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error
 // and their preStop hooks: the kubelet gives them one second, because it does not
 // look. If their end had begun before a restart of the agent, it goes on.
 func (r *Runner) SyncTerminatingRuntimePod(ctx context.Context, t podworker.Turn) error {
-	r.tellExits(nil, t.Status)
 	if err := r.endPod(ctx, t, writtenGrace(t)); err != nil {
 		return err
 	}
@@ -89,7 +87,6 @@ func (r *Runner) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error 
 	if t.Status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}
-	r.tellExits(t.Pod, t.Status)
 	unlock, err := r.clean.Lock(ctx, t.Status.UID)
 	if err != nil {
 		return fmt.Errorf("wait for another cleaner of pod %s: %w", t.Status.UID, err)
@@ -112,7 +109,6 @@ func (r *Runner) checkStopped(ctx context.Context, t podworker.Turn) error {
 	if err != nil {
 		return fmt.Errorf("look at pod %s after killing it: %w", t.Status.UID, err)
 	}
-	r.tellExits(t.Pod, status)
 	if status.Running() {
 		return fmt.Errorf("pod %s: %w", t.Status.UID, ErrStillRunning)
 	}

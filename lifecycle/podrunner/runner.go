@@ -32,11 +32,10 @@ type Runner struct {
 	mu           sync.Mutex
 	waiting      map[types.UID]map[string]corev1.ContainerStateWaiting
 	enforcements map[types.UID]enforcement
-	preStopped   map[types.UID]map[string]bool     // ids of containers whose preStop hook has ended
-	ends         map[types.UID]*begunEnd           // of pods that are ending
-	seen         map[types.UID]map[string]instance // by id, see tellExits
-	restarting   map[types.UID]bool                // of the last plan
-	recalled     sync.Once                         // the ends on disk are in ends
+	preStopped   map[types.UID]map[string]bool // ids of containers whose preStop hook has ended
+	ends         map[types.UID]*begunEnd       // of pods that are ending
+	restarting   map[types.UID]bool            // of the last plan
+	recalled     sync.Once                     // the ends on disk are in ends
 }
 
 var _ podworker.Syncer = (*Runner)(nil)
@@ -57,7 +56,6 @@ func New(cfg Config) (*Runner, error) {
 		enforcements: map[types.UID]enforcement{},
 		preStopped:   map[types.UID]map[string]bool{},
 		ends:         map[types.UID]*begunEnd{},
-		seen:         map[types.UID]map[string]instance{},
 		restarting:   map[types.UID]bool{},
 	}, nil
 }
@@ -92,9 +90,6 @@ func (o Observer) withDefaults() Observer {
 	if o.Planned == nil {
 		o.Planned = func(*corev1.Pod, Actions) {}
 	}
-	if o.PostExit == nil {
-		o.PostExit = func(Exit) {}
-	}
 	if o.SandboxStarted == nil {
 		o.SandboxStarted = func(*corev1.Pod, error) {}
 	}
@@ -123,7 +118,7 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	if err := r.unend(ctx, t.Pod.UID); err != nil {
 		return false, fmt.Errorf("sync pod %s: %w", podName(t.Pod), err)
 	}
-	r.tellExits(t.Pod, t.Status)
+	r.forgetHooks(t.Status)
 	node := r.node()
 	actions := Plan(Input{
 		Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
@@ -163,7 +158,6 @@ func (r *Runner) Forget(uid types.UID) {
 	delete(r.enforcements, uid)
 	delete(r.preStopped, uid)
 	delete(r.ends, uid)
-	delete(r.seen, uid)
 	delete(r.restarting, uid)
 	r.mu.Unlock()
 	r.cfg.RestartBackoff.Reset(sandboxKey(uid))
