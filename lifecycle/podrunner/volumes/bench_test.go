@@ -48,7 +48,7 @@ func BenchmarkParseMountInfo(b *testing.B) {
 	b.Run("mounts=1000", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if mounts, err := volumes.ParseMountInfo(text.String()); err != nil || len(mounts) != 1000 {
+			if mounts, err := volumes.ParseMountInfo(strings.NewReader(text.String())); err != nil || len(mounts) != 1000 {
 				b.Fatal(err)
 			}
 		}

@@ -46,10 +46,11 @@ func (s system) Unmount(target string) error {
 }
 
 // Mounts reads the mounts of our own mount namespace.
-func (system) Mounts() ([]MountPoint, error) {
-	data, err := os.ReadFile("/proc/self/mountinfo")
+func (system) Mounts() (mounts []MountPoint, err error) {
+	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	return ParseMountInfo(string(data))
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return ParseMountInfo(file)
 }

@@ -1,8 +1,10 @@
 package volumes
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -14,14 +16,20 @@ type MountPoint struct {
 	Target, FSType string
 }
 
+// maxMountLine is the longest line that is read, in bytes: the options of one mount can
+// fill a page, and each byte of its paths can take four.
+const maxMountLine = 1 << 20
+
 // ParseMountInfo reads a file of the form of /proc/self/mountinfo, described in
 // the kernel's Documentation/filesystems/proc.rst. Mount points whose folder was
 // deleted are left out: no path leads there any more. The error names the line.
-func ParseMountInfo(data string) (mounts []MountPoint, err error) {
+func ParseMountInfo(file io.Reader) (mounts []MountPoint, err error) {
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, maxMountLine)
 	n := 0
-	for line := range strings.Lines(data) {
+	for lines.Scan() {
 		n++
-		line = strings.TrimSuffix(line, "\n")
+		line := lines.Text()
 		if line == "" {
 			continue
 		}
@@ -32,6 +40,9 @@ func ParseMountInfo(data string) (mounts []MountPoint, err error) {
 		if !strings.HasSuffix(m.Target, "//deleted") {
 			mounts = append(mounts, m)
 		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("mountinfo, line %d: %w", n+1, err)
 	}
 	return mounts, nil
 }

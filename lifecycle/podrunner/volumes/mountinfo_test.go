@@ -14,7 +14,7 @@ import (
 func TestMountInfo(t *testing.T) {
 	datadriven.RunTest(t, "testdata/mountinfo", func(t *testing.T, d *datadriven.TestData) string {
 		t.Helper()
-		mounts, err := volumes.ParseMountInfo(d.Input)
+		mounts, err := volumes.ParseMountInfo(strings.NewReader(d.Input))
 		if err != nil {
 			return err.Error() + "\n"
 		}
@@ -31,7 +31,7 @@ func FuzzParseMountInfo(f *testing.F) {
 	f.Add(`1 2 0:1 / /a\040b\134\777\ rw - tmpfs tmpfs rw`)
 	f.Add("1 2 0:1 / /gone//deleted rw - tmpfs tmpfs rw\n\n")
 	f.Fuzz(func(t *testing.T, data string) {
-		mounts, err := volumes.ParseMountInfo(data)
+		mounts, err := volumes.ParseMountInfo(strings.NewReader(data))
 		if err != nil {
 			require.Empty(t, mounts)
 			return
@@ -43,7 +43,7 @@ func FuzzParseMountInfo(f *testing.F) {
 			require.True(t, strings.HasPrefix(m.Target, "/"))
 			fmt.Fprintf(&again, "1 2 0:1 / %s rw - %s x rw\n", escape.Replace(m.Target), escape.Replace(m.FSType))
 		}
-		twice, err := volumes.ParseMountInfo(again.String())
+		twice, err := volumes.ParseMountInfo(strings.NewReader(again.String()))
 		require.NoError(t, err)
 		require.Equal(t, mounts, twice)
 	})
