@@ -22,7 +22,7 @@
 // Nothing: the zero [Config] is an empty node. Usually it has images and
 // programs; [DemoImages] and [DemoPrograms] are a set of each kind. A
 // deterministic test also gives it a fake clock, or runs in a bubble of
-// testing/synctest. Package fakeyaml reads the rest from a file.
+// testing/synctest.
 //
 // # What it guarantees
 //

@@ -34,7 +34,6 @@ func edges() map[string][]string {
 		"oomwatch":                      {},
 		"fakecri":                       {},
 		"fakecri/conformance":           {},
-		"fakecri/fakeyaml":              {"fakecri"},
 		"fakecri/streaming":             {"fakecri"},
 		"internal/atomicfile":           {},
 		"internal/coalesce":             {},
