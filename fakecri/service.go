@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -209,38 +210,26 @@ func hangUpOn(w http.ResponseWriter) {
 	}
 }
 
-// The messages of gRPC health checks, as the CRI messages that look the same on
-// the wire: a string and a number as field 1. So nothing more need be linked.
-type (
-	healthRequest  = runtimeapi.VersionRequest
-	healthResponse = runtimeapi.UInt64Value
-)
-
-// The statuses in a healthResponse.
-const (
-	healthServing    = 1
-	healthNotServing = 2
-)
-
 func (n *Node) serveGRPC(c *container, lis net.Listener) {
-	check := func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		if err := decode(&healthRequest{}); err != nil {
-			return nil, err
-		}
-		switch running, healthy := n.askHealth(c); {
-		case !running:
-			return nil, errUnavailable()
-		case !healthy:
-			return &healthResponse{Value: healthNotServing}, nil
-		}
-		return &healthResponse{Value: healthServing}, nil
-	}
 	srv := grpc.NewServer(grpc.WaitForHandlers(true))
-	srv.RegisterService(&grpc.ServiceDesc{
-		ServiceName: "grpc.health.v1.Health",
-		HandlerType: (*any)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: "Check", Handler: check}},
-	}, struct{}{})
+	grpc_health_v1.RegisterHealthServer(srv, healthServer{node: n, container: c})
 	_ = srv.Serve(lis) // it returns because we closed the listener
 	srv.Stop()
+}
+
+// healthServer answers the gRPC health checks of a container, for every service name.
+type healthServer struct {
+	grpc_health_v1.UnimplementedHealthServer
+	node      *Node
+	container *container
+}
+
+func (s healthServer) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	switch running, healthy := s.node.askHealth(s.container); {
+	case !running:
+		return nil, errUnavailable()
+	case !healthy:
+		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_NOT_SERVING}, nil
+	}
+	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 }
