@@ -14,9 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
-
-	"github.com/kubeparts/kubeparts/internal/quantity"
 )
 
 // maxDocuments bounds what one file can hold: what is wrong with each is a line in
@@ -189,42 +188,33 @@ func decodeDocument(text []byte, toJSON func([]byte) ([]byte, error), of origin)
 
 // decodePod makes a static pod of its JSON, named for the node.
 func decodePod(data []byte, of origin) (*corev1.Pod, error) {
-	errs := checkFields(data, reflect.TypeFor[corev1.Pod](), false)
-	if len(errs) > 0 && !decodable(data) {
-		return nil, fieldErrors(errs)
-	}
 	pod := new(corev1.Pod)
-	if err := json.Unmarshal(data, pod); err != nil {
-		if len(errs) == 0 {
-			return nil, err
-		}
-		return nil, fieldErrors(errs) // which say more than err
+	errs, err := decodeFields(data, pod, false)
+	if err != nil {
+		return nil, err
 	}
-	errs = append(errs, completePod(pod, of)...)
-	if len(errs) > 0 {
+	if errs = append(errs, completePod(pod, of)...); len(errs) > 0 {
 		return nil, fieldErrors(errs)
 	}
 	return pod, nil
 }
 
-// decodable says whether all that is in data can be tried as a quantity. What is
-// wrong with a pod may be where there is one: decoders take a field "Limits" for
-// limits.
-func decodable(data []byte) bool {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	for {
-		token, err := dec.Token()
-		if err != nil {
-			return true // that was all
-		}
-		switch token.(type) {
-		case string, json.Number:
-			if quantity.Check(fmt.Sprint(token)) != nil {
-				return false
-			}
-		}
+// decodeFields decodes JSON into a pod or an object. It returns unknown fields and those
+// that are given twice as errs: the rest is decoded, and can be checked too. With a value
+// of a wrong type nothing is decoded. Names of fields must match exactly, so that an amount
+// in an unknown field "Limits" is not parsed: see [quantity.Check].
+func decodeFields(data []byte, into any, secret bool) (errs field.ErrorList, err error) {
+	errs = checkFields(data, reflect.TypeOf(into).Elem(), secret)
+	if slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Type != field.ErrorTypeForbidden }) {
+		return nil, fieldErrors(errs)
 	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, into); err != nil {
+		if secret {
+			return nil, errors.New("cannot be decoded") // err may quote a value
+		}
+		return nil, err
+	}
+	return errs, nil
 }
 
 // completePod makes what was decoded a static pod, and returns what is wrong with it.
@@ -241,12 +231,9 @@ func completePod(pod *corev1.Pod, of origin) field.ErrorList {
 // decodeObject decodes JSON into a ConfigMap or a Secret. Its errors name fields and
 // say nothing of what is in them.
 func decodeObject(data []byte, object metav1.Object) (metav1.Object, error) {
-	errs := checkFields(data, reflect.TypeOf(object).Elem(), true)
-	if err := json.Unmarshal(data, object); err != nil {
-		if len(errs) == 0 {
-			return nil, errors.New("cannot be decoded")
-		}
-		return nil, fieldErrors(errs)
+	errs, err := decodeFields(data, object, true)
+	if err != nil {
+		return nil, err
 	}
 	if errs = append(errs, completeObject(object)...); len(errs) > 0 {
 		return nil, fieldErrors(errs)

@@ -76,12 +76,13 @@ func TestAnAmountThatNobodyCouldReadInTimeIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	const amount = "92E7000000000000000"
 	for name, c := range map[string]struct{ file, text, want string }{
-		"of a container":        {"f.yaml", podWith("", "resources: {limits: {memory: "+amount+"}}"), "spec.containers[0].resources.limits[memory]: Invalid value"},
-		"of a pod":              {"f.yaml", podWith("overhead: {cpu: '1e-1000000000 '}", ""), "spec.overhead[cpu]: Invalid value"},
-		"of a volume":           {"f.yaml", podWith(`volumes: [{name: v, emptyDir: {sizeLimit: "1E-1000000000"}}]`, ""), "spec.volumes[0].emptyDir.sizeLimit: Invalid value"},
-		"in a field of no pod":  {"f.yaml", podWith("", "resources: {Limits: {memory: "+amount+"}}"), "spec.containers[0].resources.Limits: Forbidden: unknown field"},
-		"a number of JSON":      {"f.json", `{"apiVersion":"v1","kind":"Pod","spec":{"overhead":{"cpu":1e-1000000000}}}`, "spec.overhead[cpu]: Invalid value"},
-		"the same, in no field": {"f.json", `{"apiVersion":"v1","kind":"Pod","spec":{"Overhead":{"cpu":1e-1000000000}}}`, "spec.Overhead: Forbidden: unknown field"},
+		"of a container":         {"f.yaml", podWith("", "resources: {limits: {memory: "+amount+"}}"), "spec.containers[0].resources.limits[memory]: Invalid value"},
+		"of a pod":               {"f.yaml", podWith("overhead: {cpu: '1e-1000000000 '}", ""), "spec.overhead[cpu]: Invalid value"},
+		"of a volume":            {"f.yaml", podWith(`volumes: [{name: v, emptyDir: {sizeLimit: "1E-1000000000"}}]`, ""), "spec.volumes[0].emptyDir.sizeLimit: Invalid value"},
+		"in a field of no pod":   {"f.yaml", podWith("", "resources: {Limits: {memory: "+amount+"}}"), "spec.containers[0].resources.Limits: Forbidden: unknown field"},
+		"a number of JSON":       {"f.json", `{"apiVersion":"v1","kind":"Pod","spec":{"overhead":{"cpu":1e-1000000000}}}`, "spec.overhead[cpu]: Invalid value"},
+		"the same, in no field":  {"f.json", `{"apiVersion":"v1","kind":"Pod","spec":{"Overhead":{"cpu":1e-1000000000}}}`, "spec.Overhead: Forbidden: unknown field"},
+		"in a field given twice": {"f.json", `{"apiVersion":"v1","kind":"Pod","spec":{"overhead":{"cpu":1},"overhead":{"cpu":"1e-1000000000"}}}`, "spec.overhead[cpu]: Invalid value"},
 	} {
 		require.Contains(t, decodeErr(t, c.file, c.text), c.want, name)
 	}

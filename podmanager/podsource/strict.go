@@ -100,8 +100,9 @@ func (c *checker) object(path *field.Path, raw json.RawMessage, fields map[strin
 			c.errs = append(c.errs, field.Forbidden(child, "the field is given twice"))
 		case t == nil:
 			c.errs = append(c.errs, field.Forbidden(child, "unknown field"))
-		default:
-			c.value(child, member, t)
+		}
+		if t != nil {
+			c.value(child, member, t) // also of a repeated field, which is decoded
 		}
 		seen[name] = true
 	}
