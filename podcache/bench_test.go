@@ -50,9 +50,8 @@ func BenchmarkSet(b *testing.B) {
 	}
 }
 
-// kubelet 1.36 with 5,000 waiters: 621–629 µs, 5,001 allocations.
 func BenchmarkUpdateTime(b *testing.B) {
-	for _, n := range []int{0, 110, 5000} {
+	for _, n := range []int{0, 110} {
 		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
 			c := filled(500)
 			ctx, cancel := context.WithCancel(b.Context())
@@ -60,7 +59,7 @@ func BenchmarkUpdateTime(b *testing.B) {
 			for i := range n {
 				waiters.Go(func() { _, _ = c.GetNewerThan(ctx, types.UID(fmt.Sprintf("pod-%d", i%500)), at(1<<40)) })
 			}
-			for listed := 0; listed < n; listed, _ = c.Waiters() {
+			for c.Waiters() < n {
 				runtime.Gosched()
 			}
 			now := 1

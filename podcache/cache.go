@@ -24,7 +24,7 @@ type Cache struct {
 	// held and absent name the entries that are so, or were at the last
 	// UpdateTime, which thereby finds them without a walk over all.
 	held, absent map[types.UID]struct{}
-	waiting      waiters
+	waiting      map[types.UID][]*waiter
 	onWait       func() // may be nil
 }
 
@@ -51,7 +51,7 @@ func New() *Cache {
 		entries: map[types.UID]*entry{},
 		held:    map[types.UID]struct{}{},
 		absent:  map[types.UID]struct{}{},
-		waiting: waiters{byUID: map[types.UID]*waiter{}},
+		waiting: map[types.UID][]*waiter{},
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *Cache) wait(ctx context.Context, uid types.UID, t time.Time) (*Status, 
 		return c.read(uid)
 	}
 	w := &waiter{uid: uid, min: t, woken: make(chan struct{})}
-	c.waiting.add(w)
+	c.addWaiter(w)
 	onWait := c.onWait
 	c.mu.Unlock()
 	if onWait != nil {
@@ -104,7 +104,7 @@ func (c *Cache) wait(ctx context.Context, uid types.UID, t time.Time) (*Status, 
 	case <-ctx.Done():
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.waiting.remove(w)
+		c.removeWaiter(w)
 		return nil, fmt.Errorf("wait for a status of pod %s: %w", uid, context.Cause(ctx))
 	}
 }
@@ -170,7 +170,7 @@ func (c *Cache) Delete(uid types.UID, t time.Time) {
 // were until they are written with a time of t or later, or a later UpdateTime
 // does not name them. A time before the last one changes nothing.
 //
-// It costs no allocation, and nothing per waiter that is not due.
+// It costs no allocation, and looks at every waiter once.
 func (c *Cache) UpdateTime(t time.Time, except ...types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +184,9 @@ func (c *Cache) UpdateTime(t time.Time, except ...types.UID) {
 	c.global, c.begun = t, true
 	c.release()
 	c.forget()
-	c.waiting.due(t, func(uid types.UID) bool { return c.isFresh(uid, t) })
+	for uid := range c.waiting {
+		c.wake(uid)
+	}
 }
 
 // Statuses returns what is known of every pod, sorted by UID, for those who
@@ -299,9 +301,4 @@ func (c *Cache) forget() {
 			delete(c.entries, uid)
 		}
 	}
-}
-
-// wake releases the pod's waiters that are satisfied now.
-func (c *Cache) wake(uid types.UID) {
-	c.waiting.of(uid, func(min time.Time) bool { return c.isFresh(uid, min) })
 }

@@ -5,7 +5,7 @@ package podcache
 func (c *Cache) Waiting() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return len(c.waiting.byUID) > 0
+	return len(c.waiting) > 0
 }
 
 // OnWait has f called whenever a reader begins to wait, by that reader and

@@ -34,10 +34,8 @@
 // All methods may be called by any number of goroutines; only GetNewerThan blocks.
 // Statuses are shared by all their readers, who must not modify them.
 //
-// Waiters are kept per pod and in a heap by the time they wait for. A global time
-// that satisfies nobody thus costs the same with one waiter as with thousands. One
-// lock is enough: no method does more under it than it must, and a read takes tens
-// of nanoseconds.
+// One lock is enough: no method does more under it than it must, and a read takes
+// tens of nanoseconds.
 //
 // # Differences from the kubelet
 //

@@ -1,15 +1,13 @@
 package podcache
 
-// Waiters returns how many waiters are in the lists and in the heap.
-func (c *Cache) Waiters() (listed, heaped int) {
+// Waiters returns how many calls of GetNewerThan wait.
+func (c *Cache) Waiters() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, w := range c.waiting.byUID {
-		for ; w != nil; w = w.next {
-			listed++
-		}
+	for _, ws := range c.waiting {
+		n += max(len(ws), 1) // a pod without waiters must not be in the map
 	}
-	return listed, len(c.waiting.byTime)
+	return n
 }
 
 // Memory returns how many entries, tombstones and holds there are.

@@ -1,113 +1,43 @@
 package podcache
 
 import (
-	"container/heap"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// waiter is one blocked GetNewerThan. It is in the list of its pod and, unless
-// the global time has passed it while its pod was held back, in the heap.
+// waiter is one blocked GetNewerThan.
 type waiter struct {
-	uid        types.UID
-	min        time.Time
-	woken      chan struct{}
-	prev, next *waiter
-	index      int // in the heap, or notInHeap
+	uid   types.UID
+	min   time.Time
+	woken chan struct{}
 }
 
-const notInHeap = -1
+// addWaiter needs mu, like the functions below.
+func (c *Cache) addWaiter(w *waiter) { c.waiting[w.uid] = append(c.waiting[w.uid], w) }
 
-// waiters finds them by pod, for a write to that pod, and by time, for the
-// global time: that moves every second, and nearly all waiters of a large node
-// wait for later than it.
-type waiters struct {
-	byUID  map[types.UID]*waiter // heads of lists
-	byTime byTime
+// removeWaiter removes w, if it was not woken in the meantime.
+func (c *Cache) removeWaiter(w *waiter) {
+	c.keepWaiters(w.uid, func(other *waiter) bool { return other != w })
 }
 
-func (ws *waiters) add(w *waiter) {
-	if head := ws.byUID[w.uid]; head != nil {
-		w.next, head.prev = head, w
-	}
-	ws.byUID[w.uid] = w
-	heap.Push(&ws.byTime, w)
-}
-
-// remove takes w out of both; one that is in neither any more is left alone.
-func (ws *waiters) remove(w *waiter) {
-	switch {
-	case w.prev != nil:
-		w.prev.next = w.next
-	case ws.byUID[w.uid] != w:
-		return // woken in the meantime
-	case w.next != nil:
-		ws.byUID[w.uid] = w.next
-	default:
-		delete(ws.byUID, w.uid)
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next = nil, nil
-	if w.index != notInHeap {
-		heap.Remove(&ws.byTime, w.index)
-	}
-}
-
-func (ws *waiters) wake(w *waiter) {
-	ws.remove(w)
-	close(w.woken)
-}
-
-// of wakes the pod's waiters whose time is satisfied.
-func (ws *waiters) of(uid types.UID, satisfied func(time.Time) bool) {
-	for w := ws.byUID[uid]; w != nil; {
-		next := w.next
-		if satisfied(w.min) {
-			ws.wake(w)
+// wake releases the pod's waiters that are satisfied now.
+func (c *Cache) wake(uid types.UID) {
+	c.keepWaiters(uid, func(w *waiter) bool {
+		if !c.isFresh(uid, w.min) {
+			return true
 		}
-		w = next
+		close(w.woken)
+		return false
+	})
+}
+
+func (c *Cache) keepWaiters(uid types.UID, keep func(*waiter) bool) {
+	left := slices.DeleteFunc(c.waiting[uid], func(w *waiter) bool { return !keep(w) })
+	if len(left) == 0 {
+		delete(c.waiting, uid)
+		return
 	}
-}
-
-// due wakes the waiters for t or earlier whose pods are fresh. Those of pods held
-// back leave the heap: the end of the hold finds them in their pod's list.
-func (ws *waiters) due(t time.Time, fresh func(types.UID) bool) {
-	for len(ws.byTime) > 0 && !ws.byTime[0].min.After(t) {
-		if w := ws.byTime[0]; fresh(w.uid) {
-			ws.wake(w)
-		} else {
-			heap.Pop(&ws.byTime)
-		}
-	}
-}
-
-// byTime is a heap, earliest first.
-type byTime []*waiter
-
-func (h byTime) Len() int           { return len(h) }
-func (h byTime) Less(i, j int) bool { return h[i].min.Before(h[j].min) }
-
-func (h byTime) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *byTime) Push(x any) {
-	w, _ := x.(*waiter)
-	w.index = len(*h)
-	*h = append(*h, w)
-}
-
-// Pop implements heap.Interface.
-func (h *byTime) Pop() any {
-	last := len(*h) - 1
-	w := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	w.index = notInHeap
-	return w
+	c.waiting[uid] = left
 }

@@ -48,8 +48,6 @@ func figures() []figure {
 		{"read both lists of 500 pods", "pleg/wirelist", "Read/pods=500/order=kept", ns, 1.5 * ms, "12.3 ms"},
 		{"`GetNewerThan` of what is there", "podcache", "GetNewerThanReady", ns, 40, "336 ns"},
 		{"its allocations", "podcache", "GetNewerThanReady", allocs, 0, "2"},
-		{"`UpdateTime` with 5,000 waiters not due", "podcache", "UpdateTime/waiters=5000", ns, 5 * µs, "621 µs"},
-		{"its allocations", "podcache", "UpdateTime/waiters=5000", allocs, 0, "5,001"},
 		{"pod by UID, of 500", "podmanager", "GetPodByUID/pods=500", ns, 30, "22 ns"},
 		{"pod by name, of 500", "podmanager", "GetPodByName/pods=500", ns, 30, "44 ns"},
 		{"all 500 pods", "podmanager", "GetPods/pods=500", ns, 1 * µs, "17 µs"},
