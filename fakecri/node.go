@@ -63,6 +63,7 @@ func New(cfg Config) (*Node, error) {
 		cfg:       cfg,
 		idle:      Program{}.clone(),
 		programs:  map[string]*Program{},
+		timers:    newTimers(),
 		methods:   methods(),
 		reserved:  map[string]string{},
 		addresses: newAddresses(cfg.PodNetwork),

@@ -1,79 +1,52 @@
 package fakecri
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"time"
+
+	"github.com/kubeparts/kubeparts/internal/priority"
 )
 
 // timer is something that happens at a moment, unless it is removed before.
 type timer struct {
-	at   time.Time
-	seq  uint64 // breaks ties: what was planned first happens first
-	pos  int    // in the heap; -1 when it is not there
-	fire func()
+	at    time.Time
+	seq   uint64 // breaks ties: what was planned first happens first
+	place int    // in the timers
+	fire  func()
 }
 
-// timers is a heap of what is to happen, the next first.
+// timers is what is to happen, the next first.
 type timers struct {
-	heap []*timer
-	seq  uint64
+	priority.Queue[timer]
+	seq uint64
 }
 
-// Len, Less, Swap, Push and Pop are for container/heap.
-func (t *timers) Len() int { return len(t.heap) }
-
-func (t *timers) Less(i, j int) bool {
-	a, b := t.heap[i], t.heap[j]
-	if a.at.Equal(b.at) {
-		return a.seq < b.seq
-	}
-	return a.at.Before(b.at)
-}
-
-func (t *timers) Swap(i, j int) {
-	t.heap[i], t.heap[j] = t.heap[j], t.heap[i]
-	t.heap[i].pos, t.heap[j].pos = i, j
-}
-
-// Push adds a *timer, and nothing else.
-func (t *timers) Push(x any) {
-	if tm, ok := x.(*timer); ok {
-		tm.pos = len(t.heap)
-		t.heap = append(t.heap, tm)
-	}
-}
-
-// Pop takes out the last one, which heap.Pop has made the next.
-func (t *timers) Pop() any {
-	last := len(t.heap) - 1
-	tm := t.heap[last]
-	t.heap[last] = nil
-	t.heap = t.heap[:last]
-	tm.pos = -1
-	return tm
+func newTimers() timers {
+	before := func(a, b *timer) bool { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.seq, b.seq)) < 0 }
+	return timers{Queue: priority.New(before, func(t *timer) *int { return &t.place })}
 }
 
 func (t *timers) add(at time.Time, fire func()) *timer {
 	t.seq++
 	tm := &timer{at: at, seq: t.seq, fire: fire}
-	heap.Push(t, tm)
+	t.Put(tm)
 	return tm
 }
 
 // remove takes tm out. A nil timer, or one that has fired, is left alone.
 func (t *timers) remove(tm *timer) {
-	if tm != nil && tm.pos >= 0 {
-		heap.Remove(t, tm.pos)
+	if tm != nil {
+		t.Remove(tm)
 	}
 }
 
 // next returns the moment of the next timer, or the zero time.
 func (t *timers) next() time.Time {
-	if len(t.heap) == 0 {
-		return time.Time{}
+	if tm := t.First(); tm != nil {
+		return tm.at
 	}
-	return t.heap[0].at
+	return time.Time{}
 }
 
 // settle lets everything happen that was due by now, in its order and each at
@@ -81,12 +54,11 @@ func (t *timers) next() time.Time {
 // so containers end on time without anything running in between.
 func (n *Node) settle() {
 	now := n.cfg.Clock.Now()
-	for due := n.timers.next(); !due.IsZero() && !due.After(now); due = n.timers.next() {
-		if tm, ok := heap.Pop(&n.timers).(*timer); ok {
-			n.now = tm.at
-			tm.fire()
-			n.broadcast()
-		}
+	for tm := n.timers.First(); tm != nil && !tm.at.After(now); tm = n.timers.First() {
+		n.timers.Remove(tm)
+		n.now = tm.at
+		tm.fire()
+		n.broadcast()
 	}
 	n.now = now
 }

@@ -55,7 +55,7 @@ func (m *Manager) add(spec *corev1.Pod) (removed []Key) {
 
 // insert adds a probe.
 func (m *Manager) insert(known *pod, c *corev1.Container, k Kind, o Options) {
-	p := &probe{pod: known, container: c, kind: k, opts: o, index: -1, count: count{result: Unknown}}
+	p := &probe{pod: known, container: c, kind: k, opts: o, count: count{result: Unknown}}
 	known.probes = append(known.probes, p)
 	m.agenda.put(p, m.cfg.Clock.Now())
 }
@@ -180,7 +180,7 @@ func (m *Manager) remove(uid types.UID, which func(*pod, *probe) bool) {
 // drop takes p out. It needs mu.
 func (m *Manager) drop(p *probe) {
 	p.removed = true
-	m.agenda.remove(p)
+	m.agenda.Remove(p)
 	p.interrupt()
 	p.pod.probes = slices.DeleteFunc(p.pod.probes, func(q *probe) bool { return q == p })
 }

@@ -78,7 +78,7 @@ type probe struct {
 	// When the next run is due, and when the initial delay is over, which is zero
 	// before the container runs. After Trigger, turn is when it was due.
 	due, eligible, turn time.Time
-	index               int // in the agenda, or -1
+	place               int // in the agenda
 
 	// run is the one that is under way or waits for a place, and command an earlier
 	// one whose command has not ended.
@@ -114,7 +114,7 @@ func New(cfg Config) (*Manager, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Manager{
-		cfg: cfg, loop: loop.New(cfg.Clock), start: cfg.Clock.Now(), seed: maphash.MakeSeed(),
+		cfg: cfg, loop: loop.New(cfg.Clock), agenda: newAgenda(), start: cfg.Clock.Now(), seed: maphash.MakeSeed(),
 		pods: map[types.UID]*pod{}, watchers: map[*watcher]struct{}{},
 		networkPlaces: make(chan struct{}, cfg.MaxParallel), execPlaces: make(chan struct{}, cfg.MaxExec),
 	}, nil
@@ -140,8 +140,7 @@ func (m *Manager) dispatch(ctx context.Context) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.cfg.Clock.Now()
-	for len(m.agenda) > 0 && !m.agenda[0].due.After(now) {
-		p := m.agenda[0]
+	for p := m.agenda.First(); p != nil && !p.due.After(now); p = m.agenda.First() {
 		m.claim(p, m.running.Go)
 		places := m.networkPlaces
 		if p.spec().Exec != nil {
@@ -157,10 +156,10 @@ func (m *Manager) dispatch(ctx context.Context) time.Duration {
 			}
 		})
 	}
-	if len(m.agenda) == 0 {
-		return time.Hour
+	if p := m.agenda.First(); p != nil {
+		return p.due.Sub(now)
 	}
-	return m.agenda[0].due.Sub(now)
+	return time.Hour
 }
 
 // giveUp takes the run that has not begun from p, which is due as before.

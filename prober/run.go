@@ -46,7 +46,7 @@ func (m *Manager) claim(p *probe, spawn func(func())) {
 	if !p.turn.IsZero() {
 		p.run.manual, p.due, p.turn = true, p.turn, time.Time{}
 	}
-	m.agenda.remove(p)
+	m.agenda.Remove(p)
 }
 
 // step makes the run that p has been given.

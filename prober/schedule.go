@@ -1,9 +1,10 @@
 package prober
 
 import (
-	"container/heap"
 	"hash/maphash"
 	"time"
+
+	"github.com/kubeparts/kubeparts/internal/priority"
 )
 
 // timing is what a probe's schedule is made of.
@@ -77,47 +78,15 @@ const (
 	skew = time.Second
 )
 
-// agenda is a heap of probes by the time that they are due.
-type agenda []*probe
+// agenda is the probes by the time that they are due.
+type agenda struct{ priority.Queue[probe] }
 
-func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].due.Before(a[j].due) }
-
-func (a agenda) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].index, a[j].index = i, j
-}
-
-// Push is for [heap.Push].
-func (a *agenda) Push(x any) {
-	if p, ok := x.(*probe); ok {
-		p.index = len(*a)
-		*a = append(*a, p)
-	}
-}
-
-// Pop is for [heap.Pop].
-func (a *agenda) Pop() any {
-	last := len(*a) - 1
-	p := (*a)[last]
-	*a = (*a)[:last]
-	p.index = -1
-	return p
+func newAgenda() agenda {
+	return agenda{priority.New(func(a, b *probe) bool { return a.due.Before(b.due) }, func(p *probe) *int { return &p.place })}
 }
 
 // put makes p due at the given time, wherever it was before.
 func (a *agenda) put(p *probe, due time.Time) {
 	p.due = due
-	if p.index >= 0 {
-		heap.Fix(a, p.index)
-		return
-	}
-	heap.Push(a, p)
-}
-
-// remove takes p out, if it is in.
-func (a *agenda) remove(p *probe) {
-	if p.index >= 0 {
-		heap.Remove(a, p.index)
-	}
+	a.Put(p)
 }

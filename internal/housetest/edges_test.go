@@ -45,6 +45,7 @@ func edges() map[string][]string {
 		"internal/podips":               {},
 		"internal/podlimits":            {"lifecycle/podspec"},
 		"internal/podlock":              {},
+		"internal/priority":             {},
 		"internal/printable":            {},
 		"internal/safeopen":             {},
 		"internal/housetest":            {},
