@@ -19,7 +19,7 @@ var Grace = grace
 func (w *Workers) Pods() (pods, lines, due int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.pods), len(w.gate.lines), len(w.queue.byDue)
+	return len(w.pods), len(w.gate.lines), w.queue.Len()
 }
 
 // Past returns of how many forgotten pods the end is remembered.

@@ -72,7 +72,7 @@ type worker struct {
 	working bool               // it has a goroutine
 	cancel  context.CancelFunc // cancels the turn under way, nil if there is none
 	due     time.Time          // when it is to be looked at again
-	index   int                // its place in the queue, -1 if it is in none
+	place   int                // in the queue
 	desired uint64             // the last sweep that wanted it
 	updated uint64             // its last update with a spec, as Workers counts them
 
@@ -101,11 +101,12 @@ func New(cfg Config) (*Workers, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Workers{
-		cfg:  cfg,
-		loop: loop.New(cfg.Clock),
-		pods: map[types.UID]*worker{},
-		past: map[types.UID]life{},
-		gate: gate{lines: map[string][]types.UID{}},
+		cfg:   cfg,
+		loop:  loop.New(cfg.Clock),
+		pods:  map[types.UID]*worker{},
+		past:  map[types.UID]life{},
+		gate:  gate{lines: map[string][]types.UID{}},
+		queue: newQueue(),
 	}, nil
 }
 
@@ -148,12 +149,12 @@ func (w *Workers) startDue(context.Context) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.cfg.Clock.Now()
-	for p := w.queue.first(); p != nil; p = w.queue.first() {
+	for p := w.queue.First(); p != nil; p = w.queue.First() {
 		if wait := p.due.Sub(now); wait > 0 {
 			w.wake = p.due
 			return wait
 		}
-		w.queue.remove(p)
+		w.queue.Remove(p)
 		p.wanted = true
 		w.start(p)
 	}
@@ -218,7 +219,7 @@ func (w *Workers) update(u Update, done chan<- error) {
 	w.mu.Lock()
 	p, known := w.pods[uid]
 	if !known {
-		p = &worker{uid: uid, index: -1, since: w.past[uid].since}
+		p = &worker{uid: uid, since: w.past[uid].since}
 		p.resumed = u.Type == Create && u.Pod != nil && u.Pod.DeletionTimestamp != nil
 		if u.Pod != nil && podspec.IsStatic(u.Pod) {
 			p.name = podspec.FullName(u.Pod)
@@ -330,7 +331,7 @@ func (w *Workers) tell(p *worker) {
 
 // leave takes p out of the queue and its place in line, and lets the next one in.
 func (w *Workers) leave(p *worker) {
-	w.queue.remove(p)
+	w.queue.Remove(p)
 	if p.name == "" {
 		return
 	}

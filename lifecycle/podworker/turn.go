@@ -42,7 +42,7 @@ func (w *Workers) begin(p *worker) *run {
 		p.working = false
 		return nil
 	}
-	w.queue.remove(p)
+	w.queue.Remove(p)
 	first := !p.started
 	p.wanted, p.started = false, true
 	p.stopping = p.stopping || p.phase >= Terminating
