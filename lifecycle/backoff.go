@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/internal/backoff"
 )
 
 // Delays of the kubelet, and the defaults here.
@@ -137,10 +139,8 @@ func (b *Backoff) Next(key string, since time.Time) time.Duration {
 		a.endOf(since, now)
 	case b.ranLong(a, a.endOf(since, now)), b.quietAt(a, now):
 		a.delay = b.cfg.Initial
-	case a.delay > b.cfg.Max/2: // doubling it might overflow
-		a.delay = b.cfg.Max
 	default:
-		a.delay *= 2
+		a.delay = backoff.Next(a.delay, b.cfg.Initial, b.cfg.Max)
 	}
 	a.started = now
 	return a.delay

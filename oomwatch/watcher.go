@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/internal/backoff"
 )
 
 // ErrRunning says that the watcher is running already.
@@ -253,7 +255,7 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 			return
 		case <-timer.C():
 		}
-		pause = min(2*pause, retryMax)
+		pause = backoff.Next(pause, retryMin, retryMax)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/internal/backoff"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -41,7 +42,7 @@ type record struct {
 // fail notes a failed inspection and sets the pod aside.
 func (r *record) fail(err error, now time.Time) {
 	r.err = errors.Unwrap(err) // of the runtime
-	r.retryAt = now.Add(min(firstBackOff<<min(r.failures, 16), maxBackOff))
+	r.retryAt = now.Add(backoff.After(r.failures, firstBackOff, maxBackOff))
 	r.failures++
 }
 

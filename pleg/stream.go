@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/internal/backoff"
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
@@ -111,7 +112,7 @@ func (g *Generator) isNews(h hint) bool {
 // reopenAfter returns how long to wait after a number of failures in a row, with a
 // random number from 0 to 1.
 func reopenAfter(failures int, random float64) time.Duration {
-	wait := min(firstReopen<<min(failures, 16), maxReopen)
+	wait := backoff.After(failures, firstReopen, maxReopen)
 	return wait - time.Duration(random*float64(wait/2))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/internal/backoff"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -116,7 +117,7 @@ func (r *removals) note(pod *podcache.Status, err error, interrupted bool) (f fa
 	if pod.Name != "" {
 		f.pod = pod.Namespace + "/" + pod.Name
 	}
-	f.delay = min(max(firstRemovalRetry, 2*f.delay), lastRemovalRetry)
+	f.delay = backoff.Next(f.delay, firstRemovalRetry, lastRemovalRetry)
 	f.until = time.Now().Add(f.delay)
 	news = f.cause != err.Error()
 	f.cause = err.Error()

@@ -36,6 +36,7 @@ func edges() map[string][]string {
 		"fakecri/conformance":           {},
 		"fakecri/streaming":             {"fakecri"},
 		"internal/atomicfile":           {},
+		"internal/backoff":              {},
 		"internal/coalesce":             {},
 		"internal/expansion":            {},
 		"internal/imageref":             {},

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubeparts/kubeparts/internal/backoff"
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
@@ -227,6 +228,6 @@ func backOff(fails int, period, asked time.Duration) time.Duration {
 	if fails == 0 {
 		return period
 	}
-	wait := min(period, time.Second<<min(fails-1, 20))
+	wait := backoff.After(fails-1, time.Second, period)
 	return max(wait, min(asked, 10*time.Minute))
 }
