@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -265,14 +266,14 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	orDefault(&c.MaxParallel, 512)
-	orDefault(&c.MaxExec, 16)
-	orDefault(&c.ExecGrace, 2*time.Minute)
-	orDefault(&c.PollPeriod, time.Second)
-	orDefault(&c.UserAgent, "kube-probe/1.36")
-	orDefault(&c.EventPeriod, 5*time.Minute)
-	orDefault(&c.History, 4)
-	orDefault(&c.HistoryBytes, 1024)
+	c.MaxParallel = cmp.Or(c.MaxParallel, 512)
+	c.MaxExec = cmp.Or(c.MaxExec, 16)
+	c.ExecGrace = cmp.Or(c.ExecGrace, 2*time.Minute)
+	c.PollPeriod = cmp.Or(c.PollPeriod, time.Second)
+	c.UserAgent = cmp.Or(c.UserAgent, "kube-probe/1.36")
+	c.EventPeriod = cmp.Or(c.EventPeriod, 5*time.Minute)
+	c.History = cmp.Or(c.History, 4)
+	c.HistoryBytes = cmp.Or(c.HistoryBytes, 1024)
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}
@@ -296,13 +297,6 @@ func (c Config) withDefaults() Config {
 		o.Removed = func(Key) {}
 	}
 	return c
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // policy returns how errors of kind k count.

@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"cmp"
 	"hash/maphash"
 	"time"
 
@@ -32,18 +33,11 @@ func (p *probe) timing() timing {
 	if t.failure <= 0 {
 		t.failure = 3
 	}
-	replace(&t.period, p.opts.Period)
-	replace(&t.timeout, p.opts.Timeout)
-	replace(&t.delay, p.opts.InitialDelay)
-	t.delay = max(t.delay, 0)
+	t.period = cmp.Or(p.opts.Period, t.period)
+	t.timeout = cmp.Or(p.opts.Timeout, t.timeout)
+	t.delay = max(cmp.Or(p.opts.InitialDelay, t.delay), 0)
 	t.start, t.edge = p.opts.StartPeriod, p.opts.EdgePeriod
 	return t
-}
-
-func replace(d *time.Duration, by time.Duration) {
-	if by != 0 {
-		*d = by
-	}
 }
 
 // interval returns the time from a run to the next, by what is known after it.

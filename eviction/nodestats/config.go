@@ -1,6 +1,7 @@
 package nodestats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,18 +148,18 @@ func (c Config) withDefaults() Config {
 	if c.Pods == nil {
 		c.Pods = func() []*corev1.Pod { return nil }
 	}
-	orDefault(&c.ProcRoot, "/proc")
-	orDefault(&c.CgroupRoot, "/sys/fs/cgroup")
-	orDefault(&c.NodePath, "/var/lib/kubelet")
-	orDefault(&c.LogPath, "/var/log/pods")
-	orDefault(&c.ImagePath, c.NodePath)
-	orDefault(&c.ContainerPath, c.NodePath)
-	orDefault(&c.Estimator, MemAvailable)
-	orDefault(&c.Period, 10*time.Second)
-	orDefault(&c.WalkPeriod, time.Minute)
-	orDefault(&c.WalkEntries, 50_000)
-	orDefault(&c.Stall, 150*time.Millisecond)
-	orDefault(&c.StallWindow, time.Second)
+	c.ProcRoot = cmp.Or(c.ProcRoot, "/proc")
+	c.CgroupRoot = cmp.Or(c.CgroupRoot, "/sys/fs/cgroup")
+	c.NodePath = cmp.Or(c.NodePath, "/var/lib/kubelet")
+	c.LogPath = cmp.Or(c.LogPath, "/var/log/pods")
+	c.ImagePath = cmp.Or(c.ImagePath, c.NodePath)
+	c.ContainerPath = cmp.Or(c.ContainerPath, c.NodePath)
+	c.Estimator = cmp.Or(c.Estimator, MemAvailable)
+	c.Period = cmp.Or(c.Period, 10*time.Second)
+	c.WalkPeriod = cmp.Or(c.WalkPeriod, time.Minute)
+	c.WalkEntries = cmp.Or(c.WalkEntries, 50_000)
+	c.Stall = cmp.Or(c.Stall, 150*time.Millisecond)
+	c.StallWindow = cmp.Or(c.StallWindow, time.Second)
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
@@ -172,11 +173,4 @@ func (c Config) withDefaults() Config {
 		c.Observer.Watching = func([]string) {}
 	}
 	return c
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }

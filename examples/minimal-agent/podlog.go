@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -65,7 +66,7 @@ func (a *agent) attemptOf(pod *corev1.Pod, container string, previous bool) (uin
 	case s.State.Running != nil:
 		id = s.ContainerID
 	case s.State.Terminated != nil:
-		id = orElse(s.State.Terminated.ContainerID, s.ContainerID)
+		id = cmp.Or(s.State.Terminated.ContainerID, s.ContainerID)
 	case s.LastTerminationState.Terminated != nil:
 		id = s.LastTerminationState.Terminated.ContainerID
 	case s.State.Waiting != nil && s.State.Waiting.Reason != "":
@@ -87,11 +88,4 @@ func (a *agent) attemptOf(pod *corev1.Pod, container string, previous bool) (uin
 		attempt--
 	}
 	return attempt, nil
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -218,7 +219,7 @@ func (a *agent) runningPods(ctx context.Context) ([]*corev1.Pod, error) {
 	for _, c := range containers {
 		if p := pod(c.GetLabels()); p != nil {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
-				Name: c.GetLabels()[crilabels.ContainerName], Image: orElse(c.GetImage().GetUserSpecifiedImage(), c.GetImage().GetImage()),
+				Name: c.GetLabels()[crilabels.ContainerName], Image: cmp.Or(c.GetImage().GetUserSpecifiedImage(), c.GetImage().GetImage()),
 			})
 		}
 	}

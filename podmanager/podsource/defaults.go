@@ -1,19 +1,12 @@
 package podsource
 
 import (
+	"cmp"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
-
-// or puts def where value is zero.
-func or[T comparable](value *T, def T) {
-	var zero T
-	if *value == zero {
-		*value = def
-	}
-}
 
 // setDefaults fills in what the API server would for a pod that is created there,
 // as far as it matters on a node.
@@ -24,18 +17,18 @@ func setDefaults(pod *corev1.Pod) {
 	case s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP):
 		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
-	or(&pod.Namespace, corev1.NamespaceDefault)
+	pod.Namespace = cmp.Or(pod.Namespace, corev1.NamespaceDefault)
 	spec := &pod.Spec
-	or(&spec.RestartPolicy, corev1.RestartPolicyAlways)
-	or(&spec.DNSPolicy, corev1.DNSClusterFirst)
-	or(&spec.SchedulerName, corev1.DefaultSchedulerName)
+	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, corev1.RestartPolicyAlways)
+	spec.DNSPolicy = cmp.Or(spec.DNSPolicy, corev1.DNSClusterFirst)
+	spec.SchedulerName = cmp.Or(spec.SchedulerName, corev1.DefaultSchedulerName)
 	switch grace := spec.TerminationGracePeriodSeconds; {
 	case grace == nil:
 		spec.TerminationGracePeriodSeconds = new(int64(corev1.DefaultTerminationGracePeriodSeconds))
 	case *grace < 0:
 		spec.TerminationGracePeriodSeconds = new(int64(1))
 	}
-	or(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	spec.ServiceAccountName = cmp.Or(spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	if spec.EnableServiceLinks == nil {
 		spec.EnableServiceLinks = new(corev1.DefaultEnableServiceLinks)
@@ -61,17 +54,17 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 	if c.ImagePullPolicy == "" {
 		c.ImagePullPolicy = pullPolicy(c.Image)
 	}
-	or(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
-	or(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	c.TerminationMessagePath = cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	c.TerminationMessagePolicy = cmp.Or(c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {
-		or(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+		c.Ports[i].Protocol = cmp.Or(c.Ports[i].Protocol, corev1.ProtocolTCP)
 		if hostNetwork {
-			or(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
+			c.Ports[i].HostPort = cmp.Or(c.Ports[i].HostPort, c.Ports[i].ContainerPort)
 		}
 	}
 	for i := range c.Env {
 		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
-			or(&from.FieldRef.APIVersion, "v1")
+			from.FieldRef.APIVersion = cmp.Or(from.FieldRef.APIVersion, "v1")
 		}
 	}
 	defaultRequests(&c.Resources)
@@ -131,10 +124,10 @@ func defaultPodResources(pod *corev1.Pod) {
 }
 
 func defaultProbe(p *corev1.Probe) {
-	or(&p.TimeoutSeconds, 1)
-	or(&p.PeriodSeconds, 10)
-	or(&p.SuccessThreshold, 1)
-	or(&p.FailureThreshold, 3)
+	p.TimeoutSeconds = cmp.Or(p.TimeoutSeconds, 1)
+	p.PeriodSeconds = cmp.Or(p.PeriodSeconds, 10)
+	p.SuccessThreshold = cmp.Or(p.SuccessThreshold, 1)
+	p.FailureThreshold = cmp.Or(p.FailureThreshold, 3)
 	defaultHTTPGet(p.HTTPGet)
 	if p.GRPC != nil && p.GRPC.Service == nil {
 		p.GRPC.Service = new("")
@@ -143,8 +136,8 @@ func defaultProbe(p *corev1.Probe) {
 
 func defaultHTTPGet(get *corev1.HTTPGetAction) {
 	if get != nil {
-		or(&get.Path, "/")
-		or(&get.Scheme, corev1.URISchemeHTTP)
+		get.Path = cmp.Or(get.Path, "/")
+		get.Scheme = cmp.Or(get.Scheme, corev1.URISchemeHTTP)
 	}
 }
 
@@ -186,7 +179,7 @@ func defaultVolume(v *corev1.VolumeSource) {
 func defaultFieldRefs(items []corev1.DownwardAPIVolumeFile) {
 	for i := range items {
 		if items[i].FieldRef != nil {
-			or(&items[i].FieldRef.APIVersion, "v1")
+			items[i].FieldRef.APIVersion = cmp.Or(items[i].FieldRef.APIVersion, "v1")
 		}
 	}
 }

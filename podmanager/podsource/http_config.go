@@ -1,6 +1,7 @@
 package podsource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,9 +76,9 @@ func (c HTTPConfig) withDefaults() HTTPConfig {
 	if c.Handler == nil {
 		c.Handler = func(context.Context, []*corev1.Pod) {}
 	}
-	or(&c.Period, 20*time.Second)
-	or(&c.Timeout, 10*time.Second)
-	or(&c.MaxBytes, 10<<20)
+	c.Period = cmp.Or(c.Period, 20*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 10<<20)
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}

@@ -1,6 +1,7 @@
 package podsource
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -25,7 +26,7 @@ func completeObject(object metav1.Object) field.ErrorList {
 	case *corev1.ConfigMap:
 		v.configMap(o)
 	case *corev1.Secret:
-		or(&o.Type, corev1.SecretTypeOpaque)
+		o.Type = cmp.Or(o.Type, corev1.SecretTypeOpaque)
 		data := maps.Clone(o.Data)
 		for key, text := range o.StringData {
 			if data == nil {

@@ -86,7 +86,7 @@ func btoi(b bool) int {
 func endedWhy(p *corev1.Pod) (why []string) {
 	s := &p.Status
 	if s.Reason != "" || s.Message != "" {
-		why = append(why, strings.TrimSuffix(fmt.Sprintf("%s: %s", orElse(s.Reason, string(s.Phase)), s.Message), ": "))
+		why = append(why, strings.TrimSuffix(fmt.Sprintf("%s: %s", cmp.Or(s.Reason, string(s.Phase)), s.Message), ": "))
 	}
 	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for i := range list {
@@ -95,7 +95,7 @@ func endedWhy(p *corev1.Pod) (why []string) {
 			}
 		}
 	}
-	return append(why, fmt.Sprintf("its restart policy is %s", orElse(string(p.Spec.RestartPolicy), "Always")))
+	return append(why, fmt.Sprintf("its restart policy is %s", cmp.Or(string(p.Spec.RestartPolicy), "Always")))
 }
 
 func lastEnd(t *corev1.ContainerStateTerminated) string {
@@ -103,7 +103,7 @@ func lastEnd(t *corev1.ContainerStateTerminated) string {
 	if t.Signal != 0 {
 		text += fmt.Sprintf(" by signal %d", t.Signal)
 	}
-	text += fmt.Sprintf(" (%s) at %s", orElse(t.Reason, "no reason is known"), t.FinishedAt.UTC().Format(time.RFC3339))
+	text += fmt.Sprintf(" (%s) at %s", cmp.Or(t.Reason, "no reason is known"), t.FinishedAt.UTC().Format(time.RFC3339))
 	if m := strings.TrimSpace(t.Message); m != "" {
 		text += ": " + m
 	}
@@ -145,7 +145,7 @@ func (q Question) containerWhy(c api.Container) (why []string) {
 	case s == nil || s.State.Waiting != nil:
 		reason, message := "not started yet", ""
 		if s != nil && s.State.Waiting != nil {
-			reason, message = orElse(s.State.Waiting.Reason, reason), s.State.Waiting.Message
+			reason, message = cmp.Or(s.State.Waiting.Reason, reason), s.State.Waiting.Message
 		}
 		if w, ok := q.Waiting[c.Name]; ok {
 			reason, message = w.Reason, w.Message

@@ -3,6 +3,7 @@
 package describe
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -95,10 +96,10 @@ func container(spec *corev1.Container, s *corev1.ContainerStatus, kind string) a
 	case state.Running != nil:
 		out.State, out.Since = "running", timeOf(&state.Running.StartedAt)
 	case state.Terminated != nil:
-		out.State, out.Since = orElse(state.Terminated.Reason, "terminated"), timeOf(&state.Terminated.FinishedAt)
+		out.State, out.Since = cmp.Or(state.Terminated.Reason, "terminated"), timeOf(&state.Terminated.FinishedAt)
 		out.ExitCode = &state.Terminated.ExitCode
 	case state.Waiting != nil:
-		out.State = orElse(state.Waiting.Reason, "waiting")
+		out.State = cmp.Or(state.Waiting.Reason, "waiting")
 		if last := s.LastTerminationState.Terminated; last != nil {
 			out.Since, out.ExitCode = timeOf(&last.FinishedAt), &last.ExitCode
 		}
@@ -126,7 +127,7 @@ func describeProbe(p Probe) api.Probe {
 // State is what kubectl shows of a pod, such as CrashLoopBackOff or Init:0/1.
 func State(p *corev1.Pod, terminating bool) string {
 	s := &p.Status
-	state := orElse(s.Reason, orElse(string(s.Phase), string(corev1.PodPending)))
+	state := cmp.Or(s.Reason, string(s.Phase), string(corev1.PodPending))
 	waits, initializing := initState(p)
 	switch {
 	case initializing:
@@ -219,13 +220,6 @@ func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerS
 		}
 	}
 	return nil
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 func timeOf(t *metav1.Time) *time.Time {
