@@ -1,6 +1,7 @@
 package logrotate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,12 +125,12 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	orDefault(&c.PodLogs, DefaultPodLogs)
-	orDefault(&c.MaxSizeBytes, 10<<20)
-	orDefault(&c.MaxFiles, 5)
-	orDefault(&c.Workers, 1)
-	orDefault(&c.Interval, 10*time.Second)
-	orDefault(&c.CallTimeout, 10*time.Second)
+	c.PodLogs = cmp.Or(c.PodLogs, DefaultPodLogs)
+	c.MaxSizeBytes = cmp.Or(c.MaxSizeBytes, 10<<20)
+	c.MaxFiles = cmp.Or(c.MaxFiles, 5)
+	c.Workers = cmp.Or(c.Workers, 1)
+	c.Interval = cmp.Or(c.Interval, 10*time.Second)
+	c.CallTimeout = cmp.Or(c.CallTimeout, 10*time.Second)
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
@@ -146,11 +147,4 @@ func (c Config) withDefaults() Config {
 		c.Observer.Checked = func(Result, error) {}
 	}
 	return c
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }

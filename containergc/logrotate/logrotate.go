@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criapierrors "k8s.io/cri-api/pkg/errors"
 
+	"github.com/kubeparts/kubeparts/internal/backoff"
 	"github.com/kubeparts/kubeparts/internal/loop"
 	"github.com/kubeparts/kubeparts/internal/safeopen"
 )
@@ -224,7 +225,7 @@ func (c *container) retryLater(now time.Time, first time.Duration, err error) {
 		c.delay, c.retryAt = 0, time.Time{}
 		return
 	}
-	c.delay = min(max(first, 2*c.delay), lastRetry)
+	c.delay = backoff.Next(c.delay, first, lastRetry)
 	c.retryAt = now.Add(c.delay)
 }
 
