@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // Reasons of events and of the status of pods, as the kubelet writes them.
@@ -113,7 +115,7 @@ func blame(pod *corev1.Pod, stats *PodStats, name corev1.ResourceName) (text str
 	}
 	var containers, usages []string
 	for i := range stats.Containers {
-		c := container(pod, stats.Containers[i].Name)
+		c := podspec.Container(&pod.Spec, stats.Containers[i].Name) // nil for an ephemeral container, which has no requests
 		used := stats.Containers[i].blamed(name)
 		if c == nil || !used.Known() {
 			continue
@@ -127,19 +129,6 @@ func blame(pod *corev1.Pod, stats *PodStats, name corev1.ResourceName) (text str
 	annotations[OffendingContainersKey] = strings.Join(containers, ",")
 	annotations[OffendingContainersUsageKey] = strings.Join(usages, ",")
 	return b.String(), annotations
-}
-
-// container returns a regular or an init container of the pod. Nobody can say
-// what ephemeral ones should use.
-func container(pod *corev1.Pod, name string) *corev1.Container {
-	for _, all := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range all {
-			if all[i].Name == name {
-				return &all[i]
-			}
-		}
-	}
-	return nil
 }
 
 // blamed is what the container uses of a resource that containers ask for.

@@ -16,6 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -131,7 +132,7 @@ func (a *agent) delays(q *describe.Question, observed *podcache.Status) {
 		}
 	}
 	for name := range q.Waiting {
-		c := containerOf(q.Pod, name)
+		c := podspec.Container(&q.Pod.Spec, name)
 		if c == nil {
 			continue
 		}
@@ -153,15 +154,4 @@ func (a *agent) delays(q *describe.Question, observed *podcache.Status) {
 // imageOf returns the image that a key of the back-off of pulls is about.
 func imageOf(uid types.UID, key string) (string, bool) {
 	return strings.CutPrefix(key, string(uid)+"_")
-}
-
-func containerOf(pod *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }

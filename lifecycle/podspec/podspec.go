@@ -94,6 +94,17 @@ func Containers(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, bool] {
 	}
 }
 
+// Container returns the init or regular container of the given name, or nil if the spec
+// has none. The pointer is into the spec.
+func Container(spec *corev1.PodSpec, name string) *corev1.Container {
+	for c := range Containers(spec) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
 // ShouldRestart says whether c is to run again after it has ended with
 // exitCode. The container's rules come first (KEP-5307), then its own policy,
 // and a container without a policy of its own has none that count. Then the

@@ -98,6 +98,18 @@ func TestContainersComeInOrderAndByReference(t *testing.T) {
 	require.Equal(t, "seen", spec.Containers[1].Image)
 }
 
+func TestContainer(t *testing.T) {
+	t.Parallel()
+	spec := &corev1.PodSpec{
+		InitContainers:      []corev1.Container{{Name: "i"}},
+		Containers:          []corev1.Container{{Name: "a"}, {Name: "b"}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e"}}},
+	}
+	require.Same(t, &spec.InitContainers[0], podspec.Container(spec, "i"))
+	require.Same(t, &spec.Containers[1], podspec.Container(spec, "b"))
+	require.Nil(t, podspec.Container(spec, "e"))
+}
+
 func TestShouldRestart(t *testing.T) {
 	t.Parallel()
 	always, onFailure, never := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyNever
