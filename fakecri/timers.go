@@ -24,7 +24,7 @@ type timers struct {
 
 func newTimers() timers {
 	before := func(a, b *timer) bool { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.seq, b.seq)) < 0 }
-	return timers{Queue: priority.New(before, func(t *timer) *int { return &t.place })}
+	return timers{Queue: priority.Queue[timer]{Before: before, Place: func(t *timer) *int { return &t.place }}}
 }
 
 func (t *timers) add(at time.Time, fire func()) *timer {

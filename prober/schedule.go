@@ -76,7 +76,10 @@ const (
 type agenda struct{ priority.Queue[probe] }
 
 func newAgenda() agenda {
-	return agenda{priority.New(func(a, b *probe) bool { return a.due.Before(b.due) }, func(p *probe) *int { return &p.place })}
+	return agenda{priority.Queue[probe]{
+		Before: func(a, b *probe) bool { return a.due.Before(b.due) },
+		Place:  func(p *probe) *int { return &p.place },
+	}}
 }
 
 // put makes p due at the given time, wherever it was before.

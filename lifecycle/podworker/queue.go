@@ -11,7 +11,10 @@ import (
 type queue struct{ priority.Queue[worker] }
 
 func newQueue() queue {
-	return queue{priority.New(func(a, b *worker) bool { return a.due.Before(b.due) }, func(p *worker) *int { return &p.place })}
+	return queue{priority.Queue[worker]{
+		Before: func(a, b *worker) bool { return a.due.Before(b.due) },
+		Place:  func(w *worker) *int { return &w.place },
+	}}
 }
 
 // set puts p into the queue, or moves it there.

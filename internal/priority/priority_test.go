@@ -16,7 +16,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type item struct{ due, place int }
 
 func newQueue() priority.Queue[item] {
-	return priority.New(func(a, b *item) bool { return a.due < b.due }, func(i *item) *int { return &i.place })
+	return priority.Queue[item]{
+		Before: func(a, b *item) bool { return a.due < b.due },
+		Place:  func(i *item) *int { return &i.place },
+	}
 }
 
 func TestQueue_IsSortedWhateverIsDone(t *testing.T) {

@@ -8,71 +8,68 @@ import (
 )
 
 // Queue is a priority queue. Items are pointers; each remembers its own place, so
-// that it can be moved and removed without a search. Make one with [New].
-type Queue[T any] struct{ h items[T] }
+// that it can be moved and removed without a search. Both fields are required.
+type Queue[T any] struct {
+	// Before reports whether a leaves the queue before b.
+	Before func(a, b *T) bool
+	// Place returns where an item remembers its place. Only the queue may change that. Zero
+	// means that the item is in no queue.
+	Place func(*T) *int
 
-// New returns an empty queue, in which a is before b if before reports so. Place returns
-// where an item remembers its place, which only the queue may change: zero means that the
-// item is in no queue.
-func New[T any](before func(a, b *T) bool, place func(*T) *int) Queue[T] {
-	return Queue[T]{items[T]{before: before, place: place}}
+	list []*T
 }
 
 // Put adds an item. One that is in the queue moves to where it belongs now.
 func (q *Queue[T]) Put(item *T) {
 	if i, ok := q.find(item); ok {
-		heap.Fix(&q.h, i)
+		heap.Fix((*items[T])(q), i)
 		return
 	}
-	heap.Push(&q.h, item)
+	heap.Push((*items[T])(q), item)
 }
 
 // Remove removes an item, if it is in the queue.
 func (q *Queue[T]) Remove(item *T) {
 	if i, ok := q.find(item); ok {
-		heap.Remove(&q.h, i)
+		heap.Remove((*items[T])(q), i)
 	}
 }
 
 // First returns the first item without removing it, or nil if the queue is empty.
 func (q *Queue[T]) First() *T {
-	if len(q.h.list) == 0 {
+	if len(q.list) == 0 {
 		return nil
 	}
-	return q.h.list[0]
+	return q.list[0]
 }
 
 // All returns the items in no order.
-func (q *Queue[T]) All() iter.Seq[*T] { return slices.Values(q.h.list) }
+func (q *Queue[T]) All() iter.Seq[*T] { return slices.Values(q.list) }
 
 // Len returns how many items are in the queue.
-func (q *Queue[T]) Len() int { return len(q.h.list) }
+func (q *Queue[T]) Len() int { return len(q.list) }
 
 func (q *Queue[T]) find(item *T) (i int, ok bool) {
-	i = *q.h.place(item) - 1
-	return i, i >= 0 && i < len(q.h.list) && q.h.list[i] == item // it may be in another queue
+	i = *q.Place(item) - 1
+	return i, i >= 0 && i < len(q.list) && q.list[i] == item // it may be in another queue
 }
 
 // items implements heap.Interface.
-type items[T any] struct {
-	list   []*T
-	before func(a, b *T) bool
-	place  func(*T) *int
-}
+type items[T any] Queue[T]
 
 func (h *items[T]) Len() int           { return len(h.list) }
-func (h *items[T]) Less(i, j int) bool { return h.before(h.list[i], h.list[j]) }
+func (h *items[T]) Less(i, j int) bool { return h.Before(h.list[i], h.list[j]) }
 
 func (h *items[T]) Swap(i, j int) {
 	h.list[i], h.list[j] = h.list[j], h.list[i]
-	*h.place(h.list[i]), *h.place(h.list[j]) = i+1, j+1
+	*h.Place(h.list[i]), *h.Place(h.list[j]) = i+1, j+1
 }
 
 // Push implements heap.Interface.
 func (h *items[T]) Push(x any) {
 	if item, ok := x.(*T); ok {
 		h.list = append(h.list, item)
-		*h.place(item) = len(h.list)
+		*h.Place(item) = len(h.list)
 	}
 }
 
@@ -82,6 +79,6 @@ func (h *items[T]) Pop() any {
 	item := h.list[last]
 	h.list[last] = nil
 	h.list = h.list[:last]
-	*h.place(item) = 0
+	*h.Place(item) = 0
 	return item
 }
