@@ -224,6 +224,7 @@ type healthServer struct {
 	container *container
 }
 
+// Check implements grpc_health_v1.HealthServer.
 func (s healthServer) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
 	switch running, healthy := s.node.askHealth(s.container); {
 	case !running:

@@ -106,6 +106,9 @@
 //   - The kubelet inspects all sandboxes and containers of a pod that changed; here
 //     only those are inspected whose listed state changed, until a reinspection is
 //     requested.
+//   - A status that contradicts the list, because the state changed in between or the runtime
+//     answered wrongly, is asked for again with the next list; the kubelet keeps it until
+//     the pod's list changes.
 //   - The kubelet's error of an unhealthy generator does not say why; here it names the
 //     last failure of a list. The lists have a deadline of their own, and a slow
 //     inspection does not count.

@@ -111,6 +111,21 @@ func (j *job) inspect(ctx context.Context, rt Runtime) (snapshot, error) {
 	return next, nil
 }
 
+// agrees reports whether each listed object has a status with the listed state.
+func (s snapshot) agrees(objects []object) bool {
+	states := map[string]state{}
+	for _, b := range s.status.Sandboxes {
+		states[b.GetId()] = sandboxState(b.GetState())
+	}
+	for _, c := range s.status.Containers {
+		states[c.GetId()] = containerState(c.GetState())
+	}
+	return !slices.ContainsFunc(objects, func(o object) bool {
+		state, found := states[o.id]
+		return !found || state != o.state
+	})
+}
+
 // sandboxOf returns the sandbox of each container, which only lists tell.
 func sandboxOf(objects []object) map[string]string {
 	boxes := make(map[string]string, len(objects))

@@ -1,13 +1,16 @@
 package pleg_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/pleg"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -260,4 +263,58 @@ func TestIPs(t *testing.T) {
 	r.relist()
 	status, _ := r.cache.Get("a")
 	require.Empty(t, status.IPs)
+}
+
+// A liar answers for the status of a container what lie makes of the truth.
+type liar struct {
+	*node
+	lie func(*runtimeapi.ContainerStatus)
+}
+
+func (l *liar) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
+	answer, err := l.node.ContainerStatus(ctx, id, verbose)
+	if l.lie != nil && answer.GetStatus() != nil {
+		l.lie(answer.Status)
+	}
+	return answer, err
+}
+
+// A list that does not change would leave such a status in the cache for ever.
+func TestInspect_StatusThatContradictsTheListIsAskedForAgain(t *testing.T) {
+	for name, lie := range map[string]func(*runtimeapi.ContainerStatus){
+		"state":        func(c *runtimeapi.ContainerStatus) { c.State = runs },
+		"id":           func(c *runtimeapi.ContainerStatus) { c.Id = "another" },
+		"id and state": func(c *runtimeapi.ContainerStatus) { c.Id, c.State = "another", runs },
+	} {
+		t.Run(name, func(t *testing.T) {
+			clk := fakeClock()
+			var l *liar
+			r := newRig(t, clk, func(c *pleg.Config) {
+				l = &liar{c.Runtime.(*node), lie}
+				c.Runtime = l
+			})
+			r.node.sandbox("a", "sa", notReady)
+			r.node.container("a", "a1", exited)
+			r.relist()
+			r.node.takeAsked()
+
+			clk.Step(time.Second)
+			require.Equal(t, []string{"a PodSync"}, r.relist(), "the runtime still lies")
+			l.lie = nil
+			clk.Step(time.Second)
+			require.Equal(t, []string{"a PodSync"}, r.relist())
+			require.Equal(t, []string{"a1", "a1"}, r.node.takeAsked(), "not for the sandbox, whose status agrees")
+			status, err := r.cache.Get("a")
+			require.NoError(t, err)
+			require.Len(t, status.Containers, 1)
+			require.Equal(t, "a1", status.Containers[0].GetId())
+			require.False(t, status.Running())
+
+			clk.Step(time.Second)
+			require.Empty(t, r.relist())
+			require.Empty(t, r.node.takeAsked())
+			_, dirty, _ := r.Memory()
+			require.Zero(t, dirty)
+		})
+	}
 }

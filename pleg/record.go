@@ -30,6 +30,10 @@ type record struct {
 	complete bool
 	// good is the result of the last inspection that succeeded.
 	good snapshot
+	// contradicted is when the listing began in which an object had another state than in
+	// good, or zero. Either the state changed in between or the runtime answered wrongly:
+	// the next listing decides.
+	contradicted time.Time
 	// busy says that an inspection is under way, reinspect that one was asked for.
 	busy, reinspect bool
 	// failures counts the failed inspections in a row, err is the cause of the last, and
@@ -44,6 +48,12 @@ func (r *record) fail(err error, now time.Time) {
 	r.err = errors.Unwrap(err) // of the runtime
 	r.retryAt = now.Add(backoff.After(r.failures, firstBackOff, maxBackOff))
 	r.failures++
+}
+
+// isDoubtful reports whether a listing that is newer than the last inspection has to decide
+// which of the runtime's answers was right.
+func (r *record) isDoubtful() bool {
+	return !r.contradicted.IsZero() && r.seenAt.After(r.contradicted)
 }
 
 // stale returns a copy of the last good status that says how old it is.

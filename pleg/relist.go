@@ -209,11 +209,11 @@ func (g *Generator) proceed(p *pass, r *record) {
 	case isSetAside && changed:
 		g.cfg.Cache.Set(r.uid, r.stale(), r.err, r.seenAt)
 		g.deliver(p.ctx, r, r.seen, false)
-	case !isSetAside && (r.failures > 0 || r.reinspect || changed):
+	case !isSetAside && (r.failures > 0 || r.reinspect || changed || r.isDoubtful()):
 		g.submit(p, r)
 	default:
 		g.cfg.Cache.SetObservedTime(r.uid, r.seenAt)
-		if r.failures == 0 {
+		if r.failures == 0 && r.contradicted.IsZero() {
 			delete(g.dirty, r.uid)
 		}
 	}
@@ -225,7 +225,7 @@ func (g *Generator) submit(p *pass, r *record) {
 	j := &job{
 		pass: p, record: r, objects: r.seen, at: r.seenAt, queued: g.cfg.Clock.Now(),
 		before: r.good, all: r.reinspect,
-		again: r.failures > 0, podSync: r.reinspect || r.failures > 0,
+		again: r.failures > 0, podSync: r.reinspect || r.failures > 0 || r.isDoubtful(),
 	}
 	r.busy, r.reinspect = true, false
 	g.locked(func() {
@@ -248,7 +248,10 @@ func (g *Generator) finish(j *job) {
 	g.cfg.Observer.PodInspected(r.uid, now.Sub(j.queued), j.err)
 	status := j.found.status
 	if j.err == nil {
-		r.good, r.failures, r.err = j.found, 0, nil
+		r.good, r.failures, r.err, r.contradicted = j.found, 0, nil, time.Time{}
+		if !j.found.agrees(j.objects) {
+			r.contradicted = j.at
+		}
 	} else {
 		r.fail(j.err, now)
 		r.reinspect = r.reinspect || j.all
