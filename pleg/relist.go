@@ -225,7 +225,7 @@ func (g *Generator) submit(p *pass, r *record) {
 	j := &job{
 		pass: p, record: r, objects: r.seen, at: r.seenAt, queued: g.cfg.Clock.Now(),
 		before: r.good, all: r.reinspect,
-		again: r.failures > 0, podSync: r.reinspect || r.failures > 0 || r.isDoubtful(),
+		again: r.failures > 0, podSync: r.reinspect || r.failures > 0,
 	}
 	r.busy, r.reinspect = true, false
 	g.locked(func() {
@@ -246,10 +246,13 @@ func (g *Generator) finish(j *job) {
 	}
 	now := g.cfg.Clock.Now()
 	g.cfg.Observer.PodInspected(r.uid, now.Sub(j.queued), j.err)
-	status := j.found.status
+	status, news := j.found.status, j.podSync && j.err == nil
 	if j.err == nil {
+		agrees := j.found.agrees(j.objects)
+		// The cache was wrong although the list has not changed.
+		news = news || agrees && !r.contradicted.IsZero() && !j.before.agrees(j.objects) && len(diff(r.delivered, j.objects)) == 0
 		r.good, r.failures, r.err, r.contradicted = j.found, 0, nil, time.Time{}
-		if !j.found.agrees(j.objects) {
+		if !agrees {
 			r.contradicted = j.at
 		}
 	} else {
@@ -267,7 +270,7 @@ func (g *Generator) finish(j *job) {
 		_, g.stats.SetAside = g.troubles()
 	})
 	g.cfg.Cache.Set(r.uid, status, r.err, j.at)
-	if !g.deliver(p.ctx, r, j.objects, j.podSync && j.err == nil) {
+	if !g.deliver(p.ctx, r, j.objects, news) {
 		r.reinspect = true // see proceed
 		return
 	}

@@ -47,6 +47,8 @@ type expectation struct {
 	bare bool
 	// gone says that ours knows by a relist of that pod that it is gone.
 	gone bool
+	// settles says that ours asked again for a status that contradicted the list.
+	settles bool
 	// onlyChanged says that nothing but changes without an event were found.
 	onlyChanged, reinspected bool
 	known, kubeletKnown      map[string]Object
@@ -87,6 +89,9 @@ type podModel struct {
 	late              bool
 	bare              bool
 	listed            []Object
+	// contradicted is when the last list was made if an object had another state in it
+	// than in the status.
+	contradicted time.Duration
 }
 
 func newModel(w *World) *model {
@@ -327,13 +332,13 @@ func (p *podModel) oursLooks(e *expectation, s Step, n *node, objects []Object) 
 		if e.waits = true; changed {
 			p.deliver(e, objects, false)
 		}
-	case p.failures > 0 || p.reinspect || changed:
-		p.inspect(e, s, n, objects)
+	case p.failures > 0 || p.reinspect || changed || p.contradicted > 0 && s.At > p.contradicted:
+		p.inspect(e, s, n, objects, changed)
 	}
 	p.gone = false
 }
 
-func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object) {
+func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object, changed bool) {
 	all := p.reinspect
 	e.inspected, e.again = true, p.failures > 0
 	p.reinspect, p.err, p.late = false, "", false
@@ -376,10 +381,23 @@ func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object) {
 	if p.name = ""; slices.ContainsFunc(objects, Object.named) {
 		p.name = "ns/name-" + objects[0].Pod
 	}
-	p.good = found
-	podSync := all || p.failures > 0
+	settles := p.contradicted > 0 && !agree(p.good, objects) && agree(found, objects)
+	e.settles = p.contradicted > 0
+	p.good, p.contradicted = found, 0
+	if !agree(found, objects) {
+		p.contradicted = s.At
+	}
+	podSync := all || p.failures > 0 || settles && !changed
 	p.failures = 0
 	p.deliver(e, objects, podSync)
+}
+
+// agree reports whether each listed object has a status with the listed state.
+func agree(found map[string]Object, listed []Object) bool {
+	return !slices.ContainsFunc(listed, func(o Object) bool {
+		is, known := found[o.ID]
+		return !known || is.class() != o.class()
+	})
 }
 
 func (p *podModel) deliver(e *expectation, objects []Object, podSync bool) {

@@ -164,6 +164,13 @@ func eventRules() []rule {
 			Explains: about(func(f finding) bool { return f.eventsAs() && f.parted == "gone" }),
 		},
 		{
+			Name: "event of a status that contradicted the list", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: settledSentence,
+			Explains: about(func(f finding) bool {
+				id, ok := f.object()
+				return ok && id == "" && f.eventsAs() && f.settles && f.Kubelet == "" && f.Ours == "PodSync"
+			}),
+		},
+		{
 			Name: "reinspection beside a change without an event", Class: judge.Deliberate, Doc: "pleg/doc.go",
 			Sentence: "A requested reinspection that meets nothing but changes without an event yields no event in the kubelet, so the request is lost; here it yields a PodSync.",
 			Explains: about(func(f finding) bool {
@@ -173,6 +180,8 @@ func eventRules() []rule {
 		},
 	}
 }
+
+const settledSentence = "A status that contradicts the list, because the state changed in between or the runtime answered wrongly, is asked for again with the next list; the kubelet keeps it until the pod's list changes."
 
 const goneSentence = "The kubelet's relist of one pod does not notice that the pod is gone; here it does."
 

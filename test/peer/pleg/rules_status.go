@@ -60,6 +60,10 @@ func failureRules() []rule {
 			}),
 		},
 		{
+			Name: "status that contradicted the list", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: settledSentence,
+			Explains: about(func(f finding) bool { return f.isStatus() && f.settles && !f.kubeletInspected }),
+		},
+		{
 			Name: "status of an unchanged object", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
 			Explains: about(func(f finding) bool {
 				if !f.isStatus() {
