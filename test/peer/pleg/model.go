@@ -89,9 +89,10 @@ type podModel struct {
 	late              bool
 	bare              bool
 	listed            []Object
-	// contradicted is when the last list was made if an object had another state in it
-	// than in the status.
-	contradicted time.Duration
+	// contradicted says that an object had another state in the list at inspectedAt than in
+	// the status.
+	contradicted bool
+	inspectedAt  time.Duration
 }
 
 func newModel(w *World) *model {
@@ -332,7 +333,7 @@ func (p *podModel) oursLooks(e *expectation, s Step, n *node, objects []Object) 
 		if e.waits = true; changed {
 			p.deliver(e, objects, false)
 		}
-	case p.failures > 0 || p.reinspect || changed || p.contradicted > 0 && s.At > p.contradicted:
+	case p.failures > 0 || p.reinspect || changed || p.contradicted && s.At > p.inspectedAt:
 		p.inspect(e, s, n, objects, changed)
 	}
 	p.gone = false
@@ -381,12 +382,9 @@ func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object, ch
 	if p.name = ""; slices.ContainsFunc(objects, Object.named) {
 		p.name = "ns/name-" + objects[0].Pod
 	}
-	settles := p.contradicted > 0 && !agree(p.good, objects) && agree(found, objects)
-	e.settles = p.contradicted > 0
-	p.good, p.contradicted = found, 0
-	if !agree(found, objects) {
-		p.contradicted = s.At
-	}
+	settles := p.contradicted && !agree(p.good, objects) && agree(found, objects)
+	e.settles = p.contradicted
+	p.good, p.contradicted, p.inspectedAt = found, !agree(found, objects), s.At
 	podSync := all || p.failures > 0 || settles && !changed
 	p.failures = 0
 	p.deliver(e, objects, podSync)
