@@ -146,6 +146,9 @@ func (m *model) findEnds() map[*container]time.Time {
 		}
 		e, ok := m.ends[c.ID]
 		if !ok && exited {
+			if !m.w.Snapshot && m.held(c.ID) {
+				continue // ours does not ask either while it does not try again to remove it
+			}
 			if c.Mute && !c.fixed && !m.w.Snapshot {
 				m.causes["fault:status"] = true
 				continue
