@@ -146,8 +146,14 @@ func newGenerator(tb testing.TB, pods int) *pleg.Generator {
 	tb.Helper()
 	conn := dial(tb, startRuntime(tb, pods),
 		grpc.WithStaticStreamWindowSize(16<<20), grpc.WithStaticConnWindowSize(16<<20), grpc.WithDisableRetry())
+	runtime := inspected{ordinary{runtimeapi.NewRuntimeServiceClient(conn)}, map[string]runtimeapi.ContainerState{}}
+	containers, err := runtime.ListContainers(tb.Context(), nil)
+	require.NoError(tb, err)
+	for _, c := range containers {
+		runtime.states[c.GetId()] = c.GetState()
+	}
 	g, err := pleg.New(pleg.Config{
-		Runtime: inspected{ordinary{runtimeapi.NewRuntimeServiceClient(conn)}}, Cache: podcache.New(),
+		Runtime: runtime, Cache: podcache.New(),
 		Handler: func(context.Context, pleg.Event) {}, Lister: newLister(tb, wirelist.Config{Conn: conn}),
 	})
 	require.NoError(tb, err)
@@ -160,12 +166,15 @@ func newGenerator(tb testing.TB, pods int) *pleg.Generator {
 }
 
 // inspected answers for statuses itself: they are asked for but once.
-type inspected struct{ ordinary }
+type inspected struct {
+	ordinary
+	states map[string]runtimeapi.ContainerState // as listed
+}
 
 func (inspected) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
 	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: id}}, nil
 }
 
-func (inspected) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
-	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id}}, nil
+func (i inspected) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, State: i.states[id]}}, nil
 }
