@@ -28,7 +28,7 @@ func playOurs(root string) func(*testing.T, *World) []judge.Facts {
 				Runtime: n, Remover: n, Pods: n, SourcesReady: func() bool { return !n.step.NotReady },
 				Policy:  containergc.Policy{MinAge: w.MinAge, MaxPerPodContainer: &perPod, MaxContainers: &total},
 				PodLogs: n.pods(), ContainerLogs: root + "/containers",
-				PreStop: n.preStop,
+				PreStop:  n.preStop,
 				Recorder: ourRecorder{n}, Node: &corev1.Node{}, Clock: wall{node: n}, Observer: told.observer(),
 			}
 			if w.Snapshot {
