@@ -145,7 +145,8 @@ func BenchmarkIdleRelistOverASocket(b *testing.B) {
 func newGenerator(tb testing.TB, pods int) *pleg.Generator {
 	tb.Helper()
 	conn := dial(tb, startRuntime(tb, pods),
-		grpc.WithStaticStreamWindowSize(16<<20), grpc.WithStaticConnWindowSize(16<<20), grpc.WithDisableRetry())
+		grpc.WithStaticStreamWindowSize(16<<20), grpc.WithStaticConnWindowSize(16<<20), grpc.WithDisableRetry(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
 	runtime := inspected{ordinary{runtimeapi.NewRuntimeServiceClient(conn)}, map[string]runtimeapi.ContainerState{}}
 	containers, err := runtime.ListContainers(tb.Context(), nil)
 	require.NoError(tb, err)
