@@ -151,8 +151,7 @@ type Start struct {
 	ID string
 	// After is when its predecessor ended; zero if it had none, or one whose end
 	// nobody saw. In place of one that is killed for its probes it is when the one
-	// before that ended, and in place of one whose start was broken off, when that was.
-	// Starting it counts against the restart back-off from then.
+	// before that ended. A start that was broken off is such an end. Starting it counts against the restart back-off from then.
 	After  time.Time
 	Reason Reason
 }

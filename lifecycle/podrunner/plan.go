@@ -143,11 +143,12 @@ func (p *planner) wait(name, reason, message string) {
 // endOf returns when s, which has exited, ended.
 func endOf(s *runtimeapi.ContainerStatus) time.Time { return time.Unix(0, s.GetFinishedAt()) }
 
-// lastEnd returns when the newest instance of that name that has exited ended; zero
-// if none has. Restarts back off from there, as in the kubelet.
+// lastEnd returns when the newest instance of that name that has exited ended, also one
+// whose start was broken off; zero if none has. Restarts back off from there, as in the
+// kubelet.
 func (p *planner) lastEnd(name string) time.Time {
 	for _, s := range p.Status.Containers {
-		if podcache.ContainerName(s) == name && exited(s) {
+		if podcache.ContainerName(s) == name && s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
 			return endOf(s)
 		}
 	}

@@ -71,17 +71,16 @@ func (p *planner) start(c *corev1.Container, start Start, instead []Remove) {
 // that ended: not the first time, but its agent may never have the time that it takes.
 func again(start *Start, s *runtimeapi.ContainerStatus, changed bool) (instead []Remove) {
 	start.Attempt = uint32(podcache.RestartCount(s))
-	start.Reason, start.After = "it was created but not started", time.Time{}
-	switch {
-	case podcache.BrokenOff(s):
-		start.Reason, start.After = "its start was broken off", time.Unix(0, s.GetFinishedAt())
+	if podcache.BrokenOff(s) {
+		start.Reason = "its start was broken off"
 		return []Remove{{ID: s.GetId(), Name: start.Name, Reason: start.Reason}}
-	case changed:
-		return []Remove{{ID: s.GetId(), Name: start.Name, Reason: "it was never started and its definition changed"}}
-	default:
-		start.ID = s.GetId()
-		return nil
 	}
+	start.Reason, start.After = "it was created but not started", time.Time{}
+	if changed {
+		return []Remove{{ID: s.GetId(), Name: start.Name, Reason: "it was never started and its definition changed"}}
+	}
+	start.ID = s.GetId()
+	return nil
 }
 
 // replace plans the end of s, which runs, if something is wrong with it, and

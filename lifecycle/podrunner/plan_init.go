@@ -70,7 +70,7 @@ func (p *planner) ephemeralContainers() {
 	}
 	for i := range p.Pod.Spec.EphemeralContainers {
 		c := podspec.Ephemeral(&p.Pod.Spec.EphemeralContainers[i])
-		start := Start{Name: c.Name, Kind: Ephemeral, Reason: "it has not run yet"}
+		start := Start{Name: c.Name, Kind: Ephemeral, Reason: "it has not run yet", After: p.lastEnd(c.Name)}
 		var instead []Remove
 		switch s := p.Status.Container(c.Name); {
 		case p.ran(c.Name):

@@ -37,17 +37,11 @@ func (k *kubelet) playOurs(t *testing.T, w *World) (all []judge.Facts) {
 	return all
 }
 
-// heed counts the starts that the kubelet has made since before, each from the end that
-// ours sees: a start that was broken off has none.
+// heed counts the starts that the kubelet has made since before.
 func (b *backoff) heed(before, now *State) {
-	before.markBrokenOff()
 	for _, st := range now.Starts[len(before.Starts):] {
-		since := before.since(st.From.Name)
-		if since.IsZero() {
-			since = st.Since
-		}
 		if !st.Failed {
-			b.Next(podrunner.RestartKey(now.Pod, &st.From), since)
+			b.Next(podrunner.RestartKey(now.Pod, &st.From), st.Since)
 		}
 	}
 	for _, st := range now.BoxStarts[len(before.BoxStarts):] {

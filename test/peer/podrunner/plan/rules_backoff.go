@@ -16,9 +16,6 @@ import (
 
 // since returns the end that the back-off of a container counts from.
 func (s *State) since(name string) time.Time {
-	if c := s.here(name); c != nil && c.brokenOff && s.usable() {
-		return c.Finished
-	}
 	if c := (&State{Containers: slices.Concat(s.Containers, s.hidden)}).ended(name); c != nil {
 		return c.Finished
 	}

@@ -96,11 +96,11 @@ func startBrokenOff() deviation {
 		facts: func(s *State, f judge.Facts) {
 			for _, name := range s.names() {
 				c := s.here(name)
-				if c == nil || !c.brokenOff || !goesOn(s, f) {
-					continue
-				}
-				if f["start "+name]+f["wait "+name] != "" || s.isKind(name, podrunner.Ephemeral) && !s.ran(name) {
+				if c != nil && c.brokenOff && goesOn(s, f) &&
+					(f["start "+name]+f["wait "+name] != "" || s.isKind(name, podrunner.Ephemeral) && !s.ran(name)) {
 					s.startNow(f, name, c.Attempt)
+				}
+				if c := s.ended(name); c != nil && c.brokenOff && f["start "+name] != "" {
 					s.backOff(f, name)
 				}
 			}

@@ -163,12 +163,12 @@ func (s *State) container(id string) *Container {
 	return s.Containers[i]
 }
 
-// ended returns the end of the container of that name that was made last of those
-// that have ended.
+// ended returns the container of that name that was made last of those that have ended,
+// also one whose start was broken off.
 func (s *State) ended(name string) *Container {
 	var last *Container
 	for _, c := range s.Containers {
-		if c.Name == name && c.State == exited && (last == nil || c.Created.After(last.Created)) {
+		if c.Name == name && (c.State == exited || c.brokenOff) && (last == nil || c.Created.After(last.Created)) {
 			last = c
 		}
 	}
