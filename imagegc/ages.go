@@ -3,6 +3,8 @@ package imagegc
 import (
 	"context"
 	"time"
+
+	"github.com/kubeparts/kubeparts/internal/backoff"
 )
 
 // Age is what must not be forgotten about an image when the agent restarts.
@@ -44,11 +46,7 @@ type retries struct {
 }
 
 func (r *retries) failed(now time.Time) {
-	delay := lastRetry
-	if r.failures < 6 {
-		delay = firstRetry << r.failures
-	}
-	r.retryAt = now.Add(delay)
+	r.retryAt = now.Add(backoff.After(r.failures, firstRetry, lastRetry))
 	r.failures++
 }
 

@@ -1,8 +1,6 @@
 package prober
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -66,7 +64,7 @@ func (m *Manager) update(uid types.UID, st, said *corev1.ContainerStatus) {
 			wasStarted = wasStarted || said.Started != nil && *said.Started
 			wasReady = wasReady || said.Ready
 		}
-		startup, readiness := m.Probed(uid, st.Name, criID(st.ContainerID))
+		startup, readiness := m.Probed(uid, st.Name, podspec.RuntimeID(st.ContainerID))
 		started = startup.holds(wasStarted)
 		ready = started && readiness.holds(wasReady)
 	}
@@ -85,12 +83,4 @@ func (r Result) holds(before bool) bool {
 	default:
 		return false
 	}
-}
-
-// criID strips the scheme of an ID in a status.
-func criID(id string) string {
-	if _, bare, ok := strings.Cut(id, "://"); ok {
-		return bare
-	}
-	return id
 }

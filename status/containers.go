@@ -287,7 +287,7 @@ func (g *generator) verdict(st *corev1.ContainerStatus, k kind, old *corev1.Cont
 		return true, true
 	}
 	same := old != nil && old.ContainerID == st.ContainerID
-	startup, readiness := g.Probes(st.Name, bareID(st.ContainerID))
+	startup, readiness := g.Probes(st.Name, podspec.RuntimeID(st.ContainerID))
 	started = startup.holds(same && old.Started != nil && *old.Started)
 	return started, started && readiness.holds(same && old.Ready)
 }

@@ -2,7 +2,6 @@ package status
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,15 +64,6 @@ func containerID(runtimeName, id string) string {
 		return id
 	}
 	return runtimeName + "://" + id
-}
-
-// bareID returns a container's ID without the scheme.
-func bareID(id string) string {
-	_, bare, found := strings.Cut(id, "://")
-	if !found {
-		return id
-	}
-	return bare
 }
 
 func unixNano(ns int64) metav1.Time { return metav1.Time{Time: time.Unix(0, ns)} }

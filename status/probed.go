@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // SetContainerReadiness says whether a container is ready and, with it, whether
@@ -77,7 +79,7 @@ func (m *Manager) setContainer(uid types.UID, id string, fn func(*corev1.Pod, *c
 }
 
 func isContainer(st *corev1.ContainerStatus, id string) bool {
-	return st.ContainerID == id || bareID(st.ContainerID) == id
+	return st.ContainerID == id || podspec.RuntimeID(st.ContainerID) == id
 }
 
 // setCondition replaces the condition of c's type, or adds it.

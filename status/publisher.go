@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/internal/backoff"
 )
 
 var (
@@ -356,10 +358,7 @@ func (p *Publisher) publish(ctx context.Context, j *job) error {
 
 // backoff returns how long to wait after one more failure than before in a row.
 func (p *Publisher) backoff(before int, err error) time.Duration {
-	wait := p.cfg.MaxBackoff
-	if before < 20 { // so that the shift fits
-		wait = min(p.cfg.MinBackoff<<before, wait)
-	}
+	wait := backoff.After(before, p.cfg.MinBackoff, p.cfg.MaxBackoff)
 	spread := time.Duration(p.cfg.Random() * float64(wait/2))
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 		return max(time.Duration(seconds)*time.Second+spread, wait)

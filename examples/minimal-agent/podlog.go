@@ -15,6 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server/podlogs"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // findLog finds the log of a container of a pod that is known. Its path is made of the
@@ -74,7 +75,7 @@ func (a *agent) attemptOf(pod *corev1.Pod, container string, previous bool) (uin
 	default:
 		return 0, bad("container %q in pod %q is waiting to start - no logs yet", container, pod.Name)
 	}
-	_, bare, _ := strings.Cut(id, "://")
+	bare := podspec.RuntimeID(id)
 	if observed, err := a.cache.Get(pod.UID); err == nil {
 		for _, c := range observed.Containers {
 			if c.GetId() == bare {

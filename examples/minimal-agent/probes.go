@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/prober"
@@ -125,7 +126,7 @@ func (a *agent) target(uid types.UID, container string) (prober.Target, bool) {
 func (a *agent) wasStarted(uid types.UID, id string) bool {
 	said, _ := a.statuses.GetPodStatus(uid)
 	for _, st := range append(said.ContainerStatuses, said.InitContainerStatuses...) {
-		if _, bare, _ := strings.Cut(st.ContainerID, "://"); bare == id {
+		if podspec.RuntimeID(st.ContainerID) == id {
 			return st.Started != nil && *st.Started
 		}
 	}

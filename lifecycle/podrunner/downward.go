@@ -68,7 +68,7 @@ func mapEntry(path string, pod *corev1.Pod) (string, error) {
 // has for pods; one on huge pages is zero. Values are in units of the divisor, rounded up. It is pure.
 func ResourceValue(ref *corev1.ResourceFieldSelector, pod *corev1.Pod, c *corev1.Container, allocatable corev1.ResourceList) (string, error) {
 	if ref.ContainerName != "" {
-		if c = containerNamed(pod, ref.ContainerName); c == nil {
+		if c = podspec.Container(&pod.Spec, ref.ContainerName); c == nil {
 			return "", fmt.Errorf("container %s not found", ref.ContainerName)
 		}
 	}
@@ -107,15 +107,6 @@ func limitOf(name corev1.ResourceName, pod *corev1.Pod, c *corev1.Container, all
 	default:
 		return resource.Quantity{}
 	}
-}
-
-func containerNamed(pod *corev1.Pod, name string) *corev1.Container {
-	for c := range podspec.Containers(&pod.Spec) {
-		if c.Name == name {
-			return c
-		}
-	}
-	return nil
 }
 
 func first(s []string) string {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // ending is containers on their way out: preStop hook, waiting for one another and
@@ -80,7 +81,7 @@ func (e *ending) stop(ctx context.Context, name string, grace time.Duration) err
 func (e *ending) preStop(turn, ctx context.Context, name string) {
 	id := e.hooked(name)
 	e.cfg.Hooks.Run(ctx, lifecycle.Hook{
-		Kind: lifecycle.PreStop, Pod: e.pod, Container: containerNamed(e.pod, name), ContainerID: id,
+		Kind: lifecycle.PreStop, Pod: e.pod, Container: podspec.Container(&e.pod.Spec, name), ContainerID: id,
 		PodIP: hookIP(e.pod, e.ips, e.node()), Deadline: e.deadline, Exited: e.exited(id),
 	})
 	if turn.Err() == nil || errors.Is(context.Cause(ctx), lifecycle.ErrDeadline) {

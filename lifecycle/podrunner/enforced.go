@@ -169,7 +169,7 @@ func (r *Runner) setEnforcedPod(ctx context.Context, pod *corev1.Pod, node Node)
 
 // setResized records a change of one resource of a container.
 func (r *Runner) setResized(ctx context.Context, pod *corev1.Pod, u Resize) {
-	c := containerNamed(pod, u.Name)
+	c := podspec.Container(&pod.Spec, u.Name)
 	if c == nil {
 		return
 	}

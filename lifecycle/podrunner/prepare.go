@@ -175,7 +175,7 @@ func (t *turn) kill(ctx context.Context, kills []Kill) error {
 
 // failedProbe is the probe for whose failure k's container is killed, if it is.
 func failedProbe(pod *corev1.Pod, k Kill) *corev1.Probe {
-	c := containerNamed(pod, k.Name)
+	c := podspec.Container(&pod.Spec, k.Name)
 	switch {
 	case c == nil:
 		return nil

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/internal/podlimits"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // Resizer is what a Runner asks of a runtime to change resources in place;
@@ -65,7 +66,7 @@ func (t *turn) updateContainer(ctx context.Context, u Resize, later []Resize) er
 // resized returns all resources of a container, as the kubelet sends them with each
 // change: those of u as they are to be, and those of later changes as they are now.
 func (t *turn) resized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
-	c := containerNamed(t.pod, u.Name)
+	c := podspec.Container(&t.pod.Spec, u.Name)
 	if c == nil {
 		return u.To
 	}

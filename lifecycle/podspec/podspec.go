@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -103,6 +104,15 @@ func Container(spec *corev1.PodSpec, name string) *corev1.Container {
 		}
 	}
 	return nil
+}
+
+// RuntimeID returns the runtime's ID of a container from the ID in its pod's status, which
+// begins with the runtime's name, as "containerd://".
+func RuntimeID(id string) string {
+	if _, bare, found := strings.Cut(id, "://"); found {
+		return bare
+	}
+	return id
 }
 
 // ShouldRestart says whether c is to run again after it has ended with

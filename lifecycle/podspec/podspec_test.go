@@ -260,3 +260,10 @@ func TestKubeletHash(t *testing.T) {
 	require.Equal(t, "f8890d80", podspec.KubeletHash(&corev1.Container{Name: "web", Image: "registry.example/web:1"}))
 	require.Equal(t, "cf9d861", podspec.KubeletHash(&corev1.Container{Name: "<&>", Image: "é"}))
 }
+
+func TestRuntimeID(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{"containerd://4f5e": "4f5e", "4f5e": "4f5e", "": "", "cri-o://": ""} {
+		require.Equal(t, want, podspec.RuntimeID(id), id)
+	}
+}
