@@ -27,7 +27,7 @@
 //
 // # What you supply
 //
-// [Stats], which measures (eviction/nodestats has one), the active pods, and a
+// [Stats], which measures (agent/stats has one), the active pods, and a
 // [Killer]; podworker's KillPod is one in a few lines:
 //
 //	func (k killer) Kill(ctx context.Context, pod *corev1.Pod, e eviction.Eviction) error {

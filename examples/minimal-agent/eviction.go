@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/agent/stats"
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/eviction"
-	"github.com/kubeparts/kubeparts/eviction/nodestats"
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
@@ -48,7 +48,7 @@ func (a *agent) newEviction() (err error) {
 	if a.embedded() {
 		cfg.Stats = fakeStats{a.node.fake}
 	} else {
-		provider, err := nodestats.New(nodestats.Config{
+		provider, err := stats.New(stats.Config{
 			Pods: a.evictable, Runtime: a.node.cri, Images: a.node.cri, NodeName: a.opts.nodeName,
 			NodePath: a.node.rootDir, LogPath: a.logRoot(), PodsCgroup: a.podsCgroup(), Logger: a.log,
 			WalkPeriod: a.opts.VolumeStatsAggPeriod.Duration, UsageEvents: a.opts.KernelMemcgNotification,

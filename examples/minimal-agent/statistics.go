@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/agent/stats"
 	"github.com/kubeparts/kubeparts/eviction"
-	"github.com/kubeparts/kubeparts/eviction/nodestats"
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
@@ -26,7 +26,7 @@ const (
 
 // statistics measures the node, and the pods when somebody needs to know.
 type statistics struct {
-	*nodestats.Provider
+	*stats.Provider
 	thresholds []eviction.Threshold
 	ready      func() bool // every source of pods has answered
 	refresh    *loop.Loop
@@ -42,7 +42,7 @@ var (
 	_ eviction.Waker = (*statistics)(nil)
 )
 
-func newStatistics(p *nodestats.Provider, thresholds []eviction.Threshold, ready func() bool) *statistics {
+func newStatistics(p *stats.Provider, thresholds []eviction.Threshold, ready func() bool) *statistics {
 	return &statistics{
 		Provider: p, thresholds: thresholds, ready: ready,
 		refresh: loop.New(clock.RealClock{}), done: make(chan struct{}),

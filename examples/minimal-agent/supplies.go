@@ -12,11 +12,11 @@ import (
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/cgroups"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/volumes"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
@@ -25,7 +25,7 @@ type supplies struct {
 	objects *podsource.Store // ConfigMaps and Secrets among the manifests
 	images  *images.Manager
 	volumes *volumes.Local
-	cgroups *podcgroup.Cgroupfs // nil without --cgroup-parent
+	cgroups *cgroups.Cgroupfs // nil without --cgroup-parent
 	userIDs *podrunner.IDRanges
 	hooks   *lifecycle.HookRunner
 	exits   *exits
@@ -94,7 +94,7 @@ func (a *agent) newCgroups() (err error) {
 	if a.opts.cgroupParent() == "" {
 		return nil
 	}
-	cfg := podcgroup.Config{
+	cfg := cgroups.Config{
 		Parent:     a.opts.cgroupParent(),
 		PidsPerPod: max(0, a.opts.PodPidsLimit),
 		CPUPeriod:  a.opts.CPUCFSQuotaPeriod.Duration,
@@ -104,7 +104,7 @@ func (a *agent) newCgroups() (err error) {
 		// Below it eviction has to act first.
 		cfg.Allocatable = describe.Allocatable(a.capacity(), a.opts.reserved(), nil)
 	}
-	a.cgroups, err = podcgroup.New(cfg)
+	a.cgroups, err = cgroups.New(cfg)
 	return err
 }
 

@@ -21,8 +21,8 @@ import (
 
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/pleg"
 	"github.com/kubeparts/kubeparts/podcache"

@@ -21,11 +21,11 @@ import (
 
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/internal/crilabels"
+	"github.com/kubeparts/kubeparts/lifecycle/cgroups"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/volumes"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -36,7 +36,7 @@ var (
 	_ podrunner.Containers = cri.RuntimeService(nil)
 	_ podrunner.Images     = (*images.Manager)(nil)
 	_ podrunner.Volumes    = (*volumes.Local)(nil)
-	_ podrunner.PodCgroups = podcgroup.Pods(nil)
+	_ podrunner.PodCgroups = cgroups.Pods(nil)
 	_ podrunner.Resizer    = cri.RuntimeService(nil)
 )
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -58,7 +58,7 @@ type Volumes interface {
 	Pods() ([]types.UID, error)
 }
 
-// PodCgroups keeps a cgroup for each pod; podcgroup.Cgroupfs has it.
+// PodCgroups keeps a cgroup for each pod; cgroups.Cgroupfs has it.
 type PodCgroups interface {
 	// Ensure makes the pod's cgroup, with its limits, and returns the CRI's cgroup_parent.
 	Ensure(ctx context.Context, pod *corev1.Pod) (parent string, err error)

@@ -25,7 +25,7 @@
 // pleg and podcache make; a folder for logs; and the agent's name, which marks
 // every sandbox and container as the label io.kubeparts.agent. The rest is
 // optional, and what needs it is named by Unsupported: volumes (volumes.Local),
-// cgroups of pods (podcgroup.Cgroupfs), hooks (lifecycle.HookRunner), user IDs
+// cgroups of pods (cgroups.Cgroupfs), hooks (lifecycle.HookRunner), user IDs
 // ([IDRanges]), a folder for hosts files, termination messages and sub-paths, what
 // is known of the node, and what probes found. Labels, annotations and log files
 // are the kubelet's, so that crictl, log shippers and a kubelet know them.

@@ -7,7 +7,7 @@ import (
 
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
 // Reasons for which a container waits, as a pod's status shows them. Those of

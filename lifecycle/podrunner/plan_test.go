@@ -41,7 +41,7 @@ import (
 //	    [oom] [in-second 9]           OOM killed; when it ended
 //	    [started] [startup-failed] [liveness-failed]  what its probes found
 //	    [memory=9 quota=9 shares=9]   what its cgroup has
-//	podcgroup memory=9 to memory=10   what the pod's has and is to have
+//	cgroups memory=9 to memory=10   what the pod's has and is to have
 //	forgotten app 3                   its next restart count, by what it left behind
 //	backoff app 20s                   what the back-off says of it, or of "sandbox"
 func TestPlan(t *testing.T) {
@@ -116,7 +116,7 @@ func newSituation(tb testing.TB, d *datadriven.TestData) *situation {
 			next, err := strconv.ParseUint(words[2], 10, 32)
 			require.NoError(tb, err)
 			s.forgotten[words[1]] = uint32(next)
-		case "podcgroup":
+		case "cgroups":
 			to := slices.Index(words, "to")
 			s.resources.PodNow, s.resources.PodWanted = linuxResources(tb, words[1:to]), linuxResources(tb, words[to+1:])
 		default:

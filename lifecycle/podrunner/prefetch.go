@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
 // fetched is the image of a container that is about to be made: there, or being

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )

@@ -18,8 +18,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
@@ -107,15 +107,15 @@ func (s *sent) UpdateContainerResources(ctx context.Context, id string, r *runti
 	return s.Resizer.UpdateContainerResources(ctx, id, r)
 }
 
-// cgroups keeps the pods' cgroups in memory, and records what is asked for.
-type cgroups struct {
+// groups keeps the pods' cgroups in memory, and records what is asked for.
+type groups struct {
 	calls []string
 	err   error
 }
 
-func (c *cgroups) Ensure(context.Context, *corev1.Pod) (string, error) { return "/kubepods/pod", nil }
-func (c *cgroups) Remove(context.Context, types.UID) error             { return nil }
-func (c *cgroups) Update(context.Context, *corev1.Pod) error {
+func (c *groups) Ensure(context.Context, *corev1.Pod) (string, error) { return "/kubepods/pod", nil }
+func (c *groups) Remove(context.Context, types.UID) error             { return nil }
+func (c *groups) Update(context.Context, *corev1.Pod) error {
 	c.calls = append(c.calls, "update")
 	return c.err
 }
@@ -124,7 +124,7 @@ func (c *cgroups) Update(context.Context, *corev1.Pod) error {
 // implement UpdatePodSandboxResources.
 func TestResize_PodGrowsFirstAndShrinksLast(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, func(c *podrunner.Config) { c.PodCgroups = &cgroups{} })
+	b := newBed(t, func(c *podrunner.Config) { c.PodCgroups = &groups{} })
 	pod := podOf(nil, "app")
 	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
 	require.NoError(t, b.sync(pod))
@@ -152,7 +152,7 @@ func TestResize_PodGrowsFirstAndShrinksLast(t *testing.T) {
 // containers have what they are to have.
 func TestResize_UpdateOfThePodsCgroupIsRetried(t *testing.T) {
 	t.Parallel()
-	group := &cgroups{}
+	group := &groups{}
 	b := newBed(t, func(c *podrunner.Config) { c.PodCgroups = group })
 	pod := podOf(nil, "app")
 	pod.Spec.Containers[0].Resources.Limits = limits("128Mi", "1")
@@ -174,7 +174,7 @@ func TestResize_SandboxIsToldWithoutOverhead(t *testing.T) {
 	t.Parallel()
 	s := &sent{}
 	b := newBed(t, func(c *podrunner.Config) {
-		s.Resizer, c.Resizer, c.PodCgroups = c.Resizer, s, &cgroups{}
+		s.Resizer, c.Resizer, c.PodCgroups = c.Resizer, s, &groups{}
 	})
 	pod := podOf(nil, "app")
 	pod.Spec.Overhead = limits("10Mi", "250m")

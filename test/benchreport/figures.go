@@ -61,7 +61,7 @@ func figures() []figure {
 		{"its allocations", "lifecycle/podworker", "SyncKnownPods/pods=500", allocs, 0, "1,532"},
 		{"`KillPod` of a pod that has finished", "lifecycle/podworker", "KillOfAFinishedPod", ns, 1 * ms, "10 s"},
 		{"plan of a pod of ten containers that is well", "lifecycle/podrunner", "Plan/containers=10", ns, 100 * µs, ""},
-		{"probe of the node", "eviction/nodestats", "Node/machine/MemAvailable", ns, 55 * µs, ""},
+		{"probe of the node", "agent/stats", "Node/machine/MemAvailable", ns, 55 * µs, ""},
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )

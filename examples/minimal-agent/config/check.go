@@ -18,7 +18,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 	"github.com/kubeparts/kubeparts/internal/quantity"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
 // Check returns what is out of range or does not go together, by the names of the

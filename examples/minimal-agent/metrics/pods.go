@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/status"

@@ -7,8 +7,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeutil "k8s.io/kubernetes/pkg/kubelet/util"
 
+	"github.com/kubeparts/kubeparts/lifecycle/cgroups"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
 )
 
 // linuxOf returns what a container has that is made now.
@@ -28,7 +28,7 @@ func (s *State) actuated(c *corev1.Container) corev1.ResourceRequirements {
 
 // podCgroup returns what the pod's cgroup is to have.
 func podCgroup(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
-	l := podcgroup.PodLimits(pod, 100*time.Millisecond)
+	l := cgroups.PodLimits(pod, 100*time.Millisecond)
 	return &runtimeapi.LinuxContainerResources{
 		MemoryLimitInBytes: l.MemoryBytes, CpuShares: l.CPUShares, CpuQuota: l.CPUQuotaMicros, CpuPeriod: l.CPUPeriodMicros,
 	}

@@ -100,7 +100,7 @@ func startBrokenOff() deviation {
 					(f["start "+name]+f["wait "+name] != "" || s.isKind(name, podrunner.Ephemeral) && !s.ran(name)) {
 					s.startNow(f, name, c.Attempt)
 				}
-				if c := s.ended(name); c != nil && c.brokenOff && f["start "+name] != "" {
+				if c := s.ended(name); c != nil && c.brokenOff && f["start "+name]+f["wait "+name] != "" {
 					s.backOff(f, name)
 				}
 			}

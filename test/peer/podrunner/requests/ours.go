@@ -20,9 +20,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/cgroups"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/images"
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
@@ -192,14 +192,14 @@ func (e podEvents) Eventf(object runtime.Object, eventType, reason, format strin
 	events(e).Eventf(object, eventType, reason, format, args...)
 }
 
-// podCgroups names the pod's cgroup as podcgroup does.
+// podCgroups names the pod's cgroup as cgroups does.
 type podCgroups struct{ node node }
 
 func (c podCgroups) Ensure(_ context.Context, pod *corev1.Pod) (string, error) {
 	if c.node.SystemdCgroups {
-		return podcgroup.PodName(pod).Systemd(), nil
+		return cgroups.PodName(pod).Systemd(), nil
 	}
-	return podcgroup.PodName(pod).Cgroupfs(), nil
+	return cgroups.PodName(pod).Cgroupfs(), nil
 }
 
 func (podCgroups) Update(context.Context, *corev1.Pod) error { return nil }

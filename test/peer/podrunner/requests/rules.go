@@ -16,7 +16,7 @@ type (
 
 const (
 	ourDoc    = "lifecycle/podrunner/doc.go"
-	imagesDoc = "lifecycle/podrunner/images/doc.go"
+	imagesDoc = "lifecycle/images/doc.go"
 )
 
 // rules are all rules. Earlier ones are asked first.

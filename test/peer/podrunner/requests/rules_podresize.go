@@ -11,7 +11,7 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 
-	"github.com/kubeparts/kubeparts/lifecycle/podrunner/podcgroup"
+	"github.com/kubeparts/kubeparts/lifecycle/cgroups"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -117,12 +117,12 @@ func limitedByKubelet(s scene, of *corev1.Pod) (memory, quota bool) {
 }
 
 // podLimits returns what the cgroup of a pod is to have.
-func podLimits(s scene, of *corev1.Pod) podcgroup.Limits {
+func podLimits(s scene, of *corev1.Pod) cgroups.Limits {
 	period := s.World.Node.CFSPeriod
 	if !s.World.Node.CFSQuota {
 		period = 0
 	}
-	return podcgroup.PodLimits(of, period)
+	return cgroups.PodLimits(of, period)
 }
 
 // sandboxUpdate returns what ours reports to the runtime of the pod as a whole, nothing if

@@ -1,0 +1,93 @@
+package stats
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/internal/crilabels"
+)
+
+// runtimeStats is what the runtime said last. It is not modified any more.
+type runtimeStats struct {
+	containers map[types.UID][]*runtimeapi.ContainerStats
+}
+
+// refreshRuntime asks the runtime about all containers, those that have ended
+// included: their writable layers are still there.
+func (p *Provider) refreshRuntime(ctx context.Context) error {
+	if p.cfg.Runtime == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	all, err := p.cfg.Runtime.ListContainerStats(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("container stats: %w", err)
+	}
+	s := runtimeStats{containers: map[types.UID][]*runtimeapi.ContainerStats{}}
+	for _, c := range all {
+		if uid := crilabels.UID(c.GetAttributes().GetLabels()); uid != "" {
+			s.containers[uid] = append(s.containers[uid], c)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runtime = s
+	for _, c := range all {
+		if n := c.GetCpu().GetUsageCoreNanoSeconds(); n != nil && c.GetCpu().GetTimestamp() > 0 {
+			p.sample(c.GetAttributes().GetId(), time.Unix(0, c.GetCpu().GetTimestamp()), n.GetValue())
+		}
+	}
+	return nil
+}
+
+// forgetSamples forgets what was not seen for long.
+func (p *Provider) forgetSamples() {
+	now := p.cfg.Clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.cpu, func(_ string, s cpuSample) bool { return now.Sub(s.seen) > cpuMemory })
+}
+
+const (
+	// cpuInterval is the least time over which a rate is worth telling.
+	cpuInterval = time.Second
+	// cpuMemory is how long something is remembered that was not seen again.
+	cpuMemory = 5 * time.Minute
+)
+
+// A cpuSample is what something had used at a time, and at which rate it did
+// before.
+type cpuSample struct {
+	at    time.Time
+	total uint64
+	rate  value // billionths of a processor
+	seen  time.Time
+}
+
+// next is the sample after s. Too soon after it, s stays; of a counter that went
+// back, the rate is unknown until the one after.
+func (s cpuSample) next(at time.Time, total uint64) cpuSample {
+	passed := at.Sub(s.at)
+	if !s.at.IsZero() && passed < cpuInterval && total >= s.total {
+		return s
+	}
+	next := cpuSample{at: at, total: total}
+	if !s.at.IsZero() && passed > 0 && total >= s.total {
+		next.rate = known(uint64(float64(total-s.total) / passed.Seconds()))
+	}
+	return next
+}
+
+// sample records a sample and returns the rate. It needs p.mu.
+func (p *Provider) sample(key string, at time.Time, total uint64) value {
+	s := p.cpu[key].next(at, total)
+	s.seen = p.cfg.Clock.Now()
+	p.cpu[key] = s
+	return s.rate
+}

@@ -1,0 +1,335 @@
+package stats_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/agent/stats"
+	"github.com/kubeparts/kubeparts/eviction"
+)
+
+// volume is the folder of an emptyDir of the pod.
+func volume(cfg stats.Config, uid types.UID, name string) string {
+	return filepath.Join(cfg.NodePath, "pods", string(uid), "volumes", "kubernetes.io~empty-dir", name)
+}
+
+func logs(cfg stats.Config, name string, uid types.UID, container string) string {
+	return filepath.Join(cfg.LogPath, strings.Join([]string{"ns", name, string(uid)}, "_"), container)
+}
+
+// measured refreshes until all is measured, and returns the pods.
+func measured(t *testing.T, p *stats.Provider) map[types.UID]eviction.PodStats {
+	t.Helper()
+	for {
+		r, err := p.Refresh(t.Context())
+		require.NoError(t, err)
+		if r.Waiting == 0 {
+			break
+		}
+	}
+	return podsOf(t, p)
+}
+
+func podsOf(t *testing.T, p *stats.Provider) map[types.UID]eviction.PodStats {
+	t.Helper()
+	pods, err := p.Pods(t.Context())
+	require.NoError(t, err)
+	byUID := map[types.UID]eviction.PodStats{}
+	for _, s := range pods {
+		byUID[s.UID] = s
+	}
+	return byUID
+}
+
+// blocks is what a file or folder takes, as du says.
+func blocks(t *testing.T, paths ...string) (bytes int64) {
+	t.Helper()
+	for _, path := range paths {
+		n, err := stats.Blocks(path)
+		require.NoError(t, err)
+		bytes += n
+	}
+	return bytes
+}
+
+func TestDiskUsageOfAPod(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	data := volume(cfg, burstable, "data")
+	write(t, strings.Repeat("x", 100_000), data, "deep", "er", "file")
+	write(t, "", data, "empty")
+	require.NoError(t, os.Link(filepath.Join(data, "deep", "er", "file"), filepath.Join(data, "again")))
+	require.NoError(t, os.Symlink("/usr", filepath.Join(data, "away")))
+	require.NoError(t, os.WriteFile(filepath.Join(data, "sparse"), nil, 0o600))
+	require.NoError(t, os.Truncate(filepath.Join(data, "sparse"), 1<<40))
+	write(t, "127.0.0.1 localhost\n", cfg.NodePath, "pods", string(burstable), "etc-hosts")
+	write(t, "not counted twice", cfg.NodePath, "pods", string(burstable), "volume-subpaths", "data", "file")
+	write(t, "far away", cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~nfs", "share", "file")
+	write(t, strings.Repeat("log\n", 5000), logs(cfg, "burstable", burstable, "app"), "0.log")
+	write(t, strings.Repeat("log\n", 5000), logs(cfg, "burstable", burstable, "app"), "1.log")
+	write(t, "pod's own", logs(cfg, "burstable", burstable, ""), "events.log")
+
+	s := measured(t, newProvider(t, cfg))[burstable]
+	require.Len(t, s.Volumes, 1, "a share may take for ever to answer")
+	v := s.Volumes[0]
+	require.Equal(t, "data", v.Name)
+	require.EqualValues(t, 7, v.Inodes.Value, "itself, 2 folders, 3 files, one of them under two names, and a link")
+	require.Equal(t, epoch(), v.Bytes.Time)
+	require.Equal(t, blocks(t, data, data+"/deep", data+"/deep/er", data+"/deep/er/file", data+"/empty", data+"/away", data+"/sparse"), v.Bytes.Value)
+	require.Less(t, v.Bytes.Value, int64(1<<20), "blocks, not sizes")
+	require.Len(t, s.Containers, 1)
+	require.Equal(t, "app", s.Containers[0].Name)
+	require.EqualValues(t, 3, s.Containers[0].Logs.Inodes.Value)
+	require.GreaterOrEqual(t, s.Containers[0].Logs.Bytes.Value, int64(40_000))
+	require.EqualValues(t, 2, s.Other.Inodes.Value, "etc-hosts and the log beside the containers'")
+}
+
+func TestDiskUsageIsMeasuredAnew(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	clock := testingclock.NewFakeClock(epoch())
+	cfg.Clock = clock
+	pods := []*corev1.Pod{pod("a", burstable), pod("b", bestEffort)}
+	cfg.Pods = func() []*corev1.Pod { return pods }
+	write(t, "x", volume(cfg, burstable, "data"), "1")
+	write(t, "x", volume(cfg, bestEffort, "data"), "1")
+	p := newProvider(t, cfg)
+	require.EqualValues(t, 2, measured(t, p)[burstable].Volumes[0].Inodes.Value)
+	write(t, "x", volume(cfg, burstable, "data"), "2")
+	clock.Step(time.Minute)
+	again := measured(t, p)[burstable].Volumes[0]
+	require.EqualValues(t, 3, again.Inodes.Value)
+	require.Equal(t, clock.Now(), again.Inodes.Time)
+	require.NoError(t, os.RemoveAll(volume(cfg, burstable, "data")))
+	clock.Step(time.Minute)
+	require.Empty(t, measured(t, p)[burstable].Volumes)
+
+	pods = pods[:1]
+	measured(t, p)
+	pods = append(pods, pod("b", bestEffort))
+	require.Empty(t, podsOf(t, p)[bestEffort].Volumes, "what is gone is forgotten")
+}
+
+// TestHugeVolumeKeepsNobodyWaiting gives one pod more files than many refreshes look
+// at: the other is measured in the first one, and of the huge one it is told how
+// many there are at least.
+func TestHugeVolumeKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("huge", burstable), pod("small", bestEffort)} }
+	cfg.WalkEntries = 2500
+	for dir := range 10 {
+		for file := range 500 {
+			if file == 0 {
+				write(t, "", volume(cfg, burstable, "data"), fmt.Sprint(dir), "0")
+				continue
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(volume(cfg, burstable, "data"), fmt.Sprint(dir), fmt.Sprint(file)), nil, 0o600))
+		}
+	}
+	write(t, "x", volume(cfg, bestEffort, "data"), "1")
+	p := newProvider(t, cfg)
+	r, err := p.Refresh(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, stats.Refreshed{Entries: r.Entries, Pods: 1, Waiting: 1}, r)
+	require.InDelta(t, 2500, r.Entries, 256)
+	pods := podsOf(t, p)
+	require.EqualValues(t, 2, pods[bestEffort].Volumes[0].Inodes.Value)
+	soFar := pods[burstable].Volumes[0].Inodes.Value
+	require.InDelta(t, 2500, soFar, 300, "a lower bound")
+
+	for refreshes := 1; ; refreshes++ {
+		require.Less(t, refreshes, 10)
+		r, err = p.Refresh(t.Context())
+		require.NoError(t, err)
+		now := podsOf(t, p)[burstable].Volumes[0].Inodes.Value
+		require.GreaterOrEqual(t, now, soFar, "it never shrinks for being counted again")
+		if soFar = now; r.Waiting == 0 {
+			break
+		}
+	}
+	require.EqualValues(t, 5011, soFar)
+}
+
+func TestWalkEndsWithItsContextAndItsPod(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	pods := []*corev1.Pod{pod("a", burstable)}
+	cfg.Pods = func() []*corev1.Pod { return pods }
+	cfg.WalkEntries = 2
+	for i := range 20 {
+		write(t, "x", volume(cfg, burstable, "data"), fmt.Sprint(i), "file")
+	}
+	p := newProvider(t, cfg)
+	r, err := p.Refresh(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Waiting)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r, _ = p.Refresh(ctx) // whether it is its turn or its end comes first is chance
+	require.Zero(t, r.Entries)
+	pods = nil
+	r, err = p.Refresh(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, r)
+}
+
+func TestUnreadableFoldersAreTold(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
+	write(t, "a file where a folder should be", cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~empty-dir")
+	p := newProvider(t, cfg)
+	r, err := p.Refresh(t.Context())
+	require.ErrorContains(t, err, "kubernetes.io~empty-dir")
+	require.Equal(t, 1, r.Pods, "it is not tried again and again")
+	require.Empty(t, podsOf(t, p)[burstable].Volumes)
+}
+
+// TestVolumeInMemory has a volume on a file system in memory, if the machine has
+// one: it knows what it holds, and is not walked over.
+func TestVolumeInMemory(t *testing.T) {
+	t.Parallel()
+	const memory = "/dev/shm"
+	if !stats.IsMemory(memory) {
+		return
+	}
+	cfg := live(t, "v2-systemd")
+	dir := volume(cfg, burstable, "tmp")
+	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o755))
+	require.NoError(t, os.Symlink(memory, dir)) // in place of a mount
+	s := measured(t, newProvider(t, cfg))[burstable]
+	require.Len(t, s.Volumes, 1)
+	require.True(t, s.Volumes[0].Bytes.Known())
+	require.Positive(t, s.Volumes[0].Inodes.Value)
+}
+
+// A link beside a pod's logs is a link: whatever it leads to is not asked, which may take for
+// ever, nor counted.
+func TestRefresh_LinkInTheFolderOfLogs(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	link := logs(cfg, "burstable", burstable, "app")
+	require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o755))
+	require.NoError(t, os.Symlink("/dev/shm", link)) // which is in memory on most machines
+	s := measured(t, newProvider(t, cfg))[burstable]
+	require.EqualValues(t, 1, s.Other.Inodes.Value)
+	require.Equal(t, blocks(t, link), s.Other.Bytes.Value)
+}
+
+// hung is a runtime that does not answer.
+type hung struct{}
+
+func (hung) ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (hung) ListContainerStats(ctx context.Context, _ *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (hung) ListPodSandboxStats(ctx context.Context, _ *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestARuntimeThatHangsKeepsNoDiskFromBeingMeasured(t *testing.T) {
+	cfg := live(t, "v2-systemd")
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
+	cfg.ImagePath, cfg.ContainerPath, cfg.Images, cfg.Runtime = "", "", hung{}, hung{}
+	write(t, "x", volume(cfg, burstable, "data"), "1")
+	synctest.Test(t, func(t *testing.T) {
+		p := newProvider(t, cfg)
+		began := time.Now()
+		_, err := p.Refresh(t.Context())
+		require.ErrorContains(t, err, "image file systems: ")
+		require.ErrorContains(t, err, "container stats: ")
+		require.LessOrEqual(t, time.Since(began), 20*time.Second)
+		require.EqualValues(t, 2, podsOf(t, p)[burstable].Volumes[0].Inodes.Value)
+		s, err := p.Summary(t.Context())
+		require.ErrorContains(t, err, "pod sandbox stats: ")
+		require.Len(t, s.Pods, 1)
+	})
+}
+
+// What is ephemeral storage is what eviction and the kubelet count as such.
+func TestEphemeralStorageLeavesOutWhatIsNotOnADisk(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	described := pod("a", burstable)
+	described.Spec.Volumes = []corev1.Volume{
+		{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "pages", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}},
+		{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}},
+	}
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{described} }
+	write(t, strings.Repeat("x", 10_000), volume(cfg, burstable, "data"), "1")
+	write(t, strings.Repeat("x", 50_000), volume(cfg, burstable, "pages"), "1")
+	write(t, strings.Repeat("x", 50_000), cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~secret", "secret", "1")
+	p := newProvider(t, cfg)
+	measured(t, p)
+	s, _ := p.Summary(t.Context())
+	require.Len(t, s.Pods[0].VolumeStats, 3)
+	data := volume(cfg, burstable, "data")
+	require.EqualValues(t, blocks(t, data, data+"/1"), *s.Pods[0].EphemeralStorage.UsedBytes)
+}
+
+// Who has more files of several names than are remembered must not seem to use more
+// than it does: it would be evicted for it.
+func TestNamesBeyondWhatIsRememberedAreNotCountedTwice(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 30 {
+		name := filepath.Join(dir, fmt.Sprint(i))
+		require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("x", 12_000)), 0o600))
+		for j := range i % 3 {
+			require.NoError(t, os.Link(name, fmt.Sprint(name, "-", j)))
+		}
+	}
+	bytes, inodes, err := stats.Walk(t.Context(), dir, 1<<10)
+	require.NoError(t, err)
+	require.EqualValues(t, 31, inodes)
+	for _, remember := range []int{0, 1, 7} {
+		less, found, err := stats.Walk(t.Context(), dir, remember)
+		require.NoError(t, err)
+		require.Equal(t, inodes, found)
+		require.LessOrEqual(t, less, bytes)
+		require.InDelta(t, bytes, less, 100, "but for rounding")
+	}
+}
+
+// TestFolderOnADiskInMemory has a node all of whose files are on a file system in memory:
+// a folder there takes what is in it, not what all take.
+func TestFolderOnADiskInMemory(t *testing.T) {
+	t.Parallel()
+	const memory = "/dev/shm"
+	if !stats.IsMemory(memory) {
+		return
+	}
+	dir := filepath.Join(memory, fmt.Sprintf("stats-%d", os.Getpid()))
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.False(t, stats.IsMemory(dir))
+	cfg := live(t, "v2-systemd")
+	cfg.NodePath, cfg.LogPath = dir, filepath.Join(dir, "logs")
+	write(t, strings.Repeat("x", 10_000), volume(cfg, burstable, "data"), "file")
+	write(t, strings.Repeat("x", 1_000_000), dir, "other")
+	s := measured(t, newProvider(t, cfg))[burstable]
+	require.Len(t, s.Volumes, 1)
+	require.EqualValues(t, 2, s.Volumes[0].Inodes.Value)
+	require.Less(t, s.Volumes[0].Bytes.Value, int64(100_000))
+}

@@ -1,0 +1,166 @@
+//go:build linux && e2e
+
+package stats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/agent/stats"
+	"github.com/kubeparts/kubeparts/eviction"
+)
+
+// TestE2ETriggersWithoutPrivileges gives up CAP_SYS_RESOURCE on a thread, which ends
+// with its goroutine. It needs Linux 6.4 with pressure stall information.
+func TestE2ETriggersWithoutPrivileges(t *testing.T) {
+	const file = "/proc/pressure/memory"
+	require.FileExists(t, file)
+	type result struct {
+		given, tried, fallback, widest, long error
+	}
+	results := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		var r result
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		if r.given = unix.Capget(&header, &data[0]); r.given == nil {
+			data[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
+			r.given = unix.Capset(&header, &data[0])
+		}
+		r.tried = stats.TryTrigger(file, 150*time.Millisecond, time.Second)
+		r.fallback = stats.OpenTrigger(file, 150*time.Millisecond, time.Second)
+		r.widest = stats.OpenTrigger(file, 900*time.Millisecond, 9*time.Second)
+		r.long = stats.OpenTrigger(file, time.Second, 12*time.Second)
+		results <- r
+	}()
+	r := <-results
+	require.NoError(t, r.given)
+	require.ErrorIs(t, r.tried, unix.EINVAL)
+	require.NoError(t, r.fallback, "2 s instead")
+	require.NoError(t, r.widest, "10 s instead")
+	require.ErrorContains(t, r.long, "without CAP_SYS_RESOURCE of a multiple of 2s")
+}
+
+// TestE2EMemoryOfAnEndedProcessIsAvailable has a process take a gibibyte and end, as
+// one that was evicted does. The next of them would go if that did not help.
+func TestE2EMemoryOfAnEndedProcessIsAvailable(t *testing.T) {
+	const mebi = int64(1 << 20)
+	p := newProvider(t, stats.Config{NodePath: t.TempDir()})
+	memory := func() int64 {
+		node, err := p.Node(t.Context())
+		require.NoError(t, err)
+		return available(t, node, eviction.MemoryAvailable)
+	}
+	before := memory()
+	require.Greater(t, before, 1500*mebi, "this machine has too little memory for the test")
+	hog := exec.CommandContext(t.Context(), "sh", "-c", "head -c 1G /dev/zero | { tail -n 1 >/dev/null; }")
+	require.NoError(t, hog.Run())
+	after := memory()
+	t.Logf("%d MiB were available, and %d when the process had ended", before/mebi, after/mebi)
+	require.Greater(t, after, before-100*mebi)
+}
+
+// TestE2EUsageEventsOfVersion1 is for a machine with cgroup version 1 and for root. It
+// makes a cgroup of its own, limits it, and has a process in it pass the threshold
+// of all pods, far below the limit.
+func TestE2EUsageEventsOfVersion1(t *testing.T) {
+	const (
+		root = "/sys/fs/cgroup"
+		mebi = int64(1 << 20)
+	)
+	require.Zero(t, os.Geteuid(), "this test makes cgroups: run it as root")
+	require.FileExists(t, root+"/memory/cgroup.event_control", "this test needs cgroup version 1")
+	name := fmt.Sprintf("/kp-stats-%d", os.Getpid())
+	dir := filepath.Join(root, "memory", name)
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	t.Cleanup(func() { require.NoError(t, os.Remove(dir)) })
+	require.NoError(t, os.WriteFile(dir+"/memory.limit_in_bytes", []byte(fmt.Sprint(256*mebi)), 0))
+
+	cfg := live(t, "v1-cgroupfs") // for its /proc without pressure
+	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
+	cfg.CgroupRoot, cfg.PodsCgroup, cfg.UsageEvents = root, name, true
+	w := startWatch(t, cfg, eviction.Level{Signal: eviction.AllocatableMemoryAvailable, Available: 200 * mebi})
+	require.Equal(t, []string{dir + "/memory.usage_in_bytes"}, <-w.sources)
+	select {
+	case reason := <-w.reasons:
+		require.Fail(t, "woken by nothing", reason)
+	case <-time.After(500 * time.Millisecond):
+	}
+
+	// 120 MiB of the 256: 136 are left, and 200 should be.
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	hog := exec.CommandContext(ctx, "sh", "-c", `echo $$ >"$0/cgroup.procs" && exec head -c 120M /dev/zero | tail -n 1 | { sleep 2; cat; } >/dev/null`, dir)
+	began := time.Now()
+	require.NoError(t, hog.Start())
+	require.Equal(t, "allocatableMemory.available passes its threshold", w.next(20*time.Second))
+	t.Logf("woken %v after the hog began", time.Since(began).Round(time.Millisecond))
+	w.stop()
+	require.NoError(t, hog.Wait())
+}
+
+// TestE2ECrossingToKillCallOnVersion1 has a hog of a real process take the memory that
+// pods may use, in a cgroup of the test's own, down to a threshold, twenty times in each
+// way to notice it. Its limit keeps the machine safe.
+func TestE2ECrossingToKillCallOnVersion1(t *testing.T) {
+	const (
+		memory    = "/sys/fs/cgroup/memory"
+		mebi      = int64(1 << 20)
+		limit     = 1024 * mebi
+		threshold = 768 * mebi
+	)
+	require.Zero(t, os.Geteuid(), "this test makes cgroups: run it as root")
+	pods := fmt.Sprintf("/kp-crossing-%d", os.Getpid())
+	dir := filepath.Join(memory, pods, "pod"+string(burstable))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	t.Cleanup(func() { require.NoError(t, errors.Join(os.Remove(dir), os.Remove(filepath.Dir(dir)))) })
+	usage := filepath.Join(memory, pods, "memory.usage_in_bytes")
+	require.NoError(t, os.WriteFile(filepath.Join(memory, pods, "memory.limit_in_bytes"), []byte(fmt.Sprint(limit)), 0))
+
+	cfg := live(t, "v1-cgroupfs") // for its /proc without pressure
+	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
+	cfg.CgroupRoot, cfg.PodsCgroup, cfg.UsageEvents, cfg.Clock = "/sys/fs/cgroup", pods, true, nil
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("hog", burstable)} }
+	hog := slope{cfg, hard(eviction.AllocatableMemoryAvailable, threshold), func() func() { return hogIn(t, dir) }, func() bool {
+		b, err := os.ReadFile(usage)
+		require.NoError(t, err)
+		n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+		require.NoError(t, err)
+		return limit-n < threshold
+	}}
+	for _, w := range []way{polling, wakeUps} {
+		t.Run(string(w), func(t *testing.T) {
+			var all []crossing
+			for range 20 {
+				all = append(all, hog.cross(t, w))
+			}
+			requireQuick(t, all, 100*time.Millisecond)
+		})
+	}
+}
+
+// hogIn begins a process that grows in a cgroup, and returns what ends it.
+func hogIn(t *testing.T, dir string) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	hog := exec.CommandContext(ctx, "sh", "-c", `echo $$ >"$0/cgroup.procs" && exec tail -n 1 /dev/zero`, dir)
+	require.NoError(t, hog.Start())
+	return func() {
+		cancel()
+		require.Error(t, hog.Wait(), "it ended by itself")
+	}
+}

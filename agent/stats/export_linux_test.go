@@ -1,0 +1,65 @@
+package stats
+
+import (
+	"context"
+	"os"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// IsMemory says whether a path is on a file system in memory.
+func IsMemory(path string) bool { return isMemory(path) }
+
+// Blocks returns what a file or folder takes without what is in it.
+func Blocks(path string) (int64, error) {
+	var s unix.Stat_t
+	err := unix.Lstat(path, &s)
+	return s.Blocks * 512, err
+}
+
+// TryTrigger asks for exactly this trigger, and lets go of it.
+func TryTrigger(path string, stall, window time.Duration) error {
+	fd, err := tryTrigger(path, pressureTrigger{stall, window})
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// OpenTrigger asks for a trigger that Config does not allow, and lets go of it.
+func OpenTrigger(path string, stall, window time.Duration) error {
+	fd, err := openTrigger(path, pressureTrigger{stall, window})
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// Walk walks over a folder, remembering so many things at most.
+func Walk(ctx context.Context, path string, remember int) (bytes, inodes uint64, err error) {
+	w, err := newWalk(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	w.remember = remember
+	_, _, err = w.advance(ctx, 1<<20)
+	return w.bytes, w.found(), err
+}
+
+// SetProject gives a folder a project that it passes on, as whoever makes volumes does.
+func SetProject(dir string, id uint32) error {
+	fd, err := openDir(dir, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// FS_IOC_FSSETXATTR, _IOW('X', 32, struct fsxattr).
+	const setXattr = unix.FS_IOC_SETFLAGS&0xe000_0000 | 28<<16 | 'X'<<8 | 32
+	x := fsxattr{xflags: inheritProject, projid: id}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), setXattr, uintptr(unsafe.Pointer(&x))); errno != 0 {
+		return &os.PathError{Op: "FS_IOC_FSSETXATTR", Path: dir, Err: errno}
+	}
+	return nil
+}

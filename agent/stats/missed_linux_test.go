@@ -1,0 +1,95 @@
+package stats_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// withoutDescriptors calls f while this process can't open anything. A test that calls
+// it must not be parallel.
+func withoutDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: before.Max}))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }()
+	f()
+}
+
+// TestMissedFolders has a process run out of descriptors for a while, after so many
+// looks at a pod: what was known stays, as old as it is, and the next refresh measures it.
+func TestMissedFolders(t *testing.T) {
+	for looks := range 7 {
+		t.Run(fmt.Sprintf("looks=%d", looks), func(t *testing.T) {
+			cfg := live(t, "v2-systemd")
+			clock := testingclock.NewFakeClock(epoch())
+			cfg.Clock = clock
+			cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
+			cfg.WalkEntries = 1
+			data := volume(cfg, burstable, "data")
+			write(t, "x", data, "folder", "file")
+			write(t, "x", data, "more", "file")
+			p := newProvider(t, cfg)
+			before := measured(t, p)[burstable].Volumes
+			require.EqualValues(t, 5, before[0].Inodes.Value)
+
+			write(t, "x", data, "more", "files")
+			clock.Step(time.Minute)
+			for range looks {
+				_, err := p.Refresh(t.Context())
+				require.NoError(t, err)
+			}
+			withoutDescriptors(t, func() {
+				var err error
+				for i := 0; err == nil; i++ {
+					require.Less(t, i, 20)
+					_, err = p.Refresh(t.Context())
+				}
+				require.ErrorIs(t, err, unix.EMFILE)
+				require.ErrorContains(t, err, filepath.Dir(data))
+			})
+			require.Equal(t, before, podsOf(t, p)[burstable].Volumes)
+
+			again := measured(t, p)[burstable].Volumes
+			require.EqualValues(t, 6, again[0].Inodes.Value, "the next refresh tries again")
+			require.Equal(t, clock.Now(), again[0].Inodes.Time)
+			require.NoError(t, os.RemoveAll(data))
+			clock.Step(time.Minute)
+			require.Empty(t, measured(t, p)[burstable].Volumes, "what is gone is not missed")
+		})
+	}
+}
+
+// A pod's other figures are measured beside the ones that are missed.
+func TestMissedFoldersAlone(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	clock := testingclock.NewFakeClock(epoch())
+	cfg.Clock = clock
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
+	data, own := volume(cfg, burstable, "data"), logs(cfg, "a", burstable, "app")
+	write(t, "x", data, "1")
+	write(t, "x", own, "0.log")
+	p := newProvider(t, cfg)
+	before := measured(t, p)[burstable]
+
+	plugin := filepath.Dir(data)
+	require.NoError(t, os.Rename(plugin, plugin+"-away"))
+	write(t, "a file where a folder should be", plugin)
+	write(t, "x", own, "1.log")
+	clock.Step(time.Minute)
+	_, err := p.Refresh(t.Context())
+	require.ErrorContains(t, err, plugin)
+	now := podsOf(t, p)[burstable]
+	require.Equal(t, before.Volumes, now.Volumes)
+	require.EqualValues(t, 3, now.Containers[0].Logs.Inodes.Value)
+	require.Equal(t, clock.Now(), now.Containers[0].Logs.Inodes.Time)
+}

@@ -1,0 +1,334 @@
+package stats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/eviction"
+)
+
+// nodeSignals is how many signals there are.
+const nodeSignals = 9
+
+// A nodeProbe measures the node's signals from a handful of files.
+type nodeProbe struct {
+	cfg   Config
+	clock clock.PassiveClock
+
+	mu       sync.Mutex // guards everything below
+	buf      []byte
+	surveyed bool
+	survey
+	meminfo, zoneinfo, loadavg    kernelFile
+	rootStat, rootUsage           kernelFile
+	podsStat, podsUsage, podsPIDs kernelFile
+	errs                          []error
+
+	observations [nodeSignals]eviction.Observation // what Node returns
+}
+
+// A survey is what does not change from one moment to the next, and is looked at
+// in each refresh.
+type survey struct {
+	hierarchy hierarchy
+	pods      string // the cgroup of all pods, empty if there is none
+	maxTasks  value
+	podsTasks value // limit of the pods' cgroup
+	podsLimit value
+	watermark value
+
+	layout                   eviction.Layout
+	nodeFS, imageFS, writeFS string // empty if not known
+	imageUse, writeUse       *runtimeapi.FilesystemUsage
+	err                      error // why something is not known
+}
+
+func (n *nodeProbe) init(cfg Config) {
+	n.cfg, n.clock = cfg, cfg.Clock
+	n.meminfo.path = filepath.Join(cfg.ProcRoot, "meminfo")
+	n.zoneinfo.path = filepath.Join(cfg.ProcRoot, "zoneinfo")
+	n.loadavg.path = filepath.Join(cfg.ProcRoot, "loadavg")
+}
+
+func (n *nodeProbe) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, f := range []*kernelFile{
+		&n.meminfo, &n.zoneinfo, &n.loadavg, &n.rootStat, &n.rootUsage, &n.podsStat, &n.podsUsage, &n.podsPIDs,
+	} {
+		f.close()
+	}
+}
+
+// Node measures the node's signals now. It reads a few files that it keeps open
+// and asks nobody. A signal that can't be measured is missing, and the error says
+// why; the others are there all the same. Before the first refresh, and if Images
+// is given, it is not known which filesystems have images and writable layers.
+//
+// The result's slice is used again by the next call.
+func (p *Provider) Node(context.Context) (eviction.NodeStats, error) {
+	return p.node.measure(p.node.observations[:0])
+}
+
+// measure measures into out.
+func (n *nodeProbe) measure(out []eviction.Observation) (eviction.NodeStats, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.prepare()
+	n.errs = n.errs[:0]
+	if n.err != nil {
+		n.errs = append(n.errs, n.err)
+	}
+	out = n.memory(out)
+	out = n.allocatable(out)
+	out = n.filesystems(out)
+	out = n.processes(out)
+	return eviction.NodeStats{Observations: out, Layout: n.layout}, errors.Join(n.errs...)
+}
+
+// prepare surveys the node if that was not done, and looks again for the cgroup of all
+// pods, which is made with the first pod and limited a moment later. It needs mu.
+func (n *nodeProbe) prepare() {
+	if !n.surveyed {
+		n.adopt(n.look(nil, nil))
+	}
+	if n.pods == "" || !n.podsLimit.ok {
+		s := n.survey
+		s.findPodsCgroup(n.cfg, n.buf)
+		n.adopt(s)
+	}
+}
+
+// add adds an observation if it is one.
+func add(out []eviction.Observation, signal eviction.Signal, available, capacity value, at time.Time) []eviction.Observation {
+	if !available.ok || !capacity.ok {
+		return out
+	}
+	return append(out, eviction.Observation{
+		Signal: signal, Available: toInt(available.n), Capacity: toInt(capacity.n), Time: at,
+	})
+}
+
+func toInt(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+
+// read reads one of the kept files, noting what went wrong.
+func (n *nodeProbe) read(f *kernelFile) []byte {
+	b, err := f.read(&n.buf)
+	if err != nil {
+		n.errs = append(n.errs, err)
+		return nil
+	}
+	return b
+}
+
+func (n *nodeProbe) memory(out []eviction.Observation) []eviction.Observation {
+	at := n.clock.Now()
+	m := parseMeminfo(n.read(&n.meminfo))
+	var root cgroupMemory
+	if n.cfg.Estimator.needsCgroup() {
+		root.memoryStat = parseMemoryStat(n.read(&n.rootStat))
+		if root.usage = root.anon.plus(root.file); !n.hierarchy.v2 {
+			root.usage = parseNumber(n.read(&n.rootUsage))
+		}
+	}
+	available := n.cfg.Estimator.available(m, root, n.zones())
+	if !available.ok {
+		n.errs = append(n.errs, fmt.Errorf("no estimate %s of available memory in %s", n.cfg.Estimator, n.meminfo.path))
+	}
+	return add(out, eviction.MemoryAvailable, available, m.total, at)
+}
+
+// zones reads of them what changes from one moment to the next, if the estimate needs it.
+func (n *nodeProbe) zones() zones {
+	z := zones{low: n.watermark}
+	if n.cfg.Estimator == MemAvailable {
+		b, _ := n.zoneinfo.read(&n.buf) // it can do without
+		z.kept = parseZones(b, os.Getpagesize()).kept
+	}
+	return z
+}
+
+// allocatable measures what pods may still use together, if that is limited.
+func (n *nodeProbe) allocatable(out []eviction.Observation) []eviction.Observation {
+	if n.pods == "" || !n.podsLimit.ok {
+		return out
+	}
+	at := n.clock.Now()
+	m := cgroupMemory{limit: n.podsLimit}
+	m.memoryStat = parseMemoryStat(n.read(&n.podsStat))
+	m.usage = parseNumber(n.read(&n.podsUsage))
+	return add(out, eviction.AllocatableMemoryAvailable, m.limit.minus(m.workingSet()), m.limit, at)
+}
+
+func (n *nodeProbe) filesystems(out []eviction.Observation) []eviction.Observation {
+	type signals struct {
+		path          string
+		bytes, inodes eviction.Signal
+	}
+	var last struct {
+		path string
+		fsUsage
+		at time.Time
+	}
+	for _, s := range [...]signals{
+		{n.nodeFS, eviction.NodeFSAvailable, eviction.NodeFSInodesFree},
+		{n.writeFS, eviction.ContainerFSAvailable, eviction.ContainerFSInodesFree},
+		{n.imageFS, eviction.ImageFSAvailable, eviction.ImageFSInodesFree},
+	} {
+		if s.path == "" {
+			continue
+		}
+		if s.path != last.path {
+			var err error
+			last.path, last.at = s.path, n.clock.Now()
+			if last.fsUsage, err = statfs(s.path); err != nil {
+				n.errs = append(n.errs, err)
+			}
+		}
+		out = add(out, s.bytes, last.available, last.capacity, last.at)
+		out = add(out, s.inodes, last.inodesFree, last.inodes, last.at)
+	}
+	return out
+}
+
+// processes measures what the node can still start, or its pods if they have a
+// limit of their own that is closer.
+func (n *nodeProbe) processes(out []eviction.Observation) []eviction.Observation {
+	at := n.clock.Now()
+	capacity, available := n.maxTasks, n.maxTasks.minus(parseTasks(n.read(&n.loadavg)))
+	if n.podsTasks.ok {
+		left := n.podsTasks.minus(parseNumber(n.read(&n.podsPIDs)))
+		if left.ok && (!available.ok || left.n < available.n) {
+			capacity, available = n.podsTasks, left
+		}
+	}
+	return add(out, eviction.PIDAvailable, available, capacity, at)
+}
+
+// refreshNode looks anew at what [Provider.Node] takes for granted.
+func (p *Provider) refreshNode(ctx context.Context) error {
+	var info *runtimeapi.ImageFsInfoResponse
+	var err error
+	if p.cfg.Images != nil {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		if info, err = p.cfg.Images.ImageFsInfo(ctx); err != nil {
+			err = fmt.Errorf("image file systems: %w", err)
+		}
+	}
+	n := &p.node
+	s := n.look(info, err)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil && n.surveyed { // where they were is the best guess at where they are
+		s.layout, s.imageFS, s.writeFS = n.layout, n.imageFS, n.writeFS
+		s.imageUse, s.writeUse = n.imageUse, n.writeUse
+	}
+	n.adopt(s)
+	return s.err
+}
+
+// adopt makes s what is taken for granted.
+func (n *nodeProbe) adopt(s survey) {
+	n.survey, n.surveyed = s, true
+	h, names := s.hierarchy, s.hierarchy.memoryNames()
+	n.rootStat.moveTo(h.file("memory", "/", "memory.stat"))
+	n.rootUsage.moveTo(h.file("memory", "/", names.usage))
+	n.podsStat.moveTo(h.file("memory", s.pods, "memory.stat"))
+	n.podsUsage.moveTo(h.file("memory", s.pods, names.usage))
+	n.podsPIDs.moveTo(h.file("pids", s.pods, "pids.current"))
+}
+
+// look surveys the node. The error is that of asking for info, if that was done.
+func (n *nodeProbe) look(info *runtimeapi.ImageFsInfoResponse, asked error) (s survey) {
+	var buf []byte
+	s.hierarchy = hierarchyAt(n.cfg.CgroupRoot)
+	s.findPodsCgroup(n.cfg, buf)
+	number := func(name string) value {
+		b, err := readFile(filepath.Join(n.cfg.ProcRoot, name), &buf)
+		if err != nil {
+			return value{}
+		}
+		return parseNumber(b)
+	}
+	s.maxTasks = number("sys/kernel/pid_max").least(number("sys/kernel/threads-max"))
+	var errs []error
+	if n.cfg.Estimator == WorkingSet {
+		b, err := readFile(filepath.Join(n.cfg.ProcRoot, "zoneinfo"), &buf)
+		s.watermark = parseZones(b, os.Getpagesize()).low
+		errs = append(errs, err)
+	}
+	s.err = errors.Join(append(errs, s.findFilesystems(n.cfg, info, asked, &buf))...)
+	return s
+}
+
+// findPodsCgroup finds the cgroup of all pods and reads its limits, by way of buf.
+func (s *survey) findPodsCgroup(cfg Config, buf []byte) {
+	r := cgroupReader{hierarchy: s.hierarchy, buf: buf}
+	if s.pods = r.findPods(cfg.PodsCgroup); s.pods == "" {
+		return
+	}
+	s.podsTasks = r.number("pids", s.pods, "pids.max")
+	s.podsLimit = r.number("memory", s.pods, r.memoryNames().limit)
+}
+
+// findFilesystems finds out what is where, and merges what is at one place.
+func (s *survey) findFilesystems(cfg Config, info *runtimeapi.ImageFsInfoResponse, asked error, buf *[]byte) error {
+	s.nodeFS, s.imageFS, s.writeFS = cfg.NodePath, cfg.ImagePath, cfg.ContainerPath
+	if cfg.Images != nil {
+		s.imageFS, s.writeFS = "", ""
+		if asked != nil || info == nil {
+			return asked
+		}
+		s.imageUse, s.writeUse = mounted(info.GetImageFilesystems()), mounted(info.GetContainerFilesystems())
+		s.imageFS, s.writeFS = s.imageUse.GetFsId().GetMountpoint(), s.writeUse.GetFsId().GetMountpoint()
+		if s.writeFS == "" {
+			s.writeFS = s.imageFS // runtimes that do not tell them apart
+		}
+		if s.imageFS == "" {
+			return errors.New("image file systems: the runtime names none")
+		}
+	}
+	text, err := readFile(filepath.Join(cfg.ProcRoot, "self", "mountinfo"), buf)
+	if err != nil {
+		text = nil // devices tell most of it
+	}
+	mounts := parseMounts(text)
+	var ids [3]fsID
+	for i, path := range []string{s.nodeFS, s.imageFS, s.writeFS} {
+		dev, err := device(path)
+		if err != nil {
+			return fmt.Errorf("layout: %w", err)
+		}
+		ids[i] = identify(dev, path, mounts)
+	}
+	if s.layout, err = layoutOf(ids[0], ids[1], ids[2]); err != nil {
+		return err
+	}
+	if s.layout == eviction.SplitFS || s.layout == eviction.SingleFS {
+		s.writeFS = s.nodeFS // one statfs for both
+	}
+	if s.layout != eviction.SplitFS {
+		s.imageFS = s.writeFS
+	}
+	return nil
+}
+
+// mounted returns the first filesystem that says where it is, nil if none does.
+func mounted(all []*runtimeapi.FilesystemUsage) *runtimeapi.FilesystemUsage {
+	for _, fs := range all {
+		if fs.GetFsId().GetMountpoint() != "" {
+			return fs
+		}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package stats
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/eviction"
+)
+
+// A podProbe measures pods from the files of their cgroups.
+type podProbe struct {
+	cgroupReader
+	pods  string               // the cgroup of all pods
+	found map[types.UID]string // where each pod was found
+	out   []eviction.PodStats
+}
+
+// use makes it look in a hierarchy.
+func (r *podProbe) use(h hierarchy, pods string) {
+	if r.hierarchy != h || r.pods != pods || r.found == nil {
+		r.hierarchy, r.pods, r.found = h, pods, map[types.UID]string{}
+	}
+}
+
+// cgroup returns the pod's cgroup, empty if it has none. A pod never moves.
+func (r *podProbe) cgroup(uid types.UID) string {
+	cgroup, ok := r.found[uid]
+	if !ok {
+		if cgroup = r.findPod(r.pods, uid); cgroup != "" {
+			r.found[uid] = cgroup
+		}
+	}
+	return cgroup
+}
+
+// forget forgets where pods were that are not in present.
+func (r *podProbe) forget(present map[types.UID]bool) {
+	maps.DeleteFunc(r.found, func(uid types.UID, _ string) bool { return !present[uid] })
+}
+
+// where returns where cgroups are.
+func (n *nodeProbe) where() (hierarchy, string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.prepare()
+	return n.hierarchy, n.pods
+}
+
+// Pods measures what each pod of Config.Pods uses: memory and processes now, from
+// its cgroup, and for the rest what the last refresh has found, with the time of
+// each figure. Where a pod's cgroup is not found, its memory is what the runtime
+// said of its containers. The error is always nil: what can't be read is unknown.
+//
+// The result's slice, but not what is in it, is used again by the next call of
+// Pods, so those should follow one another.
+func (p *Provider) Pods(context.Context) ([]eviction.PodStats, error) {
+	p.podsMu.Lock()
+	defer p.podsMu.Unlock()
+	p.pods.out = p.measurePods(p.pods.out[:0], p.cfg.Pods())
+	return p.pods.out, nil
+}
+
+// measurePods measures into out. It needs podsMu.
+func (p *Provider) measurePods(out []eviction.PodStats, pods []*corev1.Pod) []eviction.PodStats {
+	p.pods.use(p.node.where())
+	present := make(map[types.UID]bool, len(pods))
+	for _, pod := range pods {
+		if pod == nil {
+			continue
+		}
+		present[pod.UID] = true
+		out = append(out, p.pod(pod.UID))
+	}
+	p.pods.forget(present)
+	return out
+}
+
+func (p *Provider) pod(uid types.UID) eviction.PodStats {
+	p.mu.Lock()
+	containers, disk := p.runtime.containers[uid], p.disk[uid]
+	p.mu.Unlock()
+	s := eviction.PodStats{UID: uid}
+	if cgroup := p.pods.cgroup(uid); cgroup != "" {
+		at := p.cfg.Clock.Now()
+		s.Memory = usage(p.pods.memoryUsage(cgroup).workingSet(), at)
+		s.Processes = usage(p.pods.processes(cgroup), at)
+	}
+	if !s.Memory.Known() {
+		s.Memory = sumMemory(containers)
+	}
+	s.Containers = make([]eviction.ContainerStats, 0, len(containers))
+	for _, c := range containers {
+		s.Containers = append(s.Containers, containerStats(c))
+	}
+	for _, f := range disk.figures {
+		switch f.kind {
+		case volumeDisk:
+			s.Volumes = append(s.Volumes, eviction.VolumeStats{Name: f.name, DiskUsage: f.DiskUsage})
+		case logDisk:
+			s.Containers = withLogs(s.Containers, f.name, f.DiskUsage)
+		case otherDisk:
+			s.Other = sum(s.Other, f.DiskUsage)
+		}
+	}
+	return s
+}
+
+// withLogs adds logs, which are those of all attempts, to the first entry of that
+// name, or as an entry of their own.
+func withLogs(all []eviction.ContainerStats, name string, logs eviction.DiskUsage) []eviction.ContainerStats {
+	for i := range all {
+		if all[i].Name == name {
+			all[i].Logs = logs
+			return all
+		}
+	}
+	return append(all, eviction.ContainerStats{Name: name, Logs: logs})
+}
+
+// sum adds up what is known. The time is that of the older one.
+func sum(a, b eviction.DiskUsage) eviction.DiskUsage {
+	return eviction.DiskUsage{Bytes: sumUsage(a.Bytes, b.Bytes), Inodes: sumUsage(a.Inodes, b.Inodes)}
+}
+
+func sumUsage(a, b eviction.Usage) eviction.Usage {
+	switch {
+	case !a.Known():
+		return b
+	case !b.Known():
+		return a
+	case b.Time.Before(a.Time):
+		a.Time = b.Time
+	}
+	a.Value = toInt(known(uint64(a.Value)).plus(known(uint64(b.Value))).n)
+	return a
+}
+
+func sumMemory(containers []*runtimeapi.ContainerStats) (all eviction.Usage) {
+	for _, c := range containers {
+		all = sumUsage(all, criUsage(c.GetMemory().GetWorkingSetBytes(), c.GetMemory().GetTimestamp()))
+	}
+	return all
+}
+
+func containerStats(c *runtimeapi.ContainerStats) eviction.ContainerStats {
+	layer := c.GetWritableLayer()
+	return eviction.ContainerStats{
+		Name:   c.GetAttributes().GetMetadata().GetName(),
+		Memory: criUsage(c.GetMemory().GetWorkingSetBytes(), c.GetMemory().GetTimestamp()),
+		Rootfs: eviction.DiskUsage{
+			Bytes:  criUsage(layer.GetUsedBytes(), layer.GetTimestamp()),
+			Inodes: criUsage(layer.GetInodesUsed(), layer.GetTimestamp()),
+		},
+	}
+}
+
+// criUsage is a figure of the runtime's, unknown if it has none or no time.
+func criUsage(v *runtimeapi.UInt64Value, nanoseconds int64) eviction.Usage {
+	if v == nil || nanoseconds <= 0 {
+		return eviction.Usage{}
+	}
+	return eviction.Usage{Value: toInt(v.GetValue()), Time: time.Unix(0, nanoseconds)}
+}

@@ -1,0 +1,87 @@
+//go:build linux && cgroup2
+
+package stats_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/agent/stats"
+)
+
+// TestCgroup2ProjectQuotas has volumes and logs on ext4 with project quotas, as the
+// kubelet makes them with LocalStorageCapacityIsolationFSQuotaMonitoring: what the
+// quotas say is what a walk finds, and nothing is walked over.
+func TestCgroup2ProjectQuotas(t *testing.T) {
+	lab(t)
+	const (
+		disk  = "/data" // run.sh --disk
+		files = 300
+	)
+	mapped := pod("mapped", burstable)
+	mapped.Spec.HostUsers = new(false)
+	clock := testingclock.NewFakeClock(epoch())
+	cfg := labConfig()
+	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{mapped, pod("host", guaranteed)} }
+	cfg.NodePath, cfg.LogPath, cfg.Clock = filepath.Join(disk, "kubelet"), filepath.Join(disk, "logs"), clock
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(cfg.NodePath)); require.NoError(t, os.RemoveAll(cfg.LogPath)) })
+	dirs := []string{
+		volume(cfg, burstable, "data"), logs(cfg, "mapped", burstable, "app"),
+		volume(cfg, guaranteed, "data"), logs(cfg, "host", guaranteed, "app"),
+	}
+	for i, dir := range dirs {
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		require.NoError(t, stats.SetProject(dir, uint32(1048577+i)))
+		for file := range files {
+			write(t, strings.Repeat("x", 1000*(i+1)), dir, fmt.Sprint(file%7), fmt.Sprint(file))
+		}
+	}
+	syscall.Sync() // blocks are given to files late
+	p := newProvider(t, cfg)
+	require.Equal(t, []int{3, files}, measuredBy(t, p, dirs), "quotas, and files of the volume that a pod could move out of its own")
+
+	require.NoError(t, os.WriteFile(filepath.Join(dirs[0], "big"), make([]byte, 5*mebi), 0o600))
+	require.NoError(t, os.Link(filepath.Join(dirs[0], "big"), filepath.Join(dirs[0], "again")))
+	syscall.Sync()
+	clock.Step(time.Minute)
+	require.Equal(t, []int{3, files}, measuredBy(t, p, dirs))
+
+	// One that it shares says nothing, and one that was taken away neither.
+	require.NoError(t, stats.SetProject(dirs[1], 1048577))
+	require.NoError(t, stats.SetProject(dirs[3], 0))
+	clock.Step(time.Minute)
+	require.Equal(t, []int{0, 4 * files}, measuredBy(t, p, dirs))
+}
+
+// measuredBy measures all and holds it against du. It returns how many quotas were read
+// and about how many files were looked at for the rest.
+func measuredBy(t *testing.T, p *stats.Provider, dirs []string) []int {
+	t.Helper()
+	r, err := p.Refresh(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, r.Pods)
+	pods := podsOf(t, p)
+	for i, u := range []struct{ bytes, inodes int64 }{
+		{pods[burstable].Volumes[0].Bytes.Value, pods[burstable].Volumes[0].Inodes.Value},
+		{pods[burstable].Containers[0].Logs.Bytes.Value, pods[burstable].Containers[0].Logs.Inodes.Value},
+		{pods[guaranteed].Volumes[0].Bytes.Value, pods[guaranteed].Volumes[0].Inodes.Value},
+		{pods[guaranteed].Containers[0].Logs.Bytes.Value, pods[guaranteed].Containers[0].Logs.Inodes.Value},
+	} {
+		bytes, inodes, err := stats.Walk(t.Context(), dirs[i], 1<<20)
+		require.NoError(t, err)
+		t.Logf("%s: %d bytes, %d inodes; du: %d, %d", dirs[i], u.bytes, u.inodes, bytes, inodes)
+		require.EqualValues(t, bytes, u.bytes)
+		require.EqualValues(t, inodes, u.inodes)
+	}
+	t.Logf("%+v", r)
+	return []int{r.Quotas, r.Entries / 300 * 300}
+}

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package stats
+
+import (
+	"errors"
+	"fmt"
+)
+
+// kernelQuotas are those of Linux.
+type kernelQuotas struct{}
+
+func (kernelQuotas) project(dir string) (project, bool, error) {
+	return project{}, false, fmt.Errorf("project of %s: not on this system: %w", dir, errors.ErrUnsupported)
+}
+
+func (kernelQuotas) used(dir string, _ uint32) (bytes, inodes uint64, err error) {
+	return 0, 0, fmt.Errorf("quota of %s: not on this system: %w", dir, errors.ErrUnsupported)
+}

@@ -1,0 +1,70 @@
+package stats
+
+import "math"
+
+// value is a number that may be unknown, which is not the same as zero: a file
+// that is missing must neither look like a node without memory nor like a pod
+// that uses none.
+type value struct {
+	n  uint64
+	ok bool
+}
+
+func known(n uint64) value { return value{n, true} }
+
+// minus saturates at zero: counters are read one after the other and need not
+// agree, and a difference that wraps is 16 EiB of memory (kubernetes#52386).
+func (v value) minus(o value) value {
+	if !v.ok || !o.ok {
+		return value{}
+	}
+	return known(v.n - min(v.n, o.n))
+}
+
+// plus saturates at the largest number.
+func (v value) plus(o value) value {
+	if !v.ok || !o.ok {
+		return value{}
+	}
+	return known(v.n + min(o.n, math.MaxUint64-v.n))
+}
+
+// times saturates at the largest number.
+func (v value) times(factor uint64) value {
+	if v.ok && factor != 0 && v.n > math.MaxUint64/factor {
+		return known(math.MaxUint64)
+	}
+	return value{v.n * factor, v.ok}
+}
+
+// or returns v, or o where v is unknown.
+func (v value) or(o value) value {
+	if v.ok {
+		return v
+	}
+	return o
+}
+
+// least returns the smaller of the two that are known.
+func (v value) least(o value) value {
+	if v.ok && o.ok {
+		return known(min(v.n, o.n))
+	}
+	return v.or(o)
+}
+
+// ptr returns the number as the statistics types have it, nil for unknown.
+func (v value) ptr() *uint64 {
+	if !v.ok {
+		return nil
+	}
+	return &v.n
+}
+
+// fromPtr is the reverse of ptr.
+func fromPtr(n *uint64) value {
+	if n == nil {
+		return value{}
+	}
+	return known(*n)
+}

@@ -1,0 +1,288 @@
+package stats
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubeparts/kubeparts/eviction"
+)
+
+// Watch implements [eviction.Waker] with what the kernel offers: pressure triggers
+// for the node and for all pods together, on cgroup version 2 the events of the
+// pods' cgroup, and on version 1, if UsageEvents asks for it, its thresholds. It
+// waits in one poll on the caller's goroutine. Levels may be nil; it is called every
+// 10 s for the thresholds.
+//
+// Watch returns nil when ctx is done, and an error when there is nothing to watch or
+// the pods' cgroup is gone, which is not pressure although it polls like it; the
+// caller calls again. What comes up meanwhile is watched 10 s later at most.
+func (p *Provider) Watch(ctx context.Context, levels func() []eviction.Level, wake func(reason string)) (err error) {
+	w := &watch{p: p, levels: levels}
+	defer w.close()
+	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("watch: eventfd: %w", err)
+	}
+	w.sources = append(w.sources, source{fd: stop, events: unix.POLLIN})
+	stopped := make(chan struct{})
+	cancelStop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		_, _ = unix.Write(stop, binary.NativeEndian.AppendUint64(nil, 1)) // can't be full
+	})
+	defer func() {
+		if !cancelStop() {
+			<-stopped
+		}
+	}()
+	if err := w.arm(); len(w.sources) == 1 {
+		return fmt.Errorf("watch: nothing to watch: %w", err)
+	}
+	w.tell()
+	for {
+		reason, err := w.wait()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("watch: %w", err)
+		case reason != "":
+			wake(reason)
+		}
+	}
+}
+
+// A source is something to poll.
+type source struct {
+	name, reason string
+	fd           int
+	events       int16
+	drain        bool // it has to be read, or it stays ready
+	usage        bool // it has to be armed anew from time to time
+	cgroup       bool // it ends with its cgroup
+}
+
+// A watch is one call of Watch. The first source ends it.
+type watch struct {
+	p       *Provider
+	levels  func() []eviction.Level
+	sources []source
+	polls   []unix.PollFd
+}
+
+func (w *watch) close() {
+	for _, s := range w.sources {
+		_ = unix.Close(s.fd)
+	}
+}
+
+func (w *watch) tell() {
+	names := make([]string, 0, len(w.sources))
+	for _, s := range w.sources[1:] {
+		names = append(names, s.name)
+	}
+	w.p.cfg.Observer.Watching(names)
+}
+
+// has says whether there is such a source.
+func (w *watch) has(name string) bool {
+	for _, s := range w.sources {
+		if s.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// open adds a source unless it is there.
+func (w *watch) open(s source, open func() (int, error)) error {
+	if w.has(s.name) {
+		return nil
+	}
+	fd, err := open()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	s.fd = fd
+	w.sources = append(w.sources, s)
+	return nil
+}
+
+// arm adds all sources that can be had and are not there. The error tells of those
+// that can't.
+func (w *watch) arm() error {
+	cfg := w.p.cfg
+	trigger := pressureTrigger{cfg.Stall, cfg.StallWindow}
+	pressure := func(path, who string, cgroup bool) error {
+		s := source{name: path, reason: who + " waits for memory", events: unix.POLLPRI, cgroup: cgroup}
+		return w.open(s, func() (int, error) { return openTrigger(path, trigger) })
+	}
+	errs := []error{pressure(filepath.Join(cfg.ProcRoot, "pressure", "memory"), "the node", false)}
+	h := hierarchyAt(cfg.CgroupRoot)
+	pods := h.findPods(cfg.PodsCgroup)
+	if h.v2 && pods != "" {
+		errs = append(errs, pressure(h.file("memory", pods, "memory.pressure"), "a pod", true))
+		// The local events are of the pods' common limit alone; the others are of
+		// each container's own, which is nobody else's trouble. Linux 5.2.
+		events := h.file("memory", pods, "memory.events.local")
+		if !exists(events) {
+			events = h.file("memory", pods, "memory.events")
+		}
+		s := source{name: events, reason: "the pods reach their limit of memory", events: unix.POLLIN, drain: true, cgroup: true}
+		errs = append(errs, w.open(s, func() (int, error) { return watchFile(events) }))
+	}
+	if !h.v2 && cfg.UsageEvents {
+		errs = append(errs, w.armUsage(h, pods))
+	}
+	return errors.Join(errs...)
+}
+
+// armUsage sets the thresholds of version 1 anew.
+func (w *watch) armUsage(h hierarchy, pods string) error {
+	kept := w.sources[:0]
+	for _, s := range w.sources {
+		if s.usage {
+			_ = unix.Close(s.fd)
+			continue
+		}
+		kept = append(kept, s)
+	}
+	w.sources = kept
+	if w.levels == nil {
+		return nil
+	}
+	node, _ := w.p.node.measure(nil) // what is not there is not armed
+	levels := w.levels()
+	var errs []error
+	for _, c := range []struct {
+		signal eviction.Signal
+		cgroup string
+	}{{eviction.MemoryAvailable, "/"}, {eviction.AllocatableMemoryAvailable, pods}} {
+		threshold, ok := first(levels, c.signal)
+		if c.cgroup == "" || !ok {
+			continue
+		}
+		r := cgroupReader{hierarchy: h}
+		used := r.number("memory", c.cgroup, h.memoryNames().usage)
+		level := usageLevel(used, observed(node, c.signal), threshold)
+		if !level.ok {
+			continue // below it already: whoever polls knows
+		}
+		dir := h.file("memory", c.cgroup, "")
+		s := source{
+			name: filepath.Join(dir, h.memoryNames().usage), reason: string(c.signal) + " passes its threshold",
+			events: unix.POLLIN, drain: true, usage: true, cgroup: c.cgroup != "/",
+		}
+		errs = append(errs, w.open(s, func() (int, error) { return usageEvent(dir, level.n) }))
+	}
+	return errors.Join(errs...)
+}
+
+// wait waits for one source, or until it is time to arm anew, and returns the
+// reason for a wake-up, if that is one.
+func (w *watch) wait() (reason string, err error) {
+	w.polls = w.polls[:0]
+	for _, s := range w.sources {
+		w.polls = append(w.polls, unix.PollFd{Fd: int32(s.fd), Events: s.events})
+	}
+	n, err := unix.Poll(w.polls, int(w.p.rearm/time.Millisecond))
+	switch {
+	case errors.Is(err, unix.EINTR):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("poll: %w", err)
+	case n == 0:
+		before := len(w.sources)
+		_ = w.arm() // what can't be had now may be later
+		if len(w.sources) != before {
+			w.tell()
+		}
+		return "", nil
+	}
+	for i, polled := range w.polls {
+		s := w.sources[i]
+		if polled.Revents == 0 {
+			continue
+		}
+		// A trigger whose cgroup was removed says POLLERR|POLLPRI for ever.
+		if polled.Revents&(unix.POLLERR|unix.POLLNVAL|unix.POLLHUP) != 0 || s.cgroup && !exists(s.name) {
+			return "", fmt.Errorf("%s is gone", s.name)
+		}
+		if s.drain {
+			var events [4096]byte
+			_, _ = unix.Read(s.fd, events[:]) // what they say is looked up
+		}
+		if s.reason != "" {
+			reason = s.reason
+		}
+	}
+	return reason, nil
+}
+
+// openTrigger asks for a trigger at a pressure file, or for the one that somebody
+// without privileges may have.
+func openTrigger(path string, t pressureTrigger) (int, error) {
+	fd, err := tryTrigger(path, t)
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
+		return fd, err
+	}
+	if t.window >= minWindow && t.window <= maxWindow {
+		if fd, again := tryTrigger(path, t.unprivileged()); again == nil {
+			return fd, nil
+		}
+	}
+	return -1, fmt.Errorf("the kernel refuses a trigger for %v in %v: windows are of %v to %v, "+
+		"and without CAP_SYS_RESOURCE of a multiple of 2s: %w", t.stall, t.window, minWindow, maxWindow, err)
+}
+
+func tryTrigger(path string, t pressureTrigger) (int, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	text := fmt.Sprintf("some %d %d\x00", t.stall.Microseconds(), t.window.Microseconds())
+	if _, err := unix.Write(fd, []byte(text)); err != nil {
+		_ = unix.Close(fd)
+		return -1, &os.PathError{Op: "write", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+// watchFile asks to be told when a file of the kernel's changes.
+func watchFile(path string) (int, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return -1, fmt.Errorf("inotify: %w", err)
+	}
+	if _, err := unix.InotifyAddWatch(fd, path, unix.IN_MODIFY); err != nil {
+		_ = unix.Close(fd)
+		return -1, &os.PathError{Op: "inotify_add_watch", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+// usageEvent asks a cgroup of version 1 to be told when what it uses passes a
+// level, in either direction. It ends with its descriptor.
+func usageEvent(dir string, level uint64) (_ int, err error) {
+	usage, err := os.Open(filepath.Join(dir, "memory.usage_in_bytes"))
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = usage.Close() }()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return -1, fmt.Errorf("eventfd: %w", err)
+	}
+	control := fmt.Sprintf("%d %d %d", fd, usage.Fd(), level)
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.event_control"), []byte(control), 0); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}

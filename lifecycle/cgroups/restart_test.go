@@ -1,0 +1,66 @@
+package cgroups_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/cgroups"
+)
+
+// A hierarchy that came later, or was not there for the agent before us, has no
+// cgroups yet. That they can't be limited says nothing about those that have pods.
+func TestUndoTakesAwayOnlyWhatItMade(t *testing.T) {
+	t.Parallel()
+	root := model(t, cgroups.V1)
+	c := newOn(t, cgroups.Config{Root: root})
+	for _, pod := range []*corev1.Pod{burstable("u1"), guaranteed("u2")} {
+		require.NoError(t, second(c.Ensure(t.Context(), pod)))
+	}
+	for _, gone := range []string{"hugetlb/kubepods", "pids/kubepods"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(root, gone)))
+	}
+	notRoot := filepath.Join(root, "memory/kubepods/memory.limit_in_bytes")
+	require.NoError(t, os.Remove(notRoot))
+	require.NoError(t, os.Mkdir(notRoot, 0o755), "nothing can be written there")
+	require.ErrorContains(t, second(c.Ensure(t.Context(), burstable("u1"))), "memory.limit_in_bytes")
+	require.NoDirExists(t, filepath.Join(root, "pids/kubepods"))
+	for _, there := range []string{"memory/kubepods/podu2", "cpu/kubepods/podu2", "cpu/kubepods/burstable/podu1"} {
+		require.DirExists(t, filepath.Join(root, there))
+	}
+	require.NoError(t, os.Remove(notRoot))
+	require.NoError(t, second(c.Ensure(t.Context(), burstable("u1"))))
+	require.DirExists(t, filepath.Join(root, "pids/kubepods/burstable/podu1"))
+}
+
+// An agent that starts again may have been given other limits, or have ended
+// between making the cgroup and limiting it.
+func TestLimitsOfAllPodsAfterARestart(t *testing.T) {
+	t.Parallel()
+	root := model(t, cgroups.V2)
+	limit := filepath.Join(root, "kubepods/memory.max")
+	require.NoError(t, os.Mkdir(filepath.Dir(limit), 0o755))
+	c := newOn(t, cgroups.Config{Root: root, Allocatable: list("memory 1Gi")})
+	require.NoError(t, second(c.Ensure(t.Context(), bestEffort("u1"))))
+	require.Equal(t, "1073741824", content(t, limit))
+
+	require.NoError(t, os.WriteFile(limit, []byte("7"), 0o600))
+	require.NoError(t, c.UpdateQoS(t.Context(), nil))
+	require.Equal(t, "7", content(t, limit), "the administrator's")
+	require.NoError(t, newOn(t, cgroups.Config{Root: root}).UpdateQoS(t.Context(), nil))
+	require.Equal(t, "7", content(t, limit), "nothing was asked for")
+	c = newOn(t, cgroups.Config{Root: root, Allocatable: list("memory 2Gi")})
+	require.NoError(t, c.UpdateQoS(t.Context(), nil))
+	require.Equal(t, "2147483648", content(t, limit))
+}
+
+func TestNoPodAtAll(t *testing.T) {
+	t.Parallel()
+	c := newOn(t, cgroups.Config{Root: model(t, cgroups.V2)})
+	require.ErrorContains(t, second(c.Ensure(t.Context(), nil)), "no pod")
+	require.ErrorContains(t, c.Update(t.Context(), nil), "no pod")
+	require.NoError(t, c.UpdateQoS(t.Context(), []*corev1.Pod{nil, podWith("u1", corev1.ResourceRequirements{Requests: list("cpu -9P", "memory 1")}), burstable("u2")}))
+}

@@ -1,0 +1,49 @@
+package images_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
+)
+
+// A pod's image is in a registry that asks for a password.
+func Example() {
+	node, err := fakecri.New(fakecri.Config{Registry: []fakecri.Image{
+		{Name: "registry.example/web:1", SizeBytes: 1 << 20, Pull: fakecri.Pull{Username: "me", Password: "pass"}},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m, err := images.New(images.Config{Images: node})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	key := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "key"},
+		Type:       corev1.SecretTypeDockerConfigJson,
+		Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"registry.example":{"auth":"bWU6cGFzcw=="}}}`)},
+	}
+	for _, secrets := range [][]*corev1.Secret{nil, {key}} {
+		got, err := m.Ensure(context.Background(), images.Request{
+			Pod:   &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1"}},
+			Image: "registry.example/web:1", Secrets: secrets,
+		})
+		if refused, ok := errors.AsType[*images.Error](err); ok {
+			fmt.Println("waiting:", refused.Reason)
+			continue
+		}
+		fmt.Println("there:", got.Image.GetRepoTags(), got.Image.GetSize(), "bytes")
+		got.Release() // once the container is created
+	}
+	// Output:
+	// waiting: ErrImagePull
+	// there: [registry.example/web:1] 1048576 bytes
+}

@@ -1,0 +1,174 @@
+package images_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeparts/kubeparts/lifecycle/images"
+)
+
+var _ images.ImageService = cri.ImageManagerService(nil)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is a runtime whose registry a function plays.
+type node struct {
+	// registry answers a pull; nil: every image is there for everybody.
+	registry func(ctx context.Context, image string, auth *runtimeapi.AuthConfig) error
+	// inspectErr fails ImageStatus.
+	inspectErr error
+	// tags are what images are called beside what they were asked for.
+	tags []string
+	// vanish makes images disappear once they are pulled.
+	vanish bool
+
+	mu      sync.Mutex
+	present map[string]bool
+	pulls   []string
+}
+
+func (n *node) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.inspectErr != nil {
+		return nil, n.inspectErr
+	}
+	id := spec.GetImage()
+	if !n.present[id] {
+		id = "id of " + id
+	}
+	if !n.present[id] {
+		return &runtimeapi.ImageStatusResponse{}, nil
+	}
+	return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: id, Size: 4096, RepoTags: n.tags}}, nil
+}
+
+func (n *node) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+	n.mu.Lock()
+	n.pulls = append(n.pulls, spec.GetImage()+" as "+auth.GetUsername())
+	registry := n.registry
+	n.mu.Unlock()
+	if registry != nil {
+		if err := registry(ctx, spec.GetImage(), auth); err != nil {
+			return "", err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id := "id of " + spec.GetImage()
+	if !n.vanish {
+		n.add(id)
+	}
+	return id, nil
+}
+
+func (n *node) add(id string) {
+	if n.present == nil {
+		n.present = map[string]bool{}
+	}
+	n.present[id] = true
+}
+
+func (n *node) preload(image string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.add("id of " + image)
+}
+
+func (n *node) pulled() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string(nil), n.pulls...)
+}
+
+// recorder keeps events.
+type recorder struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (r *recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, fmt.Sprintf("%s: %s %s: ", object.(*corev1.ObjectReference).Name, kind, reason)+fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := r.events
+	r.events = nil
+	return events
+}
+
+// store finds Secrets by name.
+type store map[string]*corev1.Secret
+
+func (s store) GetSecret(namespace, name string) (*corev1.Secret, error) {
+	if secret := s[namespace+"/"+name]; secret != nil {
+		return secret, nil
+	}
+	return nil, errors.New("not found")
+}
+
+// secret is a pull secret for one location.
+func secret(name, location, user, password string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Type:       corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{
+			corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"username":%q,"password":%q}}}`, location, user, password),
+		},
+	}
+}
+
+func pod(name string, secrets ...string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+	for _, s := range secrets {
+		p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: s})
+	}
+	return p
+}
+
+// set is a Manager with everything around it.
+type set struct {
+	*images.Manager
+	node   *node
+	events *recorder
+	clock  *testingclock.FakeClock
+}
+
+func newSet(t *testing.T, change func(*images.Config)) *set {
+	t.Helper()
+	s := &set{node: &node{}, events: &recorder{}, clock: testingclock.NewFakeClock(time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC))}
+	cfg := images.Config{Images: s.node, Events: s.events, Clock: s.clock}
+	if change != nil {
+		change(&cfg)
+	}
+	m, err := images.New(cfg)
+	require.NoError(t, err)
+	s.Manager = m
+	return s
+}
+
+// refusal is the *Error that err must be.
+func refusal(t *testing.T, err error) *images.Error {
+	t.Helper()
+	var e *images.Error
+	require.ErrorAs(t, err, &e)
+	return e
+}

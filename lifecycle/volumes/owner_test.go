@@ -1,0 +1,121 @@
+//go:build unix
+
+package volumes_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/volumes"
+)
+
+// someGroup is a group that this process may give files to: any for root.
+func someGroup() int64 {
+	if os.Getuid() == 0 {
+		return 4242
+	}
+	return int64(os.Getgid())
+}
+
+func mode(t *testing.T, path string) (fs.FileMode, int64) {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return info.Mode(), int64(info.Sys().(*syscall.Stat_t).Gid)
+}
+
+func TestFSGroup(t *testing.T) {
+	n := newNode(t, nil)
+	group, secretMode := someGroup(), int32(0o400)
+	p := podOf(vol("e", emptyDir()), vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		SecretName: "s", DefaultMode: &secretMode, Items: []corev1.KeyToPath{{Key: "pass", Path: "deep/pass"}},
+	}}))
+	p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group}
+	paths, err := n.Mount(t.Context(), p)
+	require.NoError(t, err)
+	for path, want := range map[string]fs.FileMode{
+		paths["e"]:                     fs.ModeDir | fs.ModeSetgid | 0o777,
+		paths["s"]:                     fs.ModeDir | fs.ModeSetgid | 0o777,
+		paths["s"] + "/deep/pass":      0o440,
+		paths["s"] + "/..data/deep":    fs.ModeDir | fs.ModeSetgid | 0o755,
+		paths["s"] + "/..data/../deep": fs.ModeDir | fs.ModeSetgid | 0o755,
+	} {
+		got, gid := mode(t, path)
+		require.Equal(t, want, got, path)
+		require.Equal(t, group, gid, path)
+	}
+
+	// A change of the group is a new version of the contents.
+	before, err := os.Readlink(paths["s"] + "/..data")
+	require.NoError(t, err)
+	require.NoError(t, n.Refresh(t.Context(), p))
+	same, err := os.Readlink(paths["s"] + "/..data")
+	require.NoError(t, err)
+	require.Equal(t, before, same)
+	p.Spec.SecurityContext = nil
+	n.clock.Step(time.Second)
+	require.NoError(t, n.Refresh(t.Context(), p))
+	got, _ := mode(t, paths["s"]+"/deep/pass")
+	require.Equal(t, fs.FileMode(0o400), got)
+
+	// What a container made of its folder is left alone: databases insist on 0700.
+	for _, own := range []fs.FileMode{0o755, 0o700} {
+		require.NoError(t, os.Chmod(paths["e"], own))
+		_, err = n.Mount(t.Context(), p)
+		require.NoError(t, err)
+		got, _ = mode(t, paths["e"])
+		require.Equal(t, fs.ModeDir|own, got)
+	}
+}
+
+// A token is its user's alone where all containers say that they are the same one,
+// and the group's where there is one.
+func TestTokenOwner(t *testing.T) {
+	me, other := int64(os.Getuid()), int64(os.Getuid()+1)
+	user := func(uid *int64) *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: uid} }
+	for _, tc := range []struct {
+		name        string
+		pod         *corev1.PodSecurityContext
+		first, init *corev1.SecurityContext
+		want        fs.FileMode
+	}{
+		{"nobody says", nil, nil, nil, 0o644},
+		{"the pod says", &corev1.PodSecurityContext{RunAsUser: &me}, nil, nil, 0o600},
+		{"both say the same", nil, user(&me), user(&me), 0o600},
+		{"one does not say", nil, user(&me), nil, 0o644},
+		{"they differ", &corev1.PodSecurityContext{RunAsUser: &me}, nil, user(&other), 0o644},
+		{"a group", &corev1.PodSecurityContext{FSGroup: new(someGroup())}, nil, nil, 0o640},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, func(c *volumes.Config) {
+				c.Tokens = func(context.Context, *corev1.Pod, string, time.Duration) (string, error) { return "token", nil }
+			})
+			p := podOf(vol("v", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+				ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"},
+			}}}}))
+			p.Spec.SecurityContext = tc.pod
+			p.Spec.Containers[0].SecurityContext = tc.first
+			p.Spec.InitContainers = []corev1.Container{{SecurityContext: tc.init}}
+			paths, err := n.Mount(t.Context(), p)
+			require.NoError(t, err)
+			got, _ := mode(t, paths["v"]+"/token")
+			require.Equal(t, tc.want, got)
+			before, err := filepath.EvalSymlinks(paths["v"] + "/..data")
+			require.NoError(t, err)
+			n.clock.Step(time.Second)
+			require.NoError(t, n.Refresh(t.Context(), p))
+			after, err := filepath.EvalSymlinks(paths["v"] + "/..data")
+			require.NoError(t, err)
+			require.Equal(t, before, after)
+		})
+	}
+}
