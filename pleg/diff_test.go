@@ -19,7 +19,13 @@ func TestTransition(t *testing.T) {
 	}{
 		{absent, running, ContainerStarted, none},
 		{absent, exited, ContainerDied, none},
+		{absent, created, ContainerChanged, none},
 		{absent, unknown, ContainerChanged, none},
+		{created, created, none, none},
+		{created, running, ContainerStarted, none},
+		{created, exited, ContainerDied, none},
+		{created, unknown, ContainerChanged, none},
+		{created, absent, ContainerDied, ContainerRemoved},
 		{running, running, none, none},
 		{running, exited, ContainerDied, none},
 		{running, unknown, ContainerChanged, none},
@@ -89,7 +95,7 @@ func TestDiff(t *testing.T) {
 }
 
 func printed(changes []change) (out []string) {
-	names := [...]string{"absent", "unknown", "running", "exited"}
+	names := [...]string{"absent", "created", "unknown", "running", "exited"}
 	for _, c := range changes {
 		out = append(out, fmt.Sprintf("%s/%s %s %s", c.object.pod, c.object.id, names[c.from], names[c.to]))
 	}
@@ -138,7 +144,7 @@ func FuzzDiff(f *testing.F) {
 
 func TestStatesThisBuildDoesNotKnowAreUnknown(t *testing.T) {
 	require.Equal(t, unknown, containerState(99))
-	require.Equal(t, unknown, containerState(runtimeapi.ContainerState_CONTAINER_CREATED))
+	require.Equal(t, unknown, containerState(runtimeapi.ContainerState_CONTAINER_UNKNOWN))
 	require.Equal(t, unknown, sandboxState(99))
 }
 

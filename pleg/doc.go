@@ -115,6 +115,8 @@
 //   - The kubelet's count of the containers in a state keeps its last value when none is
 //     left in that state; here it becomes 0.
 //   - A state this build does not know counts as unknown; the kubelet panics.
+//   - To the kubelet's generator a container that is created and one in an unknown state
+//     are the same; here a pod is inspected whose container goes from one to the other.
 //   - A requested reinspection of an unknown pod is forgotten after the next full list.
 //   - A requested reinspection that meets nothing but changes without an event yields no
 //     event in the kubelet, so the request is lost; here it yields a PodSync.

@@ -200,7 +200,7 @@ func isSandboxCurrent(o *object, known *runtimeapi.PodSandboxStatus) bool {
 
 // isContainerCurrent reports the same for a container. An exited one does not change.
 func isContainerCurrent(o *object, known *runtimeapi.ContainerStatus) bool {
-	return o.state != unknown && containerState(known.GetState()) == o.state
+	return o.state != created && o.state != unknown && containerState(known.GetState()) == o.state
 }
 
 // podName returns the names that a listed sandbox has, or else a listed container.

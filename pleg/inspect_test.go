@@ -318,3 +318,22 @@ func TestInspect_StatusThatContradictsTheListIsAskedForAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestInspect_ContainerLostBeforeItsStart: no event tells of it, but the cache does.
+func TestInspect_ContainerLostBeforeItsStart(t *testing.T) {
+	clk := fakeClock()
+	r := newRig(t, clk)
+	r.node.sandbox("a", "sa", ready)
+	r.node.container("a", "a1", runtimeapi.ContainerState_CONTAINER_CREATED)
+	r.relist()
+	clk.Step(time.Second)
+	r.node.container("a", "a1", runtimeapi.ContainerState_CONTAINER_UNKNOWN)
+	require.Empty(t, r.relist())
+	status, err := r.cache.Get("a")
+	require.NoError(t, err)
+	require.Equal(t, runtimeapi.ContainerState_CONTAINER_UNKNOWN, status.Containers[0].GetState())
+	clk.Step(time.Second)
+	r.node.takeAsked()
+	require.Empty(t, r.relist())
+	require.Empty(t, r.node.takeAsked())
+}

@@ -43,12 +43,12 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", ErrTooLarge, err)
 }
 
-// state is the state of an object, as far as events depend on it. CRI's created and
-// unknown are one, as in the kubelet, and so is every value this build does not know.
+// state is the listed state of an object. Every value this build does not know is unknown.
 type state uint8
 
 const (
 	absent state = iota
+	created
 	unknown
 	running
 	exited
@@ -71,7 +71,9 @@ func containerState(s runtimeapi.ContainerState) state {
 		return running
 	case runtimeapi.ContainerState_CONTAINER_EXITED:
 		return exited
-	default: // created, unknown, and what this build does not know
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		return created
+	default:
 		return unknown
 	}
 }

@@ -92,7 +92,7 @@ func transition(from, to state) (first, second EventType) {
 		return ContainerStarted, ""
 	case to == exited:
 		return ContainerDied, ""
-	case to == unknown:
+	case to == created, to == unknown:
 		return ContainerChanged, ""
 	case from == exited:
 		return ContainerRemoved, ""

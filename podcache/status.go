@@ -107,18 +107,20 @@ func BrokenOff(c *runtimeapi.ContainerStatus) bool {
 }
 
 func brokenOff(message string) bool {
+	message = strings.TrimSuffix(message, ": unknown")                        // the kind of error, from containerd 1.7 and before
 	message = strings.TrimSuffix(strings.TrimRight(message, ": "), ": <nil>") // what a command wrote, which is nothing
 	cancelled := func(cause string) bool { return strings.HasSuffix(message, cause) }
-	return slices.ContainsFunc([]string{context.Canceled.Error(), context.DeadlineExceeded.Error(), runcKilled}, cancelled) &&
+	return slices.ContainsFunc([]string{context.Canceled.Error(), context.DeadlineExceeded.Error(), runcKilled, shimKilled}, cancelled) &&
 		!strings.Contains(message, taskForgotten)
 }
 
 const (
 	// startError is containerd's reason for a container that could not be started.
 	startError = "StartError"
-	// runcKilled is what containerd says if runc was at work when the call was
-	// cancelled, which ends it by a signal.
+	// runcKilled and shimKilled are what containerd says if runc, or the command that
+	// starts a shim, was at work when the call was cancelled, which ends it by a signal.
 	runcKilled = "did not terminate successfully: exit status 137"
+	shimKilled = "start failed: : signal: killed"
 	// taskForgotten is what containerd was doing when it forgot a task.
 	taskForgotten = "failed to get task pid"
 )

@@ -46,7 +46,7 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 		cfg.PodCgroups = a.cgroups
 	}
 	cfg.Resizer = a.node.cri
-	cfg.Reinspect = func(uid types.UID) { a.pleg.RequestReinspect(uid) }
+	cfg.Resized = func(uid types.UID) { a.pleg.RequestReinspect(uid) }
 	cfg.RootDir = a.node.rootDir
 	cfg.Exited = a.exits.of
 	cfg.Node = a.nodeFacts

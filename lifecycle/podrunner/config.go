@@ -97,12 +97,10 @@ type Config struct {
 	PostStartTimeout time.Duration
 	// Resizer changes resources in place. Nil: they stay as containers were made.
 	Resizer Resizer
-	// Reinspect is called when something of a pod may have changed that no list of the
-	// runtime shows, so that a cache of statuses has to inspect the pod again: after the
-	// Resizer has changed something, and when a container can't be started, which the
-	// runtime may have lost since it was created. pleg.Generator's RequestReinspect fits.
-	// It must not block. Optional.
-	Reinspect func(types.UID)
+	// Resized is called after the Resizer has changed something of a pod. No list of the
+	// runtime shows that, so a cache of statuses has to inspect the pod again:
+	// pleg.Generator's RequestReinspect fits. It must not block. Optional.
+	Resized func(types.UID)
 	// Probes says what probing found of the container of that id, see
 	// [Input.Probes]. Nil: nobody probes.
 	Probes func(id string) ProbeResults

@@ -43,7 +43,9 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 			t.event(t.pod, corev1.EventTypeWarning, "ResizeError", "error resizing %s of %s: %v", u.Resource, u.Name, err)
 			return fmt.Errorf("%s: %w", u, err)
 		}
-		t.reinspect()
+		if t.cfg.Resized != nil {
+			t.cfg.Resized(t.pod.UID)
+		}
 	}
 	if t.cfg.PodCgroups == nil {
 		return nil

@@ -241,19 +241,11 @@ func (t *turn) start(ctx context.Context, c *corev1.Container, s Start) error {
 	starting, done := lingering(ctx, t.cfg.Clock, startLinger)
 	defer done()
 	if err := t.cfg.Containers.StartContainer(starting, id); err != nil {
-		t.reinspect()
 		return t.refused(c.Name, RunContainerError, err)
 	}
 	t.event(podspec.ContainerReference(t.pod, c.Name), corev1.EventTypeNormal, "Started", "Container started")
 	t.linkLog(ctx, c.Name, s.Attempt, id)
 	return t.postStart(ctx, c, id)
-}
-
-// reinspect has the pod inspected although no list may show that it has changed.
-func (t *turn) reinspect() {
-	if t.cfg.Reinspect != nil {
-		t.cfg.Reinspect(t.pod.UID)
-	}
 }
 
 func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32) (string, error) {

@@ -49,6 +49,8 @@ type expectation struct {
 	gone bool
 	// settles says that ours asked again for a status that contradicted the list.
 	settles bool
+	// changes says that ours inspected the pod because of a listed change.
+	changes bool
 	// onlyChanged says that nothing but changes without an event were found.
 	onlyChanged, reinspected bool
 	known, kubeletKnown      map[string]Object
@@ -67,7 +69,8 @@ type expectation struct {
 // podModel is what the model keeps of a pod.
 type podModel struct {
 	exists               bool
-	delivered            map[string]int32
+	delivered            map[string]int32 // classes
+	states               map[string]int32 // of the same objects
 	good                 map[string]Object
 	ips                  []string
 	ipSource             string
@@ -221,7 +224,7 @@ func (sm *stepModel) countPods(listed []Object) {
 	}
 }
 
-// class returns the state that matters: created and unknown are one.
+// class returns the state that matters for events: created and unknown are one.
 func (o *Object) class() int32 {
 	switch {
 	case o.isSandbox() && o.State == ready, !o.isSandbox() && o.State == running:
@@ -233,10 +236,20 @@ func (o *Object) class() int32 {
 	}
 }
 
-func classes(objects []Object) map[string]int32 {
+// state returns the state that ours looks at: a container that is created is not unknown.
+func (o *Object) state() int32 {
+	if !o.isSandbox() && o.State == created {
+		return created
+	}
+	return o.class()
+}
+
+func classes(objects []Object) map[string]int32 { return each(objects, (*Object).class) }
+
+func each(objects []Object, of func(*Object) int32) map[string]int32 {
 	all := map[string]int32{}
-	for _, o := range objects {
-		all[o.ID] = o.class()
+	for i := range objects {
+		all[objects[i].ID] = of(&objects[i])
 	}
 	return all
 }
@@ -318,7 +331,7 @@ func (p *podModel) oursLooks(e *expectation, s Step, n *node, objects []Object) 
 	}
 	p.exists, p.listed = true, objects
 	p.reinspect, p.requested = p.reinspect || p.requested, false
-	_, changed := transitions(p.delivered, classes(objects))
+	_, changed := transitions(p.states, each(objects, (*Object).state))
 	switch {
 	case len(objects) == 0:
 		p.deliver(e, nil, p.reinspect)
@@ -334,6 +347,7 @@ func (p *podModel) oursLooks(e *expectation, s Step, n *node, objects []Object) 
 			p.deliver(e, objects, false)
 		}
 	case p.failures > 0 || p.reinspect || changed || p.contradicted && s.At > p.inspectedAt:
+		e.changes = changed
 		p.inspect(e, s, n, objects, changed)
 	}
 	p.gone = false
@@ -394,7 +408,7 @@ func (p *podModel) inspect(e *expectation, s Step, n *node, objects []Object, ch
 func agree(found map[string]Object, listed []Object) bool {
 	return !slices.ContainsFunc(listed, func(o Object) bool {
 		is, known := found[o.ID]
-		return !known || is.class() != o.class()
+		return !known || is.state() != o.state()
 	})
 }
 
@@ -403,13 +417,13 @@ func (p *podModel) deliver(e *expectation, objects []Object, podSync bool) {
 	if podSync && len(events) == 0 {
 		events[""] = "PodSync"
 	}
-	now := classes(objects)
+	now := each(objects, (*Object).state)
 	for _, id := range slices.Sorted(maps.Keys(now)) {
-		if was, existed := p.delivered[id]; now[id] == lost && (!existed || was != lost) {
+		if was, existed := p.states[id]; (now[id] == lost || now[id] == created) && (!existed || was != now[id]) {
 			e.changed = append(e.changed, id)
 		}
 	}
-	e.ours, p.delivered = events, now
+	e.ours, p.delivered, p.states = events, classes(objects), now
 }
 
 // addresses returns ours: those of the newest sandbox, or the ones before as long

@@ -64,6 +64,11 @@ func failureRules() []rule {
 			Explains: about(func(f finding) bool { return f.isStatus() && f.settles && !f.kubeletInspected }),
 		},
 		{
+			Name: "container lost before its start", Class: judge.Deliberate, Doc: "pleg/doc.go",
+			Sentence: "To the kubelet's generator a container that is created and one in an unknown state are the same; here a pod is inspected whose container goes from one to the other.",
+			Explains: about(func(f finding) bool { return f.isStatus() && f.changes && !f.kubeletInspected }),
+		},
+		{
 			Name: "status of an unchanged object", Class: judge.Deliberate, Doc: "pleg/doc.go", Sentence: keptSentence,
 			Explains: about(func(f finding) bool {
 				if !f.isStatus() {
