@@ -122,7 +122,7 @@ func (a *agent) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	urlRun := func(context.Context) error { return nil }
 	if a.url != nil {
-		urlRun = a.url.Run
+		urlRun = func(ctx context.Context) error { return a.url.Run(ctx, a.merge.Source(podsource.SourceHTTP)) }
 	}
 	start := func(name string, part func(context.Context) error) {
 		parts.Go(func() {
@@ -136,7 +136,7 @@ func (a *agent) run(ctx context.Context) error {
 	a.lookAround(ctx)
 	for name, part := range map[string]func(context.Context) error{
 		"url":     urlRun,
-		"source":  a.source.Run,
+		"source":  func(ctx context.Context) error { return a.source.Run(ctx, a.merge.Source(podsource.SourceFile)) },
 		"pleg":    a.pleg.Run,
 		"workers": a.workers.Run,
 		"probes":  a.runProbes,

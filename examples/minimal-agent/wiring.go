@@ -39,7 +39,6 @@ func (a *agent) newSource() (err error) {
 		NodeName: a.opts.nodeName,
 		Owner:    a.opts.agentName,
 		Store:    a.objects,
-		Handler:  a.merge.Source(podsource.SourceFile),
 		Period:   a.opts.folderPeriod(),
 		Logger:   a.log,
 	})
@@ -52,7 +51,6 @@ func (a *agent) newSource() (err error) {
 		Period:   a.opts.HTTPCheckFrequency.Duration,
 		NodeName: a.opts.nodeName,
 		Owner:    a.opts.agentName,
-		Handler:  a.merge.Source(podsource.SourceHTTP),
 		Logger:   a.log,
 	})
 	return err

@@ -64,9 +64,7 @@ func newAgent(rt runtime, manifests, logs string, out io.Writer) (*agent, error)
 	a := &agent{pods: podmanager.New(), cache: podcache.New()}
 	pulls, err := images.New(images.Config{Images: rt})
 	var errs [6]error
-	a.source, errs[0] = podsource.NewDirectory(podsource.DirectoryConfig{
-		Path: manifests, NodeName: "node1", Handler: a.desired,
-	})
+	a.source, errs[0] = podsource.NewDirectory(podsource.DirectoryConfig{Path: manifests, NodeName: "node1"})
 	a.pleg, errs[1] = pleg.New(pleg.Config{Runtime: rt, Events: rt, Cache: a.cache, Handler: a.changed})
 	a.runner, errs[2] = podrunner.New(podrunner.Config{
 		Sandboxes: rt, Containers: rt, Images: pulls, Refresh: a.refresh, LogRoot: logs, Agent: "smallest-agent",
@@ -89,7 +87,8 @@ func newAgent(rt runtime, manifests, logs string, out io.Writer) (*agent, error)
 func (a *agent) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	var errs [5]error
-	for i, part := range []func(context.Context) error{a.source.Run, a.sweeps, a.pleg.Run, a.workers.Run, a.dead.Run} {
+	source := func(ctx context.Context) error { return a.source.Run(ctx, a.desired) }
+	for i, part := range []func(context.Context) error{source, a.sweeps, a.pleg.Run, a.workers.Run, a.dead.Run} {
 		parts.Go(func() { errs[i] = part(ctx) })
 	}
 	parts.Wait()

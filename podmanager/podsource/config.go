@@ -1,14 +1,12 @@
 package podsource
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 )
@@ -24,14 +22,8 @@ type DirectoryConfig struct {
 	// agents that share a runtime, a node's name and a manifest must not take each
 	// other's pod for theirs. Default: nobody's in particular.
 	Owner string
-	// Handler is told of the pods by Run: of the first set that could be read,
-	// empty or not, and then of each one that differs from the one before. It runs
-	// in Run's goroutine, and the next pass waits for it. The pods are shared and must
-	// not be modified.
-	// Default: nobody is told.
-	Handler func(ctx context.Context, pods []*corev1.Pod)
-	// Store takes the ConfigMaps and Secrets among the manifests, before the Handler
-	// is told of the pods that came with them. It belongs to this source alone.
+	// Store takes the ConfigMaps and Secrets among the manifests, before Run tells of
+	// the pods that came with them. It belongs to this source alone.
 	// Default: they are refused as everything that is not a Pod.
 	Store *Store
 	// Period is the time between two passes of Run while nothing tells of a change.
@@ -87,9 +79,6 @@ func checkNodeName(name string) (errs []error) {
 }
 
 func (c DirectoryConfig) withDefaults() DirectoryConfig {
-	if c.Handler == nil {
-		c.Handler = func(context.Context, []*corev1.Pod) {}
-	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
@@ -46,12 +47,15 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 }
 
 // Run loads at once, then whenever the folder has changed, and now and then besides,
-// and tells the Handler of the pods, until ctx is done; then it returns nil. Problems
-// do not end it. A second Run beside the first returns [ErrRunning].
+// until ctx is done; then it returns nil. It calls set with the first pods that could be
+// read, also if there are none, and then with each set of pods that differs from the one
+// before. Set is called in Run's goroutine, and the next pass waits for it; it must
+// modify neither the slice nor the pods. Problems do not end Run. A second Run beside the
+// first returns [ErrRunning].
 //
 // Where the folder can't be watched, say because the machine has no watches left, it
 // is polled, and tried again at each pass.
-func (d *Directory) Run(ctx context.Context) error {
+func (d *Directory) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	told := 0
 	w := &watch{open: d.notify, path: d.cfg.Path, trigger: d.loop.Trigger, clock: d.cfg.Clock}
 	watched := watchState{d: d}
@@ -66,7 +70,7 @@ func (d *Directory) Run(ctx context.Context) error {
 		}
 		// Any other error is a Problem, and has been reported as one.
 		if generation != told {
-			d.cfg.Handler(ctx, res.Pods)
+			set(ctx, res.Pods)
 			told = generation
 		}
 		return d.cfg.period(watched.yes)

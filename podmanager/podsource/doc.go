@@ -22,8 +22,9 @@
 //
 // # What you supply
 //
-// A path or a URL, the node's name and a Handler. Write manifests under another name
-// and rename them, as editors do: half a file can be a whole manifest.
+// A path or a URL, the node's name, and a function that Run tells of the pods. Write
+// manifests under another name and rename them, as editors do: half a file can be a
+// whole manifest.
 //
 // # What it guarantees
 //
@@ -83,11 +84,11 @@
 //
 // # Goroutines and locking
 //
-// Run of a source calls its Handler in the goroutine that called Run. [Directory.Run]
-// has one more for the watch, beside that of the watcher; both end before it returns.
-// [Merge] and Static have none: they work in the goroutine of the caller. In each of
-// them one lock serialises passes and is held during the callbacks of [Observer], and
-// by a Merge and a Static during the Handler; another guards what the reads return.
+// Run of a source calls set in the goroutine that called Run. [Directory.Run] has one
+// more for the watch, beside that of the watcher; both end before it returns. A [Merge]
+// has none: it works in the goroutine of the caller. In each of them one lock serialises
+// passes and is held during the callbacks of [Observer], and by a Merge during the
+// Handler; another guards what the reads return.
 //
 // # Differences from the kubelet
 //

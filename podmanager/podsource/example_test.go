@@ -79,7 +79,7 @@ func ExampleMerge() {
 	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"}}
 	dns := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "dns", UID: "2"}}
 
-	// Each would be the Handler of a Directory and of an HTTP.
+	// Directory.Run and HTTP.Run would call them.
 	file, http := m.Source(podsource.SourceFile), m.Source(podsource.SourceHTTP)
 	file(context.Background(), []*corev1.Pod{web})
 	file(context.Background(), nil)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubeparts/kubeparts/internal/backoff"
 	"github.com/kubeparts/kubeparts/internal/loop"
 )
@@ -66,10 +68,10 @@ func ownTransport() http.RoundTripper {
 	return http.DefaultTransport
 }
 
-// Run asks at once and then every period, and tells the Handler of the pods, until ctx
-// is done; then it returns nil. Problems do not end it. A second Run beside the first
+// Run asks at once and then every period, until ctx is done; then it returns nil. It calls
+// set as [Directory.Run] does. Problems do not end it. A second Run beside the first
 // returns [ErrRunning].
-func (h *HTTP) Run(ctx context.Context) error {
+func (h *HTTP) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
 	told := 0
 	if h.cfg.Client == nil {
 		defer h.client.CloseIdleConnections()
@@ -80,7 +82,7 @@ func (h *HTTP) Run(ctx context.Context) error {
 			return h.cfg.Period
 		}
 		if l.generation != told {
-			h.cfg.Handler(ctx, l.res.Pods)
+			set(ctx, l.res.Pods)
 			told = l.generation
 		}
 		wait := backOff(l.fails, h.cfg.Period, l.retryAfter)

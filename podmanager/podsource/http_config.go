@@ -2,7 +2,6 @@ package podsource
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"net/url"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 )
 
@@ -24,11 +22,9 @@ type HTTPConfig struct {
 	// Client sends the requests: certificates and proxies are its matter. Default:
 	// one of this source's own, with the settings of [http.DefaultTransport].
 	Client *http.Client
-	// NodeName, Owner and Handler are as in a [DirectoryConfig]. NodeName is
-	// required.
+	// NodeName and Owner are as in a [DirectoryConfig]. NodeName is required.
 	NodeName string
 	Owner    string
-	Handler  func(ctx context.Context, pods []*corev1.Pod)
 	// Period is the time between the end of a request and the next one. After a
 	// failure the wait is one second, and doubles up to Period, or is what the
 	// server asks for with Retry-After, up to ten minutes. A random part of up to a
@@ -73,9 +69,6 @@ func (c HTTPConfig) Validate() error {
 }
 
 func (c HTTPConfig) withDefaults() HTTPConfig {
-	if c.Handler == nil {
-		c.Handler = func(context.Context, []*corev1.Pod) {}
-	}
 	c.Period = cmp.Or(c.Period, 20*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 10<<20)

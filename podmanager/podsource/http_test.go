@@ -272,7 +272,7 @@ func TestARequestThatIsCancelledIsNoProblem(t *testing.T) {
 	res, err := s.Load(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, res.Problems)
-	require.NoError(t, s.Run(ctx))
+	require.NoError(t, s.Run(ctx, func(context.Context, []*corev1.Pod) { t.Error("told") }))
 }
 
 func TestHTTPRunAsksWithBackOffAndTellsOfChanges(t *testing.T) {
@@ -281,13 +281,12 @@ func TestHTTPRunAsksWithBackOffAndTellsOfChanges(t *testing.T) {
 		var asked []time.Duration
 		var told []string
 		start := time.Now()
-		s := newSite(t, func(c *podsource.HTTPConfig) {
-			c.Handler = func(_ context.Context, pods []*corev1.Pod) {
-				mu.Lock()
-				defer mu.Unlock()
-				told = append(told, images(pods))
-			}
-		})
+		s := newSite(t)
+		set := func(_ context.Context, pods []*corev1.Pod) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, images(pods))
+		}
 		respond := func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }
 		s.respond = func(w http.ResponseWriter, _ *http.Request) {
 			mu.Lock()
@@ -297,7 +296,7 @@ func TestHTTPRunAsksWithBackOffAndTellsOfChanges(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- s.Run(ctx) }()
+		go func() { done <- s.Run(ctx, set) }()
 		after := func(pause time.Duration, check func()) {
 			time.Sleep(pause) // the bubble's time
 			synctest.Wait()
@@ -334,7 +333,7 @@ func TestHTTPRunAsksWithBackOffAndTellsOfChanges(t *testing.T) {
 		after(299*time.Second, func() { require.Len(t, asked, before, "the server wants to be left alone") })
 		after(62*time.Second, func() { require.Len(t, asked, before+1) })
 
-		require.ErrorIs(t, s.Run(t.Context()), podsource.ErrRunning)
+		require.ErrorIs(t, s.Run(t.Context(), set), podsource.ErrRunning)
 		cancel()
 		require.NoError(t, <-done)
 	})
@@ -363,12 +362,11 @@ func TestHTTPLeavesNothingBehind(t *testing.T) {
 	told := make(chan string)
 	h, err := podsource.NewHTTP(podsource.HTTPConfig{
 		URL: server.URL, NodeName: "n", Period: 10 * time.Millisecond,
-		Handler: func(_ context.Context, pods []*corev1.Pod) { told <- images(pods) },
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- h.Run(ctx) }()
+	go func() { done <- h.Run(ctx, func(_ context.Context, pods []*corev1.Pod) { told <- images(pods) }) }()
 	require.Equal(t, "a-n i:1", <-told)
 	body.Store(yamlOf("a", "i:2"))
 	require.Equal(t, "a-n i:2", <-told)

@@ -102,8 +102,8 @@ func NewMerge(cfg MergeConfig) (*Merge, error) {
 	}, nil
 }
 
-// Source returns a function to tell m of the pods of one of its sources: the Handler
-// of a [Directory] or an [HTTP]. A name that is not in the config is a mistake in the
+// Source returns a function to tell m of the pods of one of its sources, for
+// [Directory.Run] or [HTTP.Run]. A name that is not in the config is a mistake in the
 // program; what is told under it is dropped and logged as an error.
 func (m *Merge) Source(name string) func(ctx context.Context, pods []*corev1.Pod) {
 	return func(ctx context.Context, pods []*corev1.Pod) {

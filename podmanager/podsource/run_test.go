@@ -26,11 +26,6 @@ func TestRunTellsTheFirstSetAndThenChanges(t *testing.T) {
 		var passes, added, gone int
 		d, err := podsource.NewDirectory(podsource.DirectoryConfig{
 			Path: path, NodeName: "n", PollOnly: true,
-			Handler: func(_ context.Context, pods []*corev1.Pod) {
-				mu.Lock()
-				defer mu.Unlock()
-				told = append(told, names(pods))
-			},
 			Observer: podsource.Observer{
 				Loaded: func(podsource.Result, error) {
 					mu.Lock()
@@ -45,9 +40,14 @@ func TestRunTellsTheFirstSetAndThenChanges(t *testing.T) {
 			},
 		})
 		require.NoError(t, err)
+		set := func(_ context.Context, pods []*corev1.Pod) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, names(pods))
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- d.Run(ctx) }()
+		go func() { done <- d.Run(ctx, set) }()
 		after := func(pause time.Duration, check func()) {
 			time.Sleep(pause) // the bubble's time
 			synctest.Wait()
@@ -77,7 +77,7 @@ func TestRunTellsTheFirstSetAndThenChanges(t *testing.T) {
 		require.NoError(t, os.Remove(filepath.Join(path, "b.yaml")))
 		after(time.Second, func() { require.Equal(t, []string{"", "a-n b-n", "a-n"}, told) })
 
-		require.ErrorIs(t, d.Run(t.Context()), podsource.ErrRunning)
+		require.ErrorIs(t, d.Run(t.Context(), set), podsource.ErrRunning)
 		cancel()
 		require.NoError(t, <-done)
 	})
@@ -120,13 +120,10 @@ func TestRunTellsNothingOnceItIsStopped(t *testing.T) {
 	path := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(path, "a.yaml"), []byte(yamlOf("a", "i:1")), 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
-	d, err := podsource.NewDirectory(podsource.DirectoryConfig{
-		Path: path, NodeName: "n",
-		Handler: func(context.Context, []*corev1.Pod) { t.Error("told") },
-	})
+	d, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: path, NodeName: "n"})
 	require.NoError(t, err)
 	cancel()
-	require.NoError(t, d.Run(ctx))
+	require.NoError(t, d.Run(ctx, func(context.Context, []*corev1.Pod) { t.Error("told") }))
 }
 
 func TestEachRunTellsAnew(t *testing.T) {
@@ -135,18 +132,16 @@ func TestEachRunTellsAnew(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(path, "a.yaml"), []byte(yamlOf("a", "i:1")), 0o600))
 	var told []string
 	stop := make(chan struct{}, 1)
-	d, err := podsource.NewDirectory(podsource.DirectoryConfig{
-		Path: path, NodeName: "n",
-		Handler: func(_ context.Context, pods []*corev1.Pod) {
-			told = append(told, names(pods))
-			stop <- struct{}{}
-		},
-	})
+	d, err := podsource.NewDirectory(podsource.DirectoryConfig{Path: path, NodeName: "n"})
 	require.NoError(t, err)
+	set := func(_ context.Context, pods []*corev1.Pod) {
+		told = append(told, names(pods))
+		stop <- struct{}{}
+	}
 	for range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- d.Run(ctx) }()
+		go func() { done <- d.Run(ctx, set) }()
 		<-stop
 		cancel()
 		require.NoError(t, <-done)

@@ -5,18 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/internal/loop"
 )
 
 // StaticConfig says for which node a [Static] gives pods.
 type StaticConfig struct {
-	// NodeName, Owner and Handler are as in a [DirectoryConfig]. NodeName is
-	// required. The Handler runs in the goroutine that calls Set.
+	// NodeName and Owner are as in a [DirectoryConfig]. NodeName is required.
 	NodeName string
 	Owner    string
-	Handler  func(ctx context.Context, pods []*corev1.Pod)
 	// Clock is the time source of the annotation about when a pod was first seen.
 	// Default: the system clock.
 	Clock clock.PassiveClock
@@ -29,9 +30,10 @@ func (c StaticConfig) Validate() error { return errors.Join(checkNodeName(c.Node
 // defaults, checks and identity. Make it with [NewStatic]; all methods are safe for
 // concurrent use.
 type Static struct {
-	cfg StaticConfig
+	cfg  StaticConfig
+	loop *loop.Loop
 
-	step   sync.Mutex // serialises Set, and is held during the Handler's call
+	step   sync.Mutex // guards the pass's fields of answer
 	answer answer
 }
 
@@ -40,31 +42,43 @@ func NewStatic(cfg StaticConfig) (*Static, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("podsource: invalid config: %w", err)
 	}
-	if cfg.Handler == nil {
-		cfg.Handler = func(context.Context, []*corev1.Pod) {}
-	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	return &Static{cfg: cfg}, nil
+	return &Static{cfg: cfg, loop: loop.New(clock.RealClock{})}, nil
 }
 
-// Set replaces all pods, and tells the Handler of the first set and of each one that
-// differs from the one before. The pods are copied. If anything is wrong with any of
+// Run calls set with the pods of the first [Static.Set], and then with each set of pods
+// that differs from the one before, until ctx is done; then it returns nil. Sets that come
+// faster than set returns are skipped but for the last. Set is called in Run's goroutine
+// and must modify neither the slice nor the pods. A second Run beside the first returns
+// [ErrRunning].
+func (s *Static) Run(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
+	told := 0
+	return s.loop.Run(ctx, func(ctx context.Context) time.Duration {
+		s.step.Lock()
+		generation, pods := s.answer.generation, s.Pods()
+		s.step.Unlock()
+		if generation != told {
+			set(ctx, pods)
+			told = generation
+		}
+		return time.Hour // Set triggers it
+	})
+}
+
+// Set replaces all pods. They are copied. If anything is wrong with any of
 // them nothing changes, and the error joins a [Problem] for each bad one, whose
 // Document is its place in pods, counted from 1.
-func (s *Static) Set(ctx context.Context, pods []*corev1.Pod) error {
+func (s *Static) Set(pods []*corev1.Pod) error {
 	f, err := s.decode(pods)
 	if err != nil {
 		return err
 	}
 	s.step.Lock()
 	defer s.step.Unlock()
-	before := s.answer.generation
 	s.answer.resolve([]*file{f}, s.cfg.Clock.Now())
-	if s.answer.generation != before {
-		s.cfg.Handler(ctx, s.Pods())
-	}
+	s.loop.Trigger()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package podsource_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,19 +15,13 @@ import (
 
 func TestPodsOfAProgramAreLikeManifests(t *testing.T) {
 	t.Parallel()
-	var told []string
 	s, err := podsource.NewStatic(podsource.StaticConfig{
 		NodeName: "Node1", Clock: testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
-		Handler: func(_ context.Context, pods []*corev1.Pod) { told = append(told, images(pods)) },
 	})
 	require.NoError(t, err)
-	require.Empty(t, told)
-	require.NoError(t, s.Set(t.Context(), nil))
-	require.Equal(t, []string{""}, told, "no pods is an answer")
-
 	given := podOf("a", "", "i:1")
 	before := given.DeepCopy()
-	require.NoError(t, s.Set(t.Context(), []*corev1.Pod{given}))
+	require.NoError(t, s.Set([]*corev1.Pod{given}))
 	require.Equal(t, before, given, "it is copied")
 	pod := s.Pods()[0]
 	require.Equal(t, "a-node1", pod.Name)
@@ -37,17 +32,42 @@ func TestPodsOfAProgramAreLikeManifests(t *testing.T) {
 		podsource.HashAnnotation:   string(pod.UID),
 		podsource.SeenAnnotation:   "2026-01-02T03:04:05.000000000Z",
 	}, pod.Annotations)
-	require.NoError(t, s.Set(t.Context(), []*corev1.Pod{given}))
+	require.NoError(t, s.Set([]*corev1.Pod{given}))
 	require.Same(t, pod, s.Pods()[0])
-	require.Equal(t, []string{"", "a-node1 i:1"}, told)
+}
+
+func TestStaticRunTellsOfEachSetThatDiffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := podsource.NewStatic(podsource.StaticConfig{NodeName: "n"})
+		require.NoError(t, err)
+		told := make(chan string, 10)
+		set := func(_ context.Context, pods []*corev1.Pod) { told <- images(pods) }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx, set) }()
+		synctest.Wait()
+		require.Empty(t, told, "nobody has said anything")
+		require.ErrorIs(t, s.Run(t.Context(), set), podsource.ErrRunning)
+
+		require.NoError(t, s.Set(nil))
+		require.Empty(t, <-told, "no pods is an answer")
+		require.NoError(t, s.Set([]*corev1.Pod{podOf("a", "", "i:1")}))
+		require.Equal(t, "a-n i:1", <-told)
+		require.NoError(t, s.Set([]*corev1.Pod{podOf("a", "", "i:1")}))
+		require.Error(t, s.Set([]*corev1.Pod{nil}))
+		synctest.Wait()
+		require.Empty(t, told, "nothing has changed")
+		cancel()
+		require.NoError(t, <-done)
+	})
 }
 
 func TestASetIsTakenWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	s, err := podsource.NewStatic(podsource.StaticConfig{NodeName: "n"})
 	require.NoError(t, err)
-	require.NoError(t, s.Set(t.Context(), []*corev1.Pod{podOf("a", "", "i:1")}))
-	err = s.Set(t.Context(), []*corev1.Pod{podOf("b", "", "i:1"), podOf("b", "", "i:2"), podOf("", "", ""), nil})
+	require.NoError(t, s.Set([]*corev1.Pod{podOf("a", "", "i:1")}))
+	err = s.Set([]*corev1.Pod{podOf("b", "", "i:1"), podOf("b", "", "i:2"), podOf("", "", ""), nil})
 	require.EqualError(t, err, `static: document 3: metadata.name: Required value; spec.containers[0].image: Required value
 static: document 4: there is no pod
 static: document 2: metadata.name: Duplicate value: "default/b-n": static, document 1, comes first`)

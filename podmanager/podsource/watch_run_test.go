@@ -55,13 +55,6 @@ func newWatched(t *testing.T, path string) *watched {
 	d, err := podsource.NewDirectory(podsource.DirectoryConfig{
 		Path: path, NodeName: "n", Period: time.Hour,
 		Logger: slog.New(slog.NewTextHandler(w.log, nil)),
-		Handler: func(_ context.Context, pods []*corev1.Pod) {
-			var list []string
-			for _, pod := range pods {
-				list = append(list, pod.Name+" "+pod.Spec.Containers[0].Image)
-			}
-			w.told <- strings.Join(list, ", ")
-		},
 		Observer: podsource.Observer{
 			Loaded:       func(podsource.Result, error) { w.passes.Add(1) },
 			WatchChanged: func(err error) { w.watches <- err },
@@ -70,7 +63,15 @@ func newWatched(t *testing.T, path string) *watched {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- d.Run(ctx) }()
+	go func() {
+		done <- d.Run(ctx, func(_ context.Context, pods []*corev1.Pod) {
+			var list []string
+			for _, pod := range pods {
+				list = append(list, pod.Name+" "+pod.Spec.Containers[0].Image)
+			}
+			w.told <- strings.Join(list, ", ")
+		})
+	}()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-done)

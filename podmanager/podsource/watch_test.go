@@ -77,7 +77,6 @@ func TestWithoutAWatchTheFolderIsPolledAndTheWatchTriedAgain(t *testing.T) {
 	path, told, watches := t.TempDir(), make(chan int), make(chan error, 10)
 	d, err := NewDirectory(DirectoryConfig{
 		Path: path, NodeName: "n", Period: 10 * time.Millisecond,
-		Handler:  func(_ context.Context, pods []*corev1.Pod) { told <- len(pods) },
 		Logger:   slog.New(slog.NewTextHandler(&log, nil)),
 		Observer: Observer{WatchChanged: func(err error) { watches <- err }},
 	})
@@ -91,7 +90,7 @@ func TestWithoutAWatchTheFolderIsPolledAndTheWatchTriedAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- d.Run(ctx) }()
+	go func() { done <- d.Run(ctx, func(_ context.Context, pods []*corev1.Pod) { told <- len(pods) }) }()
 	require.Zero(t, <-told)
 	require.ErrorIs(t, <-watches, syscall.EMFILE)
 	require.NoError(t, os.WriteFile(filepath.Join(path, "a.yaml"), []byte(podWith("", "")), 0o600))
