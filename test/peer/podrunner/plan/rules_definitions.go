@@ -100,7 +100,13 @@ func startBrokenOff() deviation {
 					(f["start "+name]+f["wait "+name] != "" || s.isKind(name, podrunner.Ephemeral) && !s.ran(name)) {
 					s.startNow(f, name, c.Attempt)
 				}
-				if c := s.ended(name); c != nil && c.brokenOff && f["start "+name]+f["wait "+name] != "" {
+				if c := s.ended(name); c == nil || !c.brokenOff {
+					continue
+				}
+				if last := s.newest(name); f["wait "+name] != "" { // since the end before
+					s.startNow(f, name, last.Attempt+1)
+				}
+				if f["start "+name] != "" {
 					s.backOff(f, name)
 				}
 			}
