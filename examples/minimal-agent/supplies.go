@@ -63,7 +63,7 @@ func (a *agent) planned(_ *corev1.Pod, do podrunner.Actions) {
 
 func (a *agent) newImages() (err error) {
 	a.images, err = images.New(images.Config{
-		Images: a.pulls, Leases: a.imageGC, Secrets: a.objects,
+		Images: a.pulls, Leases: a.imageGC, Objects: a.objects,
 		MaxParallelPulls: a.opts.parallelPulls(), QPS: float64(a.opts.RegistryPullQPS), Burst: int(a.opts.RegistryBurst),
 		Verify:          images.Verification(a.opts.ImagePullCredentialsVerificationPolicy),
 		VerifyAllowlist: a.opts.PreloadedImagesVerificationAllowlist,

@@ -111,6 +111,7 @@ func (a *agent) removeLast(uid types.UID) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := a.removePod(ctx, uid)
 		if err == nil {
+			a.objects.Release(uid)
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.cleared[uid] = true // what is left after that is nobody's here

@@ -57,7 +57,8 @@ func edges() map[string][]string {
 // testEdges are what only tests may import besides: whom they prove to fit.
 func testEdges() map[string][]string {
 	return map[string][]string{
-		"lifecycle/podrunner": {"lifecycle/cgroups", "lifecycle/volumes"},
+		"lifecycle/podrunner":  {"lifecycle/cgroups", "lifecycle/volumes"},
+		"podmanager/podsource": {"lifecycle/podspec"},
 		"pleg/wirelist":       {"pleg", "podcache"},
 	}
 }

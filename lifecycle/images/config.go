@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // Defaults of [Config].
@@ -31,12 +31,6 @@ type ImageService interface {
 	PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, podSandboxConfig *runtimeapi.PodSandboxConfig) (string, error)
 }
 
-// Secrets finds the Secrets that pods name as imagePullSecrets; podsource.Store
-// has it. What it returns is not modified.
-type Secrets interface {
-	GetSecret(namespace, name string) (*corev1.Secret, error)
-}
-
 // Leases keeps images from garbage collection. Acquire keeps the image of a
 // reference, which need not be there yet, for the owner until release is called or
 // ttl is over; acquired again it lasts from then on. Release may be called twice.
@@ -53,9 +47,9 @@ type EventRecorder interface {
 type Config struct {
 	// Images is the runtime. Required.
 	Images ImageService
-	// Secrets finds a pod's imagePullSecrets. Default: there are none, and an
+	// Objects finds a pod's imagePullSecrets. Default: there are none, and an
 	// event says so for each pod that names some.
-	Secrets Secrets
+	Objects podspec.Objects
 	// Backoff delays the next pull after one that failed. Default: the kubelet's,
 	// 10 s doubling to 5 min. It belongs to this Manager alone.
 	Backoff *lifecycle.Backoff

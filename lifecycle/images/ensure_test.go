@@ -192,7 +192,7 @@ func TestBackOff(t *testing.T) {
 func TestChangedCredentialsAreTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	secrets := store{"default/key": secret("key", "reg.example", "me", "wrong")}
-	s := newSet(t, func(c *images.Config) { c.Secrets = secrets })
+	s := newSet(t, func(c *images.Config) { c.Objects = secrets })
 	s.node.registry = func(_ context.Context, _ string, auth *runtimeapi.AuthConfig) error {
 		if auth.GetPassword() != "right" {
 			return errors.New("denied")

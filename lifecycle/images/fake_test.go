@@ -118,8 +118,14 @@ func (r *recorder) take() []string {
 // store finds Secrets by name.
 type store map[string]*corev1.Secret
 
-func (s store) GetSecret(namespace, name string) (*corev1.Secret, error) {
-	if secret := s[namespace+"/"+name]; secret != nil {
+func (store) ConfigMap(context.Context, *corev1.Pod, string) (*corev1.ConfigMap, error) {
+	return nil, errors.New("no ConfigMaps here")
+}
+
+func (store) Release(types.UID) {}
+
+func (s store) Secret(_ context.Context, pod *corev1.Pod, name string) (*corev1.Secret, error) {
+	if secret := s[pod.Namespace+"/"+name]; secret != nil {
 		return secret, nil
 	}
 	return nil, errors.New("not found")

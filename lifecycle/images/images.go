@@ -195,7 +195,7 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 	if present == nil && w.policy() == corev1.PullNever {
 		return nil, m.never(w)
 	}
-	if err := m.findCredentials(w); err != nil {
+	if err := m.findCredentials(ctx, w); err != nil {
 		return nil, err
 	}
 	if verify {
@@ -249,7 +249,7 @@ func (m *Manager) inspect(ctx context.Context, w *wanted) (*runtimeapi.Image, er
 
 // findCredentials looks up what fits the image. Secrets that are missing may not
 // be needed; those that are malformed are a mistake that somebody should see.
-func (m *Manager) findCredentials(w *wanted) error {
+func (m *Manager) findCredentials(ctx context.Context, w *wanted) error {
 	var secrets []*corev1.Secret
 	var missing []string
 	for _, ref := range w.Pod.Spec.ImagePullSecrets {
@@ -258,8 +258,8 @@ func (m *Manager) findCredentials(w *wanted) error {
 		}
 		var secret *corev1.Secret
 		err := errors.New("no Secrets here")
-		if m.cfg.Secrets != nil {
-			secret, err = m.cfg.Secrets.GetSecret(w.Pod.Namespace, ref.Name)
+		if m.cfg.Objects != nil {
+			secret, err = m.cfg.Objects.Secret(ctx, w.Pod, ref.Name)
 		}
 		if err != nil || secret == nil {
 			missing = append(missing, ref.Name)

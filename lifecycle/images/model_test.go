@@ -36,7 +36,7 @@ func TestAccessAgainstAModel(t *testing.T) {
 			secrets, passwords := store{}, map[string]string{}
 			var s *set
 			start := func(old *node) {
-				s = newSet(t, func(c *images.Config) { c.Secrets, c.RecordsDir = secrets, dir })
+				s = newSet(t, func(c *images.Config) { c.Objects, c.RecordsDir = secrets, dir })
 				s.node.registry = private
 				if old != nil {
 					s.node.present = old.present

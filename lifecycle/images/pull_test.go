@@ -95,7 +95,7 @@ func TestSharedFailure(t *testing.T) {
 // not make the image count as preloaded.
 func TestIntentOfTwoPulls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := live(t, func(c *images.Config) { c.Secrets = store{"default/key": secret("key", "r.io", "me", "right")} })
+		s := live(t, func(c *images.Config) { c.Objects = store{"default/key": secret("key", "r.io", "me", "right")} })
 		s.node.registry = func(ctx context.Context, image string, auth *runtimeapi.AuthConfig) error {
 			if err := private(ctx, image, auth); err != nil {
 				return err

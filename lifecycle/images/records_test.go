@@ -41,7 +41,7 @@ func TestImagesOfOtherPodsCredentials(t *testing.T) {
 			"default/key": secret("key", "r.io", "me", "right"), "default/copy": secret("copy", "r.io", "me", "right"),
 			"default/wrong": secret("wrong", "r.io", "me", "wrong"),
 		}
-		s := newSet(t, func(c *images.Config) { c.Secrets, c.RecordsDir = secrets, dir })
+		s := newSet(t, func(c *images.Config) { c.Objects, c.RecordsDir = secrets, dir })
 		s.node.registry = private
 		ask := func(p *corev1.Pod, policy corev1.PullPolicy) error {
 			_, err := s.Ensure(t.Context(), images.Request{Pod: p, Image: "r.io/web:1", PullPolicy: policy})
@@ -78,7 +78,7 @@ func TestWhatNeedsNoCredentialsIsEverybodys(t *testing.T) {
 	both(t, func(t *testing.T, dir string) {
 		t.Helper()
 		s := newSet(t, func(c *images.Config) {
-			c.Secrets, c.RecordsDir = store{"default/key": secret("key", "public.io", "me", "x")}, dir
+			c.Objects, c.RecordsDir = store{"default/key": secret("key", "public.io", "me", "x")}, dir
 		})
 		_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a", "key"), Image: "public.io/web:1"})
 		require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestRecordsAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	secrets := store{"default/key": secret("key", "r.io", "me", "right")}
 	start := func() *set {
-		s := newSet(t, func(c *images.Config) { c.Secrets, c.RecordsDir = secrets, dir })
+		s := newSet(t, func(c *images.Config) { c.Objects, c.RecordsDir = secrets, dir })
 		s.node.registry = private
 		return s
 	}
@@ -172,7 +172,7 @@ func TestFailedPullsLeaveTheDoubtOfACrash(t *testing.T) {
 	dir := t.TempDir()
 	start := func() *set {
 		s := newSet(t, func(c *images.Config) {
-			c.Secrets, c.RecordsDir = store{"default/key": secret("key", "r.io", "me", "right")}, dir
+			c.Objects, c.RecordsDir = store{"default/key": secret("key", "r.io", "me", "right")}, dir
 		})
 		s.node.registry = private
 		return s
@@ -229,7 +229,7 @@ func TestImagesThatComeAfterTheirPullWasGivenUp(t *testing.T) {
 			both(t, func(t *testing.T, dir string) {
 				t.Helper()
 				s := newSet(t, func(c *images.Config) {
-					c.Secrets, c.RecordsDir = store{"default/key": secret("key", "r.io", "me", "right")}, dir
+					c.Objects, c.RecordsDir = store{"default/key": secret("key", "r.io", "me", "right")}, dir
 				})
 				s.node.registry = func(context.Context, string, *runtimeapi.AuthConfig) error {
 					s.node.preload("r.io/web:1")
@@ -253,7 +253,7 @@ func TestRecordFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := newSet(t, func(c *images.Config) {
-		c.Secrets, c.RecordsDir = store{"default/key": secret("key", "r.io", "the-user", "right")}, dir
+		c.Objects, c.RecordsDir = store{"default/key": secret("key", "r.io", "the-user", "right")}, dir
 	})
 	s.node.registry = private
 	req := images.Request{Pod: pod("a", "key"), Image: "r.io/web:1"}

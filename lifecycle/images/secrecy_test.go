@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // A runtime that says in its error what it was given does not make us say it.
@@ -31,7 +32,7 @@ func TestRuntimesThatRepeatCredentials(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
 			s := newSet(t, func(c *images.Config) {
-				c.Secrets = store{"default/one": secret("one", "r.io", "me", "hunter-two"), "default/two": secret("two", "r.io", "me", "swordfish")}
+				c.Objects = store{"default/one": secret("one", "r.io", "me", "hunter-two"), "default/two": secret("two", "r.io", "me", "swordfish")}
 				c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 				c.Observer.Pulled = func(info images.PullInfo) { fmt.Fprintf(&log, "%+v %v", info, info.Err) }
 			})
@@ -73,7 +74,7 @@ func TestRuntimesThatSpellCredentialsOtherwise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSet(t, func(c *images.Config) {
-				c.Secrets = store{"default/one": secret("one", "r.io", user, password), "default/two": secret("two", "r.io", user, longer)}
+				c.Objects = store{"default/one": secret("one", "r.io", user, password), "default/two": secret("two", "r.io", user, longer)}
 			})
 			s.node.registry = func(_ context.Context, _ string, auth *runtimeapi.AuthConfig) error {
 				return errors.New("denied: " + spell(longer) + " for " + auth.GetUsername())
@@ -90,7 +91,7 @@ func TestRuntimesThatSpellCredentialsOtherwise(t *testing.T) {
 func TestCredentialsAreTriedInOrder(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, func(c *images.Config) {
-		c.Secrets = store{"default/one": secret("one", "r.io", "first", "1111"), "default/two": secret("two", "r.io/team", "longer", "2222")}
+		c.Objects = store{"default/one": secret("one", "r.io", "first", "1111"), "default/two": secret("two", "r.io/team", "longer", "2222")}
 	})
 	s.node.registry = func(_ context.Context, _ string, auth *runtimeapi.AuthConfig) error {
 		if auth.GetUsername() != "given" {
@@ -109,10 +110,10 @@ func TestCredentialsAreTriedInOrder(t *testing.T) {
 
 // Without its Secrets a pod may still be lucky, as with the kubelet.
 func TestMissingSecretsAreAnEvent(t *testing.T) {
-	for name, secrets := range map[string]images.Secrets{"not there": store{}, "no Secrets at all": nil} {
+	for name, secrets := range map[string]podspec.Objects{"not there": store{}, "no Secrets at all": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSet(t, func(c *images.Config) { c.Secrets = secrets })
+			s := newSet(t, func(c *images.Config) { c.Objects = secrets })
 			_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a", "one", "two"), Image: "r.io/web:1"})
 			require.NoError(t, err)
 			require.Equal(t, "a: Warning FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (one, two); attempting to pull the image may not succeed.", s.events.take()[0])
@@ -125,7 +126,7 @@ func TestMalformedSecret(t *testing.T) {
 	t.Parallel()
 	bad := secret("bad", "r.io", "me", "pass")
 	bad.Data[corev1.DockerConfigJsonKey] = []byte(`{"auths": hunter2}`)
-	s := newSet(t, func(c *images.Config) { c.Secrets = store{"default/bad": bad} })
+	s := newSet(t, func(c *images.Config) { c.Objects = store{"default/bad": bad} })
 	req := images.Request{Pod: pod("a", "bad"), Image: "r.io/web:1"}
 	_, err := s.Ensure(t.Context(), req)
 	require.Equal(t, "ErrImagePull: Failed to read the image pull secrets: secret default/bad: not JSON from byte 11 on", refusal(t, err).Error())

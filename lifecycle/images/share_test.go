@@ -42,7 +42,7 @@ func live(t *testing.T, change func(*images.Config)) *set {
 func TestSameImageIsPulledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := live(t, func(c *images.Config) {
-			c.Secrets = store{"default/key": secret("key", "docker.io", "me", "pass")}
+			c.Objects = store{"default/key": secret("key", "docker.io", "me", "pass")}
 		})
 		s.node.registry = slow(time.Minute)
 		var all sync.WaitGroup

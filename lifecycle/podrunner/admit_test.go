@@ -135,7 +135,7 @@ func TestUserNamespaces(t *testing.T) {
 
 	node := podrunner.Node{Handler: can, UserNamespace: ids}
 	require.NoError(t, podrunner.CheckSandbox(pod, node))
-	container, err := podrunner.ContainerConfig(pod, &corev1.Container{}, podrunner.Instance{}, node)
+	container, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{}, podrunner.Instance{}, node)
 	require.NoError(t, err)
 	for _, o := range []*runtimeapi.NamespaceOption{
 		podrunner.SandboxConfig(pod, 0, node).GetLinux().GetSecurityContext().GetNamespaceOptions(),

@@ -23,7 +23,7 @@ func BenchmarkContainerConfig(b *testing.B) {
 			pod.Spec.Containers = []corev1.Container{c}
 			b.ReportAllocs()
 			for b.Loop() {
-				_, err := podrunner.ContainerConfig(pod, &pod.Spec.Containers[0], podrunner.Instance{}, testNode())
+				_, err := podrunner.ContainerConfig(b.Context(), pod, &pod.Spec.Containers[0], podrunner.Instance{}, testNode())
 				require.NoError(b, err)
 			}
 		})

@@ -115,11 +115,11 @@ func TestContainerConfigNamesProblemsInTheKubeletsOrder(t *testing.T) {
 		{"failed to resolve recursive read-only mode", func() { c.VolumeMounts = nil }},
 		{"container has runAsNonRoot and image will run as root", func() { in.Image.Uid.Value = 1 }},
 	} {
-		_, err := podrunner.ContainerConfig(pod, c, in, testNode())
+		_, err := podrunner.ContainerConfig(t.Context(), pod, c, in, testNode())
 		require.ErrorContains(t, err, step.want)
 		step.mend()
 	}
-	_, err := podrunner.ContainerConfig(pod, c, in, testNode())
+	_, err := podrunner.ContainerConfig(t.Context(), pod, c, in, testNode())
 	require.NoError(t, err)
 }
 
@@ -182,7 +182,7 @@ func TestContainerConfig(t *testing.T) {
 		},
 		TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 	}
-	got, err := podrunner.ContainerConfig(pod, &c, podrunner.Instance{Attempt: 4, Image: &runtimeapi.Image{Id: "sha256:1"}}, testNode())
+	got, err := podrunner.ContainerConfig(t.Context(), pod, &c, podrunner.Instance{Attempt: 4, Image: &runtimeapi.Image{Id: "sha256:1"}}, testNode())
 	require.NoError(t, err)
 	require.Equal(t, &runtimeapi.ContainerMetadata{Name: "app", Attempt: 4}, got.GetMetadata())
 	require.Equal(t, "sha256:1", got.GetImage().GetImage())
@@ -218,16 +218,16 @@ func TestDownwardFields(t *testing.T) {
 		"status.podIP": "10.0.0.1", "status.podIPs": "10.0.0.1,fd00::1",
 		"metadata.labels['app']": "web", "metadata.annotations['a/b']": "note", "metadata.labels['none']": "",
 	} {
-		got, err := podrunner.ContainerConfig(pod, withField(path), podrunner.Instance{PodIPs: ips}, testNode())
+		got, err := podrunner.ContainerConfig(t.Context(), pod, withField(path), podrunner.Instance{PodIPs: ips}, testNode())
 		require.NoError(t, err, path)
 		require.Equal(t, "V="+want, variables(got)[0], path)
 	}
 	for _, path := range []string{"", "spec.containers", "metadata.labels", "metadata.labels['app'"} {
-		_, err := podrunner.ContainerConfig(pod, withField(path), podrunner.Instance{PodIPs: ips}, testNode())
+		_, err := podrunner.ContainerConfig(t.Context(), pod, withField(path), podrunner.Instance{PodIPs: ips}, testNode())
 		require.ErrorContains(t, err, "unsupported fieldPath: "+path)
 	}
 	pod.Spec.HostNetwork = true
-	got, err := podrunner.ContainerConfig(pod, withField("status.podIP"), podrunner.Instance{}, testNode())
+	got, err := podrunner.ContainerConfig(t.Context(), pod, withField("status.podIP"), podrunner.Instance{}, testNode())
 	require.NoError(t, err)
 	require.Equal(t, "V=192.0.2.7", variables(got)[0], "the host's address is the pod's")
 }
@@ -267,7 +267,7 @@ func TestExpansion(t *testing.T) {
 		"$(A) $ $(B) $": "1 $ two $",
 	} {
 		c := &corev1.Container{Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "two"}}, Args: []string{in}}
-		got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+		got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 		require.NoError(t, err)
 		require.Equal(t, []string{want}, got.GetArgs(), "%q", in)
 	}
@@ -327,7 +327,7 @@ func TestResources(t *testing.T) {
 	} {
 		pod := testPod()
 		pod.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: c.requests, Limits: c.limits}}}
-		got, err := podrunner.ContainerConfig(pod, &pod.Spec.Containers[0], podrunner.Instance{}, testNode())
+		got, err := podrunner.ContainerConfig(t.Context(), pod, &pod.Spec.Containers[0], podrunner.Instance{}, testNode())
 		require.NoError(t, err)
 		require.Equal(t, c.want.String(), got.GetLinux().GetResources().String(), name)
 	}

@@ -1,6 +1,7 @@
 package podrunner
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -51,10 +52,10 @@ type Instance struct {
 }
 
 // ContainerConfig returns the CRI configuration of an instance of a container of
-// the pod. It is pure, as far as [Instance].SubPath is; nothing that it is given
-// is changed or kept. The error names the field that can't be met, in the
+// the pod. It is pure, as far as [Instance].SubPath and [Node].Objects are; nothing that
+// it is given is changed or kept. The error names the field that can't be met, in the
 // kubelet's words, and is what a CreateContainerConfigError shows.
-func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.ContainerConfig, error) {
+func ContainerConfig(ctx context.Context, pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.ContainerConfig, error) {
 	if err := checkUserNamespace(pod, node); err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func ContainerConfig(pod *corev1.Pod, c *corev1.Container, in Instance, node Nod
 	if err != nil {
 		return nil, err
 	}
-	vars, err := environment(pod, c, in, node)
+	vars, err := environment(ctx, pod, c, in, node)
 	if err != nil {
 		return nil, err
 	}

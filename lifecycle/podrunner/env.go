@@ -1,6 +1,7 @@
 package podrunner
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,20 +10,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kubeparts/kubeparts/internal/expansion"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // environment resolves the container's variables: those of services, those of envFrom,
 // by name, then those of env in order, where a value may name those before it and a name that
 // comes again replaces the value.
-func environment(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*variables, error) {
+func environment(ctx context.Context, pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*variables, error) {
 	vars := &variables{at: map[string]int{}}
-	objects := references{namespace: pod.Namespace, objects: node.Objects}
+	objects := references{pod: pod, objects: node.Objects}
 	from := sources{pod: pod, container: c, instance: in, node: node, objects: objects}
 	if err := vars.setServices(pod, node.Services); err != nil {
 		return nil, err
 	}
 	for i := range c.EnvFrom {
-		all, err := objects.all(&c.EnvFrom[i])
+		all, err := objects.all(ctx, &c.EnvFrom[i])
 		if err != nil {
 			return nil, err
 		}
@@ -34,7 +36,7 @@ func environment(pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (
 		text, ok := vars.expand(e.Value), true
 		if e.Value == "" && e.ValueFrom != nil {
 			var err error
-			if text, ok, err = from.value(e.ValueFrom); err != nil {
+			if text, ok, err = from.value(ctx, e.ValueFrom); err != nil {
 				return nil, err
 			}
 		}
@@ -55,7 +57,7 @@ type sources struct {
 }
 
 // value resolves a variable's source; false is an optional one that is absent.
-func (f sources) value(s *corev1.EnvVarSource) (text string, ok bool, err error) {
+func (f sources) value(ctx context.Context, s *corev1.EnvVarSource) (text string, ok bool, err error) {
 	switch {
 	case s.FieldRef != nil:
 		text, err = FieldValue(s.FieldRef, f.pod, f.instance.PodIPs, f.node)
@@ -65,33 +67,33 @@ func (f sources) value(s *corev1.EnvVarSource) (text string, ok bool, err error)
 		return text, true, err
 	case s.ConfigMapKeyRef != nil:
 		r := s.ConfigMapKeyRef
-		return f.objects.key("ConfigMap", r.Name, r.Key, isTrue(r.Optional), f.objects.configMap)
+		return f.objects.key(ctx, "ConfigMap", r.Name, r.Key, isTrue(r.Optional), f.objects.configMap)
 	case s.SecretKeyRef != nil:
 		r := s.SecretKeyRef
-		return f.objects.key("Secret", r.Name, r.Key, isTrue(r.Optional), f.objects.secret)
+		return f.objects.key(ctx, "Secret", r.Name, r.Key, isTrue(r.Optional), f.objects.secret)
 	default:
 		return "", false, fmt.Errorf("valueFrom has no source that is supported")
 	}
 }
 
-// references look into ConfigMaps and Secrets of a namespace.
+// references look into the ConfigMaps and Secrets of a pod's namespace.
 type references struct {
-	namespace string
-	objects   Objects
+	pod     *corev1.Pod
+	objects podspec.Objects
 }
 
 // all returns every entry of what envFrom names.
-func (r references) all(from *corev1.EnvFromSource) (map[string]string, error) {
+func (r references) all(ctx context.Context, from *corev1.EnvFromSource) (map[string]string, error) {
 	var data map[string]string
 	var err error
 	optional := false
 	switch {
 	case from.ConfigMapRef != nil:
 		optional = isTrue(from.ConfigMapRef.Optional)
-		data, err = r.configMap(from.ConfigMapRef.Name)
+		data, err = r.configMap(ctx, from.ConfigMapRef.Name)
 	case from.SecretRef != nil:
 		optional = isTrue(from.SecretRef.Optional)
-		data, err = r.secret(from.SecretRef.Name)
+		data, err = r.secret(ctx, from.SecretRef.Name)
 	}
 	if optional && apierrors.IsNotFound(err) {
 		return nil, nil
@@ -100,8 +102,10 @@ func (r references) all(from *corev1.EnvFromSource) (map[string]string, error) {
 }
 
 // key returns one entry; false is an optional one that is absent.
-func (r references) key(kind, name, key string, optional bool, data func(string) (map[string]string, error)) (text string, ok bool, err error) {
-	entries, err := data(name)
+func (r references) key(ctx context.Context, kind, name, key string, optional bool,
+	data func(context.Context, string) (map[string]string, error),
+) (text string, ok bool, err error) {
+	entries, err := data(ctx, name)
 	if err != nil {
 		if optional && apierrors.IsNotFound(err) {
 			return "", false, nil
@@ -109,16 +113,16 @@ func (r references) key(kind, name, key string, optional bool, data func(string)
 		return "", false, err
 	}
 	if text, ok = entries[key]; !ok && !optional {
-		return "", false, fmt.Errorf("couldn't find key %v in %s %v/%v", key, kind, r.namespace, name)
+		return "", false, fmt.Errorf("couldn't find key %v in %s %v/%v", key, kind, r.pod.Namespace, name)
 	}
 	return text, ok, nil
 }
 
-func (r references) configMap(name string) (map[string]string, error) {
+func (r references) configMap(ctx context.Context, name string) (map[string]string, error) {
 	if r.objects == nil {
 		return nil, notFound("configmap", name)
 	}
-	m, err := r.objects.GetConfigMap(r.namespace, name)
+	m, err := r.objects.ConfigMap(ctx, r.pod, name)
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +132,11 @@ func (r references) configMap(name string) (map[string]string, error) {
 	return m.Data, nil
 }
 
-func (r references) secret(name string) (map[string]string, error) {
+func (r references) secret(ctx context.Context, name string) (map[string]string, error) {
 	if r.objects == nil {
 		return nil, notFound("secret", name)
 	}
-	s, err := r.objects.GetSecret(r.namespace, name)
+	s, err := r.objects.Secret(ctx, r.pod, name)
 	if err != nil {
 		return nil, err
 	}

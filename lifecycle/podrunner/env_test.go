@@ -1,6 +1,7 @@
 package podrunner_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
@@ -22,29 +24,31 @@ type objects struct {
 	secrets    map[string]map[string][]byte
 }
 
-func (o objects) GetConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
+func (o objects) ConfigMap(_ context.Context, pod *corev1.Pod, name string) (*corev1.ConfigMap, error) {
 	switch data, ok := o.configMaps[name]; {
 	case name == "broken":
 		return nil, errors.New("disk is gone")
 	case name == "nil":
 		return nil, nil
-	case ok && namespace == "ns":
+	case ok && pod.Namespace == "ns":
 		return &corev1.ConfigMap{Data: data}, nil
 	}
 	return nil, apierrors.NewNotFound(corev1.Resource("configmap"), name)
 }
 
-func (o objects) GetSecret(namespace, name string) (*corev1.Secret, error) {
+func (o objects) Secret(_ context.Context, pod *corev1.Pod, name string) (*corev1.Secret, error) {
 	switch data, ok := o.secrets[name]; {
 	case name == "broken":
 		return nil, errors.New("disk is gone")
 	case name == "nil":
 		return nil, nil
-	case ok && namespace == "ns":
+	case ok && pod.Namespace == "ns":
 		return &corev1.Secret{Data: data}, nil
 	}
 	return nil, apierrors.NewNotFound(corev1.Resource("secret"), name)
 }
+
+func (objects) Release(types.UID) {}
 
 func envNode() podrunner.Node {
 	node := testNode()
@@ -116,7 +120,7 @@ func TestEnvironment(t *testing.T) {
 		"a zero byte in a name":            {env: []corev1.EnvVar{plain("V\x00", "")}, err: `environment variable "V\x00": a name can't hold '=' or a zero byte`},
 		"a name that is two":               {env: []corev1.EnvVar{plain("V=1", "")}, err: `environment variable "V=1": a name can't hold '=' or a zero byte`},
 	} {
-		got, err := podrunner.ContainerConfig(testPod(), &corev1.Container{EnvFrom: c.from, Env: c.env}, podrunner.Instance{}, envNode())
+		got, err := podrunner.ContainerConfig(t.Context(), testPod(), &corev1.Container{EnvFrom: c.from, Env: c.env}, podrunner.Instance{}, envNode())
 		if c.err != "" {
 			require.EqualError(t, err, c.err, name)
 			continue
@@ -125,7 +129,7 @@ func TestEnvironment(t *testing.T) {
 		require.Equal(t, c.want, strings.Join(variables(got), " "), name)
 	}
 	for _, from := range []corev1.EnvFromSource{configMap("conf", nil), secret("conf", nil)} {
-		_, err := podrunner.ContainerConfig(testPod(), &corev1.Container{EnvFrom: []corev1.EnvFromSource{from}}, podrunner.Instance{}, testNode())
+		_, err := podrunner.ContainerConfig(t.Context(), testPod(), &corev1.Container{EnvFrom: []corev1.EnvFromSource{from}}, podrunner.Instance{}, testNode())
 		require.ErrorContains(t, err, `"conf" not found`, "a node without any")
 	}
 }
@@ -142,7 +146,7 @@ func TestAThousandLinesOfEnvironment(t *testing.T) {
 		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
 		want = append(want, name+"="+strings.ReplaceAll(value, "$(VAR_0000)", "line one\nline \"0\" ü=$x"))
 	}
-	got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+	got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 	require.NoError(t, err)
 	require.Equal(t, want, variables(got))
 }
@@ -160,7 +164,7 @@ func TestArgumentsWithEverySpecialCharacter(t *testing.T) {
 		special.String(), "", " ", "\n", "'\"`\\", "$HOME ${HOME} $( ) $(", "日本語 🚀 \u202e", "-c", "--a=b c", "*?[]{}~!#&|;<>()", "\xff\xfe",
 	}
 	c := &corev1.Container{Command: words, Args: words}
-	got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+	got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 	require.NoError(t, err)
 	require.Equal(t, words, got.GetCommand())
 	require.Equal(t, words, got.GetArgs())
@@ -241,7 +245,7 @@ func TestResourceFields(t *testing.T) {
 		}
 		require.Equal(t, c.want, got, name)
 	}
-	got, err := podrunner.ContainerConfig(pod, &corev1.Container{Env: []corev1.EnvVar{{
+	got, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{Env: []corev1.EnvVar{{
 		Name: "V", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}},
 	}}}, podrunner.Instance{}, envNode())
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ func TestContainerConfig_ExpansionIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := podrunner.Instance{Volumes: map[string]string{"data": "/data"}}
-			_, err := podrunner.ContainerConfig(testPod(), &c, in, testNode())
+			_, err := podrunner.ContainerConfig(t.Context(), testPod(), &c, in, testNode())
 			require.EqualError(t, err, tooLong)
 		})
 	}
@@ -50,7 +50,7 @@ func TestContainerConfig_ExpansionIsBounded(t *testing.T) {
 func TestContainerConfig_WhatAProgramCanHaveIsTaken(t *testing.T) {
 	t.Parallel()
 	c := &corev1.Container{Env: doubling(6), Command: repeated("$(V5)", 2), Args: repeated("$(V5)", 2)}
-	got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+	got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 	require.NoError(t, err)
 	require.Len(t, got.GetCommand()[1], 1_000_000)
 	require.Len(t, got.GetArgs()[1], 1_000_000)

@@ -23,7 +23,7 @@ func FuzzExpansion(f *testing.F) {
 			// $$ is a dollar, so that the values are the ones above
 			c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: strings.ReplaceAll(env[name], "$", "$$")})
 		}
-		got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+		got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 		require.NoError(t, err)
 		require.Equal(t, slowExpansion(s, env), got.GetArgs()[0])
 	})

@@ -107,7 +107,7 @@ func showPod(t *testing.T, pod *corev1.Pod, attempt uint32, node podrunner.Node)
 			}
 			in.Volumes[v.Name] = "/pods/volumes/" + v.Name
 		}
-		config, err := podrunner.ContainerConfig(pod, c, in, node)
+		config, err := podrunner.ContainerConfig(t.Context(), pod, c, in, node)
 		show("container "+c.Name, err, config)
 	}
 	return b.String()

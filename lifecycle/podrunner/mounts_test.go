@@ -97,7 +97,7 @@ func TestMounts(t *testing.T) {
 			Name: "app", VolumeMounts: []vm{c.mount},
 			Env: []corev1.EnvVar{{Name: "POD", Value: "pod"}, {Name: "UP", Value: ".."}, {Name: "EMPTY"}},
 		}
-		got, err := podrunner.ContainerConfig(pod, container, volumesInstance(), node)
+		got, err := podrunner.ContainerConfig(t.Context(), pod, container, volumesInstance(), node)
 		require.Equal(t, c.want, shownMounts(got.GetMounts(), err), name)
 	}
 }
@@ -134,16 +134,16 @@ func shownMounts(mounts []*runtimeapi.Mount, err error) string {
 func TestMountsOfAnInstance(t *testing.T) {
 	t.Parallel()
 	c := &corev1.Container{Name: "app", TerminationMessagePath: "/dev/termination-log"}
-	got, err := podrunner.ContainerConfig(testPod(), c, volumesInstance(), testNode())
+	got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, volumesInstance(), testNode())
 	require.Equal(t, "/etc/hosts</pods/uid/etc-hosts; /dev/termination-log</pods/uid/containers/app/0", shownMounts(got.GetMounts(), err))
-	got, err = podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+	got, err = podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 	require.Empty(t, shownMounts(got.GetMounts(), err))
 
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "v", SubPath: "a"}}
-	_, err = podrunner.ContainerConfig(testPod(), c, podrunner.Instance{Volumes: map[string]string{"v": "/v"}}, testNode())
+	_, err = podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{Volumes: map[string]string{"v": "/v"}}, testNode())
 	require.EqualError(t, err, `failed to prepare subPath for volumeMount "v" of container "app"`, "nobody prepares it")
 	cause := errors.New("cause")
-	_, err = podrunner.ContainerConfig(testPod(), c, podrunner.Instance{
+	_, err = podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{
 		Volumes: map[string]string{"v": "/v"}, SubPath: func(podrunner.SubPathMount) (string, error) { return "", cause },
 	}, testNode())
 	require.ErrorIs(t, err, cause, "for logs")
@@ -158,7 +158,7 @@ func FuzzSubPath(f *testing.F) {
 		for _, vm := range []corev1.VolumeMount{{Name: "v", SubPath: sub}, {Name: "v", SubPathExpr: sub}} {
 			c := &corev1.Container{VolumeMounts: []corev1.VolumeMount{vm}, Env: []corev1.EnvVar{{Name: "A", Value: value}}}
 			var prepared *podrunner.SubPathMount
-			got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{
+			got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{
 				Volumes: map[string]string{"v": "/v"},
 				SubPath: func(m podrunner.SubPathMount) (string, error) { prepared = &m; return "/ok", nil },
 			}, testNode())
@@ -181,7 +181,7 @@ func TestDevices(t *testing.T) {
 		Devices:      []*runtimeapi.Device{{ContainerPath: "/dev/gpu", HostPath: "/dev/gpu0", Permissions: "rw"}},
 		CDIDevices:   []*runtimeapi.CDIDevice{{Name: "vendor/gpu=0"}},
 	}
-	got, err := podrunner.ContainerConfig(testPod(), c, in, testNode())
+	got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, in, testNode())
 	require.NoError(t, err)
 	require.Len(t, got.GetDevices(), 2)
 	require.Equal(t, "/dev/loop0", got.GetDevices()[1].GetHostPath())
@@ -193,14 +193,14 @@ func TestDevices(t *testing.T) {
 	readOnly.Spec.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk", ReadOnly: true},
 	}}}
-	got, err = podrunner.ContainerConfig(readOnly, c, in, testNode())
+	got, err = podrunner.ContainerConfig(t.Context(), readOnly, c, in, testNode())
 	require.NoError(t, err)
 	require.Equal(t, "r", got.GetDevices()[1].GetPermissions())
 
-	_, err = podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+	_, err = podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 	require.EqualError(t, err, `cannot find volume "disk" to pass into container "app"`)
 	c.VolumeDevices[0].DevicePath = "xvda"
-	_, err = podrunner.ContainerConfig(testPod(), c, in, testNode())
+	_, err = podrunner.ContainerConfig(t.Context(), testPod(), c, in, testNode())
 	require.EqualError(t, err, "error DevicePath `xvda` must be an absolute path")
 }
 
@@ -208,13 +208,13 @@ func TestStopSignal(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[corev1.Signal]runtimeapi.Signal{"SIGTERM": 23, "SIGUSR1": 29, "SIGRTMIN+3": 38, "SIGRTMAX-1": 64} {
 		c := &corev1.Container{Lifecycle: &corev1.Lifecycle{StopSignal: &name}}
-		got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+		got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 		require.NoError(t, err)
 		require.Equal(t, want, got.GetStopSignal(), name)
 	}
 	for _, name := range []corev1.Signal{"", "TERM", "RUNTIME_DEFAULT"} {
 		c := &corev1.Container{Lifecycle: &corev1.Lifecycle{StopSignal: &name}}
-		_, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+		_, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 		require.ErrorContains(t, err, "is no signal")
 	}
 }

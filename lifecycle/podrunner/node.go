@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // Node is what a pod's configuration takes from its node and agent. Its zero
@@ -25,7 +27,7 @@ type Node struct {
 	Allocatable corev1.ResourceList
 	// Objects are the ConfigMaps and Secrets that environments refer to. Nil:
 	// there are none.
-	Objects Objects
+	Objects podspec.Objects
 	// Services returns the services of a namespace, for the variables that containers
 	// get for them. An error keeps the container from being created, such as that the
 	// services are not known yet. Nil: the node is in no cluster, and there are none.
@@ -62,14 +64,6 @@ type Node struct {
 	// UserNamespace returns the IDs that the pod has in the host's numbers;
 	// [IDRanges.Lookup] fits. Nil: pods can't have user namespaces.
 	UserNamespace func(types.UID) (IDRange, bool)
-}
-
-// Objects returns ConfigMaps and Secrets. What does not exist is an error for
-// which apimachinery's IsNotFound is true. podsource.Store has both methods. What
-// is returned is read only.
-type Objects interface {
-	GetConfigMap(namespace, name string) (*corev1.ConfigMap, error)
-	GetSecret(namespace, name string) (*corev1.Secret, error)
 }
 
 // Cgroups is how a node's limits work. The zero value is cgroup v1 without swap

@@ -115,7 +115,7 @@ func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32)
 	if err := t.files(&in, c); err != nil {
 		return nil, t.refused(c.Name, CreateContainerConfigError, err)
 	}
-	config, err := ContainerConfig(t.pod, c, in, t.node)
+	config, err := ContainerConfig(ctx, t.pod, c, in, t.node)
 	if err != nil {
 		return nil, t.refused(c.Name, CreateContainerConfigError, err)
 	}

@@ -19,7 +19,7 @@ func TestContainerSecurity(t *testing.T) {
 	}
 	pod.Spec.ShareProcessNamespace = new(true)
 	config := func(s *corev1.SecurityContext) *runtimeapi.LinuxContainerSecurityContext {
-		got, err := podrunner.ContainerConfig(pod, &corev1.Container{SecurityContext: s}, podrunner.Instance{}, testNode())
+		got, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{SecurityContext: s}, podrunner.Instance{}, testNode())
 		require.NoError(t, err)
 		return got.GetLinux().GetSecurityContext()
 	}
@@ -60,7 +60,7 @@ func TestWithoutAUserTheImagesIsNamed(t *testing.T) {
 	} {
 		pod := testPod()
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsGroup: new(int64(20))}
-		got, err := podrunner.ContainerConfig(pod, &corev1.Container{}, podrunner.Instance{Image: c.image}, testNode())
+		got, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{}, podrunner.Instance{Image: c.image}, testNode())
 		require.NoError(t, err, name)
 		sc := got.GetLinux().GetSecurityContext()
 		require.Equal(t, c.want.GetRunAsUser().String(), sc.GetRunAsUser().String(), name)
@@ -68,7 +68,7 @@ func TestWithoutAUserTheImagesIsNamed(t *testing.T) {
 		require.Equal(t, int64(20), sc.GetRunAsGroup().GetValue(), name)
 
 		pod.Spec.SecurityContext.RunAsGroup = nil
-		got, err = podrunner.ContainerConfig(pod, &corev1.Container{}, podrunner.Instance{Image: c.image}, testNode())
+		got, err = podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{}, podrunner.Instance{Image: c.image}, testNode())
 		require.NoError(t, err, name)
 		sc = got.GetLinux().GetSecurityContext()
 		require.Equal(t, c.want.GetRunAsUser().String(), sc.GetRunAsUser().String(), name)
@@ -104,7 +104,7 @@ func TestRunAsNonRoot(t *testing.T) {
 	} {
 		p := testPod()
 		p.Spec.SecurityContext = c.pod
-		_, err := podrunner.ContainerConfig(p, &corev1.Container{Name: "app", SecurityContext: c.own}, podrunner.Instance{Image: c.image}, testNode())
+		_, err := podrunner.ContainerConfig(t.Context(), p, &corev1.Container{Name: "app", SecurityContext: c.own}, podrunner.Instance{Image: c.image}, testNode())
 		if c.want == "" {
 			require.NoError(t, err, name)
 			continue
@@ -142,7 +142,7 @@ func TestSeccomp(t *testing.T) {
 	} {
 		pod := testPod()
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: c.pod}
-		got, err := podrunner.ContainerConfig(pod, &corev1.Container{SecurityContext: c.own}, podrunner.Instance{}, c.node)
+		got, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{SecurityContext: c.own}, podrunner.Instance{}, c.node)
 		require.Equal(t, c.want, shown(got.GetLinux().GetSecurityContext().GetSeccomp(), err), name)
 		if c.own == nil {
 			require.Equal(t, err != nil, podrunner.CheckSandbox(pod, c.node) != nil, name)
@@ -185,7 +185,7 @@ func TestAppArmor(t *testing.T) {
 		pod := testPod()
 		pod.Annotations = map[string]string{key: c.annotation}
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{AppArmorProfile: c.pod}
-		got, err := podrunner.ContainerConfig(pod, &corev1.Container{Name: "app", SecurityContext: &corev1.SecurityContext{AppArmorProfile: c.own}}, podrunner.Instance{}, testNode())
+		got, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{Name: "app", SecurityContext: &corev1.SecurityContext{AppArmorProfile: c.own}}, podrunner.Instance{}, testNode())
 		require.Equal(t, c.want, shown(got.GetLinux().GetSecurityContext().GetApparmor(), err), name)
 	}
 }
@@ -197,7 +197,7 @@ func TestMoreOfContainerSecurity(t *testing.T) {
 		SELinuxOptions:           &corev1.SELinuxOptions{User: "u", Role: "r", Type: "t", Level: "s0"},
 		SupplementalGroupsPolicy: new(corev1.SupplementalGroupsPolicyStrict),
 	}
-	got, err := podrunner.ContainerConfig(pod, &corev1.Container{}, podrunner.Instance{TargetID: "c1"}, testNode())
+	got, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{}, podrunner.Instance{TargetID: "c1"}, testNode())
 	require.NoError(t, err)
 	sc := got.GetLinux().GetSecurityContext()
 	require.Equal(t, "t", sc.GetSelinuxOptions().GetType())
@@ -208,7 +208,7 @@ func TestMoreOfContainerSecurity(t *testing.T) {
 	require.Equal(t, "s0", box.GetSelinuxOptions().GetLevel())
 	require.Equal(t, runtimeapi.SupplementalGroupsPolicy_Strict, box.GetSupplementalGroupsPolicy())
 
-	got, err = podrunner.ContainerConfig(pod, &corev1.Container{SecurityContext: &corev1.SecurityContext{
+	got, err = podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{SecurityContext: &corev1.SecurityContext{
 		SELinuxOptions: &corev1.SELinuxOptions{Level: "s1"}, ProcMount: new(corev1.UnmaskedProcMount),
 	}}, podrunner.Instance{}, testNode())
 	require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestImagesUserMustBeAUser(t *testing.T) {
 	pod := testPod()
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true)}
 	for _, uid := range []int64{-1, 1 << 31} {
-		_, err := podrunner.ContainerConfig(pod, &corev1.Container{Name: "app"}, podrunner.Instance{Image: &runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: uid}}}, testNode())
+		_, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{Name: "app"}, podrunner.Instance{Image: &runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: uid}}}, testNode())
 		require.ErrorContains(t, err, "container has runAsNonRoot and image has an invalid user id (")
 		require.ErrorContains(t, err, `(pod: "pod_ns(uid)", container: app)`)
 	}
@@ -246,11 +246,11 @@ func TestPrivilegedEphemeralContainer(t *testing.T) {
 func TestPrivilegedContainersNameMaskedPaths(t *testing.T) {
 	t.Parallel()
 	c := &corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}
-	got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+	got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 	require.NoError(t, err)
 	require.Contains(t, got.GetLinux().GetSecurityContext().GetMaskedPaths(), "/proc/kcore")
 	c.SecurityContext.ProcMount = new(corev1.UnmaskedProcMount)
-	got, err = podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+	got, err = podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 	require.NoError(t, err)
 	require.Empty(t, got.GetLinux().GetSecurityContext().GetMaskedPaths())
 }
@@ -265,7 +265,7 @@ func TestProcessesOfATarget(t *testing.T) {
 	} {
 		pod := testPod()
 		change(&pod.Spec)
-		got, err := podrunner.ContainerConfig(pod, &corev1.Container{}, podrunner.Instance{TargetID: "x"}, testNode())
+		got, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{}, podrunner.Instance{TargetID: "x"}, testNode())
 		require.NoError(t, err)
 		options := got.GetLinux().GetSecurityContext().GetNamespaceOptions()
 		require.Equal(t, want, options.GetPid())
@@ -283,7 +283,7 @@ func TestAppArmorForOldRuntimes(t *testing.T) {
 		"localhost/web":   {Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: new("web")},
 	} {
 		c := &corev1.Container{SecurityContext: &corev1.SecurityContext{AppArmorProfile: profile}}
-		got, err := podrunner.ContainerConfig(testPod(), c, podrunner.Instance{}, testNode())
+		got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, podrunner.Instance{}, testNode())
 		require.NoError(t, err)
 		require.Equal(t, want, got.GetLinux().GetSecurityContext().GetApparmorProfile())
 	}

@@ -60,7 +60,7 @@ func TestVariablesOfServices(t *testing.T) {
 		},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}, Spec: corev1.PodSpec{EnableServiceLinks: tt.links}}
-		config, err := podrunner.ContainerConfig(pod, &corev1.Container{Name: "app", Env: tt.env}, podrunner.Instance{}, serviceNode(tt.services...))
+		config, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{Name: "app", Env: tt.env}, podrunner.Instance{}, serviceNode(tt.services...))
 		require.NoError(t, err, name)
 		got := map[string]string{}
 		for _, e := range config.GetEnvs() {
@@ -74,6 +74,6 @@ func TestServicesThatAreNotKnown(t *testing.T) {
 	t.Parallel()
 	node := envNode()
 	node.Services = func(string) ([]*corev1.Service, error) { return nil, errors.New("not synced") }
-	_, err := podrunner.ContainerConfig(&corev1.Pod{}, &corev1.Container{Name: "app"}, podrunner.Instance{}, node)
+	_, err := podrunner.ContainerConfig(t.Context(), &corev1.Pod{}, &corev1.Container{Name: "app"}, podrunner.Instance{}, node)
 	require.EqualError(t, err, "list services of namespace default for environment variables: not synced")
 }

@@ -1,27 +1,19 @@
 package volumes
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // FailedMount is the reason of the kubelet's event on a volume that can't be
 // mounted.
 const FailedMount = "FailedMount"
-
-// Objects finds the ConfigMaps and Secrets that volumes show; podsource.Store has
-// it. A NotFound error as the API server's says that there is none, any other that
-// nobody knows. What it returns is not modified.
-type Objects interface {
-	GetConfigMap(namespace, name string) (*corev1.ConfigMap, error)
-	GetSecret(namespace, name string) (*corev1.Secret, error)
-}
 
 // Mounter mounts and unmounts. [NewMounter] makes the system's.
 type Mounter interface {
@@ -41,15 +33,15 @@ type Config struct {
 	// Required, absolute.
 	Root string
 	// Objects finds ConfigMaps and Secrets. Default: there are none.
-	Objects Objects
+	Objects podspec.Objects
 	// Allocatable is what the node has for pods: what a container without a limit
 	// is told its limit is, and the bound of emptyDir volumes in memory. Without
 	// it resourceFieldRef of an absent limit is refused.
 	Allocatable corev1.ResourceList
-	// Tokens makes tokens of the pod's service account, valid for as long as
-	// asked; an empty audience is the API server's. Optional; without it
-	// serviceAccountToken is refused.
-	Tokens func(ctx context.Context, pod *corev1.Pod, audience string, valid time.Duration) (string, error)
+	// Tokens requests tokens of the pod's service account. The request has the audience,
+	// none for the API server's, the lifetime, and the pod as its bound object. Optional;
+	// without it serviceAccountToken is refused.
+	Tokens podspec.TokenFunc
 	// Mounter mounts. Default [NewMounter].
 	Mounter Mounter
 	// Clock names the versions of a volume's contents. Default the system clock.

@@ -1,6 +1,7 @@
 package volumes_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
@@ -87,7 +89,7 @@ type objects struct {
 	err        error
 }
 
-func (o *objects) GetConfigMap(_, name string) (*corev1.ConfigMap, error) {
+func (o *objects) ConfigMap(_ context.Context, _ *corev1.Pod, name string) (*corev1.ConfigMap, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.configMaps[name] == nil && o.err == nil {
@@ -96,7 +98,7 @@ func (o *objects) GetConfigMap(_, name string) (*corev1.ConfigMap, error) {
 	return o.configMaps[name], o.err
 }
 
-func (o *objects) GetSecret(_, name string) (*corev1.Secret, error) {
+func (o *objects) Secret(_ context.Context, _ *corev1.Pod, name string) (*corev1.Secret, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.secrets[name] == nil && o.err == nil {
@@ -104,6 +106,8 @@ func (o *objects) GetSecret(_, name string) (*corev1.Secret, error) {
 	}
 	return o.secrets[name], o.err
 }
+
+func (*objects) Release(types.UID) {}
 
 // set sets a ConfigMap.
 func (o *objects) set(name string, data map[string]string) {

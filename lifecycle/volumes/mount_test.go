@@ -3,15 +3,16 @@ package volumes_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -124,7 +125,7 @@ func TestPayloads(t *testing.T) {
 			name: "all in one", source: projected(projectedMap, projectedSecret, token,
 				corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "a", Mode: &mode, FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}}),
 			want: map[string]string{
-				"a": "-r-------- web", "b": "-rw-r--r-- 2", "bin": "-rw-r--r-- \x00\x01", "deep/er/pass": "-rw-r--r-- word", "token": "-rw-r--r-- aud 10m0s uid-1",
+				"a": "-r-------- web", "b": "-rw-r--r-- 2", "bin": "-rw-r--r-- \x00\x01", "deep/er/pass": "-rw-r--r-- word", "token": "-rw-r--r-- [aud] 600",
 			},
 		},
 		{name: "a source that we don't have", source: projected(corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}), err: "a projected source that is not supported here"},
@@ -133,8 +134,10 @@ func TestPayloads(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, func(c *volumes.Config) {
 				c.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Gi")}
-				c.Tokens = func(_ context.Context, pod *corev1.Pod, audience string, valid time.Duration) (string, error) {
-					return audience + " " + valid.String() + " " + string(pod.UID), nil
+				c.Tokens = func(_ context.Context, pod *corev1.Pod, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+					require.Equal(t, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}, r.Spec.BoundObjectRef)
+					token := fmt.Sprint(r.Spec.Audiences, *r.Spec.ExpirationSeconds)
+					return &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: token}}, nil
 				}
 			})
 			p := podOf(vol("v", tc.source))
@@ -168,11 +171,11 @@ func TestWhatIsMissingOnTheNode(t *testing.T) {
 	}{
 		{"no tokens", token, nil, "projected serviceAccountToken: there are no service accounts here"},
 		{"a token that is not given", token, func(c *volumes.Config) {
-			c.Tokens = func(_ context.Context, _ *corev1.Pod, _ string, valid time.Duration) (string, error) {
-				if valid != time.Hour {
-					return "", nil
+			c.Tokens = func(_ context.Context, _ *corev1.Pod, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+				if *r.Spec.ExpirationSeconds != 3600 || r.Spec.Audiences != nil {
+					return r, nil
 				}
-				return "", broken
+				return nil, broken
 			}
 		}, "failed to fetch token: broken"},
 		{"no ConfigMaps", configMap("cm"), func(c *volumes.Config) { c.Objects = nil }, `configmap "cm": no ConfigMaps here`},

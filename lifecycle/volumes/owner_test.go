@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
@@ -97,7 +98,10 @@ func TestTokenOwner(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, func(c *volumes.Config) {
-				c.Tokens = func(context.Context, *corev1.Pod, string, time.Duration) (string, error) { return "token", nil }
+				c.Tokens = func(_ context.Context, _ *corev1.Pod, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+					r.Status.Token = "token"
+					return r, nil
+				}
 			})
 			p := podOf(vol("v", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
 				ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"},

@@ -9,8 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -64,10 +64,10 @@ func (m *maker) make(ctx context.Context, source *corev1.VolumeSource) (payload,
 	switch p := (payload{}); {
 	case source.ConfigMap != nil:
 		s := source.ConfigMap
-		return p, m.configMap(p, s.Name, s.Items, s.Optional, modeOr(s.DefaultMode))
+		return p, m.configMap(ctx, p, s.Name, s.Items, s.Optional, modeOr(s.DefaultMode))
 	case source.Secret != nil:
 		s := source.Secret
-		return p, m.secret(p, s.SecretName, s.Items, s.Optional, modeOr(s.DefaultMode))
+		return p, m.secret(ctx, p, s.SecretName, s.Items, s.Optional, modeOr(s.DefaultMode))
 	case source.DownwardAPI != nil:
 		return p, m.downward(p, source.DownwardAPI.Items, modeOr(source.DownwardAPI.DefaultMode))
 	case source.Projected != nil:
@@ -89,11 +89,11 @@ func missing(err error, optional *bool) bool {
 	return optional != nil && *optional && apierrors.IsNotFound(err)
 }
 
-func (m *maker) configMap(p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
+func (m *maker) configMap(ctx context.Context, p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
 	if m.cfg.Objects == nil {
 		return fmt.Errorf("configmap %q: no ConfigMaps here", name)
 	}
-	object, err := m.cfg.Objects.GetConfigMap(m.pod.Namespace, name)
+	object, err := m.cfg.Objects.ConfigMap(ctx, m.pod, name)
 	if missing(err, optional) {
 		return nil
 	}
@@ -110,11 +110,11 @@ func (m *maker) configMap(p payload, name string, items []corev1.KeyToPath, opti
 	return m.addItems(p, all, wish{items, mode, optional, "configmap references non-existent config key: %s"})
 }
 
-func (m *maker) secret(p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
+func (m *maker) secret(ctx context.Context, p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
 	if m.cfg.Objects == nil {
 		return fmt.Errorf("secret %q: no Secrets here", name)
 	}
-	object, err := m.cfg.Objects.GetSecret(m.pod.Namespace, name)
+	object, err := m.cfg.Objects.Secret(ctx, m.pod, name)
 	if missing(err, optional) {
 		return nil
 	}
@@ -206,9 +206,9 @@ func (m *maker) projected(ctx context.Context, p payload, source *corev1.Project
 		var err error
 		switch {
 		case s.ConfigMap != nil:
-			err = m.configMap(p, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, mode)
+			err = m.configMap(ctx, p, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, mode)
 		case s.Secret != nil:
-			err = m.secret(p, s.Secret.Name, s.Secret.Items, s.Secret.Optional, mode)
+			err = m.secret(ctx, p, s.Secret.Name, s.Secret.Items, s.Secret.Optional, mode)
 		case s.DownwardAPI != nil:
 			err = m.downward(p, s.DownwardAPI.Items, mode)
 		case s.ServiceAccountToken != nil:
@@ -232,7 +232,14 @@ func (m *maker) token(ctx context.Context, p payload, s *corev1.ServiceAccountTo
 	if s.ExpirationSeconds != nil {
 		seconds = *s.ExpirationSeconds
 	}
-	token, err := m.cfg.Tokens(ctx, m.pod, s.Audience, time.Duration(seconds)*time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &seconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.pod.Name, UID: m.pod.UID},
+	}}
+	if s.Audience != "" {
+		request.Spec.Audiences = []string{s.Audience}
+	}
+	answer, err := m.cfg.Tokens(ctx, m.pod, request)
 	if err != nil {
 		return fmt.Errorf("failed to fetch token: %w", err)
 	}
@@ -240,7 +247,7 @@ func (m *maker) token(ctx context.Context, p payload, s *corev1.ServiceAccountTo
 	if uid != nil || fsGroup(m.pod) != nil {
 		mode = 0o600
 	}
-	return m.add(p, path.Clean(s.Path), file{data: []byte(token), mode: mode, uid: uid})
+	return m.add(p, path.Clean(s.Path), file{data: []byte(answer.Status.Token), mode: mode, uid: uid})
 }
 
 // commonUser returns the user that all of a pod's containers run as, nil if they

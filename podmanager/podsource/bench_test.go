@@ -143,7 +143,7 @@ func BenchmarkLookUpSecret(b *testing.B) {
 	require.NoError(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := store.GetSecret("web", "pass"); err != nil {
+		if _, err := store.Secret(b.Context(), of("web"), "pass"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -112,14 +112,15 @@ func ExampleStore() {
 		fmt.Println(err)
 		return
 	}
-	_, err = store.GetConfigMap("default", "web")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}
+	_, err = store.ConfigMap(context.Background(), pod, "web")
 	fmt.Println("before:", err)
 	if _, err := source.Load(context.Background()); err != nil {
 		fmt.Println(err)
 	}
-	web, err := store.GetConfigMap("default", "web")
+	web, err := store.ConfigMap(context.Background(), pod, "web")
 	fmt.Println("after:", web.Data["mode"], err)
-	_, err = store.GetSecret("default", "web")
+	_, err = store.Secret(context.Background(), pod, "web")
 	fmt.Println(err)
 	// Output:
 	// before: the source has not been read yet

@@ -41,21 +41,24 @@ type Objects struct {
 // NewStore returns a Store that knows nothing yet. It starts nothing.
 func NewStore() *Store { return new(Store) }
 
-// GetConfigMap returns a ConfigMap. If there is none the error is a NotFound as the
-// API server's would be, and [ErrNotRead] before anybody can know.
-func (s *Store) GetConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
+// ConfigMap returns a ConfigMap of the pod's namespace. If there is none the error is a
+// NotFound as the API server's would be, and [ErrNotRead] before anybody can know.
+func (s *Store) ConfigMap(_ context.Context, pod *corev1.Pod, name string) (*corev1.ConfigMap, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return lookUp(s.objects.ConfigMaps, s.read, "configmaps", namespace, name)
+	return lookUp(s.objects.ConfigMaps, s.read, "configmaps", pod.Namespace, name)
 }
 
-// GetSecret returns a Secret. If there is none the error is a NotFound as the API
-// server's would be, and [ErrNotRead] before anybody can know.
-func (s *Store) GetSecret(namespace, name string) (*corev1.Secret, error) {
+// Secret returns a Secret of the pod's namespace. If there is none the error is a NotFound
+// as the API server's would be, and [ErrNotRead] before anybody can know.
+func (s *Store) Secret(_ context.Context, pod *corev1.Pod, name string) (*corev1.Secret, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return lookUp(s.objects.Secrets, s.read, "secrets", namespace, name)
+	return lookUp(s.objects.Secrets, s.read, "secrets", pod.Namespace, name)
 }
+
+// Release does nothing: a Store watches nothing for a pod.
+func (s *Store) Release(types.UID) {}
 
 func lookUp[T any](all map[types.NamespacedName]*T, read bool, resource, namespace, name string) (*T, error) {
 	if !read {

@@ -11,19 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
-// objectSource is what code that fills volumes and environments would declare.
-type objectSource interface {
-	GetConfigMap(namespace, name string) (*corev1.ConfigMap, error)
-	GetSecret(namespace, name string) (*corev1.Secret, error)
-}
+var _ podspec.Objects = (*podsource.Store)(nil)
 
-var _ objectSource = (*podsource.Store)(nil)
+// of is a pod of a namespace, which is all that a Store looks at.
+func of(namespace string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+}
 
 func newStoreBed(t *testing.T) (*bed, *podsource.Store, *bytes.Buffer) {
 	t.Helper()
@@ -46,7 +47,7 @@ const (
 func TestObjectsBesideThePods(t *testing.T) {
 	t.Parallel()
 	b, store, log := newStoreBed(t)
-	_, err := store.GetSecret("web", "pass")
+	_, err := store.Secret(t.Context(), of("web"), "pass")
 	require.ErrorIs(t, err, podsource.ErrNotRead)
 	_, read := store.Snapshot()
 	require.False(t, read)
@@ -55,20 +56,20 @@ func TestObjectsBesideThePods(t *testing.T) {
 	b.write("names.yaml", yamlOf("conf", "i:1")) // of another kind
 	b.requirePods("a-node1 i:1", "conf-node1 i:1")
 	require.Empty(t, b.Problems())
-	m, err := store.GetConfigMap("default", "conf")
+	m, err := store.ConfigMap(t.Context(), of("default"), "conf")
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"mode": "fast"}, m.Data)
 	require.Equal(t, map[string][]byte{"blob": []byte("hi")}, m.BinaryData)
-	s, err := store.GetSecret("web", "pass")
+	s, err := store.Secret(t.Context(), of("web"), "pass")
 	require.NoError(t, err)
 	require.Equal(t, map[string][]byte{"old": []byte("hi"), "both": []byte("hunter2")}, s.Data)
 	require.Empty(t, s.StringData)
 	require.Equal(t, corev1.SecretTypeOpaque, s.Type)
 
-	_, err = store.GetSecret("default", "pass")
+	_, err = store.Secret(t.Context(), of("default"), "pass")
 	require.True(t, apierrors.IsNotFound(err))
 	require.EqualError(t, err, `secrets "default/pass" not found`)
-	_, err = store.GetConfigMap("default", "pass")
+	_, err = store.ConfigMap(t.Context(), of("default"), "pass")
 	require.True(t, apierrors.IsNotFound(err))
 	objects, read := store.Snapshot()
 	require.True(t, read)
@@ -77,7 +78,7 @@ func TestObjectsBesideThePods(t *testing.T) {
 
 	b.remove("all.yaml")
 	b.requirePods("conf-node1 i:1")
-	_, err = store.GetSecret("web", "pass")
+	_, err = store.Secret(t.Context(), of("web"), "pass")
 	require.True(t, apierrors.IsNotFound(err))
 	require.Len(t, objects.Secrets, 1, "a snapshot does not change")
 	require.Empty(t, log.String())
@@ -90,7 +91,7 @@ func TestABadObjectKeepsTheLastGoodOne(t *testing.T) {
 	b.load()
 	b.write("a.yaml", configMap+"dtaa: {}\n")
 	require.Len(t, b.load().Problems, 1)
-	m, err := store.GetConfigMap("default", "conf")
+	m, err := store.ConfigMap(t.Context(), of("default"), "conf")
 	require.NoError(t, err)
 	require.Equal(t, "fast", m.Data["mode"])
 

@@ -115,7 +115,7 @@ func (h *byHand) pod(name string) handmade {
 	require.NoError(h.t, os.MkdirAll(folder, 0o755))
 	in := podrunner.Instance{Image: h.image, EtcHosts: filepath.Join(folder, "hosts"), TerminationLog: filepath.Join(folder, "words")}
 	require.NoError(h.t, errors.Join(os.WriteFile(in.EtcHosts, nil, 0o644), os.WriteFile(in.TerminationLog, nil, 0o644)))
-	container, err := podrunner.ContainerConfig(pod, &pod.Spec.Containers[0], in, node)
+	container, err := podrunner.ContainerConfig(h.t.Context(), pod, &pod.Spec.Containers[0], in, node)
 	require.NoError(h.t, err)
 	return handmade{podrunner.SandboxConfig(pod, 0, node), container}
 }

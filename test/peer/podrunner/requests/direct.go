@@ -85,7 +85,7 @@ func (o *ours) directContainer(t *testing.T, pod *corev1.Pod, c *corev1.Containe
 		_, err = podrunner.EtcHosts(pod, in.PodIPs, node)
 	}
 	in.EtcHosts = filepath.Join(o.podDir(), "etc-hosts")
-	made, configErr := podrunner.ContainerConfig(pod, c, in, node)
+	made, configErr := podrunner.ContainerConfig(t.Context(), pod, c, in, node)
 	if err = errors.Join(err, configErr); err != nil {
 		o.facts.set("container "+c.Name+"/reason", podrunner.CreateContainerConfigError)
 		o.facts.set("container "+c.Name+"/message", err.Error())

@@ -250,7 +250,7 @@ func preparedSubPath(root, container, volume string, index int, part string) (st
 	return filepath.Join(root, "subpaths", volume, container, fmt.Sprint(index), part), nil
 }
 
-// objects finds ConfigMaps and Secrets, for both sides.
+// objects finds ConfigMaps and Secrets.
 type objects struct {
 	configmap.Manager
 	world *world
@@ -273,6 +273,19 @@ func (o objects) GetSecret(namespace, name string) (*corev1.Secret, error) {
 	}
 	return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
 }
+
+// lookups are the objects for our side.
+type lookups struct{ objects }
+
+func (l lookups) ConfigMap(_ context.Context, pod *corev1.Pod, name string) (*corev1.ConfigMap, error) {
+	return l.GetConfigMap(pod.Namespace, name)
+}
+
+func (l lookups) Secret(_ context.Context, pod *corev1.Pod, name string) (*corev1.Secret, error) {
+	return l.GetSecret(pod.Namespace, name)
+}
+
+func (lookups) Release(types.UID) {}
 
 type secrets struct {
 	secret.Manager

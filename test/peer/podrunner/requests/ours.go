@@ -60,7 +60,7 @@ func (o *ours) newRunner(t *testing.T) *podrunner.Runner {
 		verify = images.NeverVerify
 	}
 	pulls, err := images.New(images.Config{
-		Images: o.imageService(), Secrets: objects{world: o.world}, Verify: verify, Events: podEvents{o.facts}, Clock: o.clock,
+		Images: o.imageService(), Objects: lookups{objects{world: o.world}}, Verify: verify, Events: podEvents{o.facts}, Clock: o.clock,
 	})
 	require.NoError(t, err)
 	hooks, err := lifecycle.NewHookRunner(lifecycle.HookConfig{Clock: o.clock})
@@ -138,7 +138,7 @@ func (o *ours) node(t *testing.T) podrunner.Node {
 func (w *world) ourNode(root string) podrunner.Node {
 	n := w.Node
 	ours := podrunner.Node{
-		Name: "node-1", IPs: n.IPs, MemoryCapacityBytes: n.Memory, Allocatable: n.Allocatable, Objects: objects{world: w},
+		Name: "node-1", IPs: n.IPs, MemoryCapacityBytes: n.Memory, Allocatable: n.Allocatable, Objects: lookups{objects{world: w}},
 		Services: func(namespace string) (all []*corev1.Service, err error) {
 			for _, s := range w.Services {
 				if s.Namespace == namespace {
