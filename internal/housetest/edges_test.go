@@ -59,7 +59,7 @@ func testEdges() map[string][]string {
 	return map[string][]string{
 		"lifecycle/podrunner":  {"lifecycle/cgroups", "lifecycle/volumes"},
 		"podmanager/podsource": {"lifecycle/podspec"},
-		"pleg/wirelist":       {"pleg", "podcache"},
+		"pleg/wirelist":        {"pleg", "podcache"},
 	}
 }
 
