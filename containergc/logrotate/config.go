@@ -34,19 +34,8 @@ type Log struct {
 	Path string
 }
 
-// Config configures a [Rotator].
-type Config struct {
-	// Runtime lists containers and reopens logs. Required.
-	Runtime Runtime
-	// Running returns the logs of all running containers, for those who know them
-	// already. Default: Runtime is asked.
-	Running func(context.Context) ([]Log, error)
-	// Owned says whether a container is ours; the logs of others are left alone. Not
-	// used with Running. Default: all are.
-	Owned func(*runtimeapi.Container) bool
-	// PodLogs is the folder that the logs are below. Nothing outside of it is
-	// touched, whatever links lie in it. Default [DefaultPodLogs].
-	PodLogs string
+// Policy says when logs are rotated. The zero Policy is the kubelet's.
+type Policy struct {
 	// MaxSizeBytes is the size from which on a log is rotated; see [ParseMaxSize].
 	// Negative: never. Default 10 MiB.
 	MaxSizeBytes int64
@@ -58,6 +47,24 @@ type Config struct {
 	// Interval is the time from the end of a pass to the next, at least 3s. Default
 	// 10s.
 	Interval time.Duration
+}
+
+// Config configures a [Rotator].
+type Config struct {
+	// Policy has the settings that programs leave to their users.
+	Policy
+
+	// Runtime lists containers and reopens logs. Required.
+	Runtime Runtime
+	// Running returns the logs of all running containers, for those who know them
+	// already. Default: Runtime is asked.
+	Running func(context.Context) ([]Log, error)
+	// Owned says whether a container is ours; the logs of others are left alone. Not
+	// used with Running. Default: all are.
+	Owned func(*runtimeapi.Container) bool
+	// PodLogs is the folder that the logs are below. Nothing outside of it is
+	// touched, whatever links lie in it. Default [DefaultPodLogs].
+	PodLogs string
 	// CallTimeout bounds each call about one container, in real time even on a fake
 	// clock. Default 10s.
 	CallTimeout time.Duration

@@ -136,7 +136,7 @@ func (w *writer) requireAll() {
 }
 
 func (w *writer) rotator(clock *testingclock.FakeClock, f func(files) files) *Rotator {
-	r, err := New(Config{Runtime: w, PodLogs: w.root(), MaxSizeBytes: 50, MaxFiles: 100, Clock: clock})
+	r, err := New(Config{Runtime: w, PodLogs: w.root(), Policy: Policy{MaxSizeBytes: 50, MaxFiles: 100}, Clock: clock})
 	require.NoError(w.t, err)
 	if f != nil {
 		r.over = func(root *os.Root) files { return f(rootFiles{root}) }
@@ -317,7 +317,7 @@ func TestNoLineIsLostUnderAWriterThatNeverStops(t *testing.T) {
 // TestFullDiskStopsCompressionOnly fails every write to a new file.
 func TestFullDiskStopsCompressionOnly(t *testing.T) {
 	w, clock := newWriter(t), testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	r, err := New(Config{Runtime: w, PodLogs: w.root(), MaxSizeBytes: 50, MaxFiles: 3, Clock: clock})
+	r, err := New(Config{Runtime: w, PodLogs: w.root(), Policy: Policy{MaxSizeBytes: 50, MaxFiles: 3}, Clock: clock})
 	require.NoError(t, err)
 	full := true
 	r.over = func(root *os.Root) files { return fullDisk{rootFiles{root}, &full} }

@@ -27,7 +27,7 @@ func TestE2EFullTmpfs(t *testing.T) {
 	w.reopen()
 	defer func() { require.NoError(t, w.file.Close()) }()
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	r, err := New(Config{Runtime: w, PodLogs: root, MaxSizeBytes: 16 << 10, MaxFiles: 4, Clock: clock})
+	r, err := New(Config{Runtime: w, PodLogs: root, Policy: Policy{MaxSizeBytes: 16 << 10, MaxFiles: 4}, Clock: clock})
 	require.NoError(t, err)
 	rotate := func() Result {
 		w.write(2000)

@@ -47,7 +47,7 @@ func Example() {
 	if err != nil {
 		fmt.Println(err)
 	}
-	r, err := logrotate.New(logrotate.Config{Runtime: reopener{path}, PodLogs: root, MaxSizeBytes: size})
+	r, err := logrotate.New(logrotate.Config{Runtime: reopener{path}, PodLogs: root, Policy: logrotate.Policy{MaxSizeBytes: size}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -79,7 +79,7 @@ func (b *bed) count(method string) (n int) {
 
 func (b *bed) rotator(change func(*logrotate.Config)) *logrotate.Rotator {
 	b.t.Helper()
-	cfg := logrotate.Config{Runtime: b, PodLogs: b.root, MaxSizeBytes: 100}
+	cfg := logrotate.Config{Runtime: b, PodLogs: b.root, Policy: logrotate.Policy{MaxSizeBytes: 100}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -377,7 +377,7 @@ func TestRunGoesOnAfterFailures(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	_, err := logrotate.New(logrotate.Config{MaxFiles: 1, Workers: -1, Interval: time.Second, CallTimeout: -1})
+	_, err := logrotate.New(logrotate.Config{Policy: logrotate.Policy{MaxFiles: 1, Workers: -1, Interval: time.Second}, CallTimeout: -1})
 	require.EqualError(t, err, `logrotate: invalid config: field Runtime is required
 invalid MaxFiles 1, must be > 1
 invalid configuration: containerLogMaxWorkers must be greater than or equal to 1

@@ -64,11 +64,13 @@ func (a *agent) planned(_ *corev1.Pod, do podrunner.Actions) {
 func (a *agent) newImages() (err error) {
 	a.images, err = images.New(images.Config{
 		Images: a.pulls, Leases: a.imageGC, Objects: a.objects,
-		MaxParallelPulls: a.opts.parallelPulls(), QPS: float64(a.opts.RegistryPullQPS), Burst: int(a.opts.RegistryBurst),
-		Verify:          images.Verification(a.opts.ImagePullCredentialsVerificationPolicy),
-		VerifyAllowlist: a.opts.PreloadedImagesVerificationAllowlist,
-		Backoff:         a.pullBackoff,
-		RecordsDir:      filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
+		Policy: images.Policy{
+			MaxParallelPulls: a.opts.parallelPulls(), QPS: float64(a.opts.RegistryPullQPS), Burst: int(a.opts.RegistryBurst),
+			Verify:          images.Verification(a.opts.ImagePullCredentialsVerificationPolicy),
+			VerifyAllowlist: a.opts.PreloadedImagesVerificationAllowlist,
+		},
+		Backoff:    a.pullBackoff,
+		RecordsDir: filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
 		Observer: a.node.metrics.Images(images.Observer{}),
 	})
 	return err

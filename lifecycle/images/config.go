@@ -43,16 +43,8 @@ type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// Config configures a [Manager].
-type Config struct {
-	// Images is the runtime. Required.
-	Images ImageService
-	// Objects finds a pod's imagePullSecrets. Default: there are none, and an
-	// event says so for each pod that names some.
-	Objects podspec.Objects
-	// Backoff delays the next pull after one that failed. Default: the kubelet's,
-	// 10 s doubling to 5 min. It belongs to this Manager alone.
-	Backoff *lifecycle.Backoff
+// Policy says how images are pulled, and who may use them. The zero Policy limits nothing.
+type Policy struct {
 	// MaxParallelPulls is how many pulls run at once, 1 for one after the other as
 	// with the kubelet's serializeImagePulls. Those that wait go in their order.
 	// Default: no limit.
@@ -62,6 +54,28 @@ type Config struct {
 	// Burst is 1 or more. The kubelet has 5 and 10.
 	QPS   float64
 	Burst int
+	// Verify says which images that are present may be used only with
+	// credentials that pulled them. Default [NeverVerifyPreloadedImages].
+	Verify Verification
+	// VerifyAllowlist are the repositories that [NeverVerifyAllowlistedImages] is
+	// about, in full, without tag and digest; a final /* stands for whatever is
+	// below.
+	VerifyAllowlist []string
+}
+
+// Config configures a [Manager].
+type Config struct {
+	// Policy has the settings that programs leave to their users.
+	Policy
+
+	// Images is the runtime. Required.
+	Images ImageService
+	// Objects finds a pod's imagePullSecrets. Default: there are none, and an
+	// event says so for each pod that names some.
+	Objects podspec.Objects
+	// Backoff delays the next pull after one that failed. Default: the kubelet's,
+	// 10 s doubling to 5 min. It belongs to this Manager alone.
+	Backoff *lifecycle.Backoff
 	// ProgressDeadline is how long one call of PullImage may go without Progress.
 	// Default [DefaultProgressDeadline].
 	ProgressDeadline time.Duration
@@ -71,13 +85,6 @@ type Config struct {
 	// ProgressDeadline. Default: nothing is progress, so that ProgressDeadline
 	// bounds the pull as a whole.
 	Progress func(context.Context) (uint64, error)
-	// Verify says which images that are present may be used only with
-	// credentials that pulled them. Default [NeverVerifyPreloadedImages].
-	Verify Verification
-	// VerifyAllowlist are the repositories that [NeverVerifyAllowlistedImages] is
-	// about, in full, without tag and digest; a final /* stands for whatever is
-	// below.
-	VerifyAllowlist []string
 	// RecordsDir is the folder that remembers which credentials pulled which
 	// image; it is made when it is needed. Absolute. Default: memory, so that
 	// after a restart what was pulled before counts as preloaded.

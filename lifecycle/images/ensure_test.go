@@ -283,8 +283,8 @@ func TestLease(t *testing.T) {
 func TestConfigReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := images.New(images.Config{
-		MaxParallelPulls: -1, QPS: math.NaN(), Burst: -1, ProgressDeadline: -1, LeaseTTL: -1,
-		Verify: "Sometimes", VerifyAllowlist: []string{"web:1"}, RecordsDir: "here",
+		Policy:           images.Policy{MaxParallelPulls: -1, QPS: math.NaN(), Burst: -1, Verify: "Sometimes", VerifyAllowlist: []string{"web:1"}},
+		ProgressDeadline: -1, LeaseTTL: -1, RecordsDir: "here",
 	})
 	require.EqualError(t, err, `images: invalid config: field Images is required
 field MaxParallelPulls: -1 is negative

@@ -224,7 +224,7 @@ func TestFollowerLosesNoLineInRotations(t *testing.T) {
 			defer mu.Unlock()
 			return []logrotate.Log{{ContainerID: "c", Path: c.path(fmt.Sprintf("%d.log", attempt))}}, nil
 		},
-		PodLogs: c.src.Root, MaxSizeBytes: 10_000, MaxFiles: 100,
+		PodLogs: c.src.Root, Policy: logrotate.Policy{MaxSizeBytes: 10_000, MaxFiles: 100},
 	})
 	require.NoError(t, err)
 	stop := make(chan struct{})

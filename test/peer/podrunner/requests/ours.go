@@ -60,7 +60,7 @@ func (o *ours) newRunner(t *testing.T) *podrunner.Runner {
 		verify = images.NeverVerify
 	}
 	pulls, err := images.New(images.Config{
-		Images: o.imageService(), Objects: lookups{objects{world: o.world}}, Verify: verify, Events: podEvents{o.facts}, Clock: o.clock,
+		Images: o.imageService(), Objects: lookups{objects{world: o.world}}, Policy: images.Policy{Verify: verify}, Events: podEvents{o.facts}, Clock: o.clock,
 	})
 	require.NoError(t, err)
 	hooks, err := lifecycle.NewHookRunner(lifecycle.HookConfig{Clock: o.clock})
