@@ -67,10 +67,10 @@ func (f sources) value(ctx context.Context, s *corev1.EnvVarSource) (text string
 		return text, true, err
 	case s.ConfigMapKeyRef != nil:
 		r := s.ConfigMapKeyRef
-		return f.objects.key(ctx, "ConfigMap", r.Name, r.Key, isTrue(r.Optional), f.objects.configMap)
+		return f.objects.key(ctx, reference{configMapKind, r.Name, r.Key, isTrue(r.Optional)})
 	case s.SecretKeyRef != nil:
 		r := s.SecretKeyRef
-		return f.objects.key(ctx, "Secret", r.Name, r.Key, isTrue(r.Optional), f.objects.secret)
+		return f.objects.key(ctx, reference{secretKind, r.Name, r.Key, isTrue(r.Optional)})
 	default:
 		return "", false, fmt.Errorf("valueFrom has no source that is supported")
 	}
@@ -101,19 +101,33 @@ func (r references) all(ctx context.Context, from *corev1.EnvFromSource) (map[st
 	return data, err
 }
 
+// The kinds of objects as messages name them.
+const (
+	configMapKind = "ConfigMap"
+	secretKind    = "Secret"
+)
+
+// reference is what a variable takes from an object.
+type reference struct {
+	kind, name, key string
+	optional        bool
+}
+
 // key returns one entry; false is an optional one that is absent.
-func (r references) key(ctx context.Context, kind, name, key string, optional bool,
-	data func(context.Context, string) (map[string]string, error),
-) (text string, ok bool, err error) {
-	entries, err := data(ctx, name)
+func (r references) key(ctx context.Context, to reference) (text string, ok bool, err error) {
+	data := r.configMap
+	if to.kind == secretKind {
+		data = r.secret
+	}
+	entries, err := data(ctx, to.name)
 	if err != nil {
-		if optional && apierrors.IsNotFound(err) {
+		if to.optional && apierrors.IsNotFound(err) {
 			return "", false, nil
 		}
 		return "", false, err
 	}
-	if text, ok = entries[key]; !ok && !optional {
-		return "", false, fmt.Errorf("couldn't find key %v in %s %v/%v", key, kind, r.pod.Namespace, name)
+	if text, ok = entries[to.key]; !ok && !to.optional {
+		return "", false, fmt.Errorf("couldn't find key %v in %s %v/%v", to.key, to.kind, r.pod.Namespace, to.name)
 	}
 	return text, ok, nil
 }

@@ -64,10 +64,10 @@ func (m *maker) make(ctx context.Context, source *corev1.VolumeSource) (payload,
 	switch p := (payload{}); {
 	case source.ConfigMap != nil:
 		s := source.ConfigMap
-		return p, m.configMap(ctx, p, s.Name, s.Items, s.Optional, modeOr(s.DefaultMode))
+		return p, m.configMap(ctx, p, s.Name, wish{items: s.Items, mode: modeOr(s.DefaultMode), optional: s.Optional})
 	case source.Secret != nil:
 		s := source.Secret
-		return p, m.secret(ctx, p, s.SecretName, s.Items, s.Optional, modeOr(s.DefaultMode))
+		return p, m.secret(ctx, p, s.SecretName, wish{items: s.Items, mode: modeOr(s.DefaultMode), optional: s.Optional})
 	case source.DownwardAPI != nil:
 		return p, m.downward(p, source.DownwardAPI.Items, modeOr(source.DownwardAPI.DefaultMode))
 	case source.Projected != nil:
@@ -89,12 +89,12 @@ func missing(err error, optional *bool) bool {
 	return optional != nil && *optional && apierrors.IsNotFound(err)
 }
 
-func (m *maker) configMap(ctx context.Context, p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
+func (m *maker) configMap(ctx context.Context, p payload, name string, w wish) error {
 	if m.cfg.Objects == nil {
 		return fmt.Errorf("configmap %q: no ConfigMaps here", name)
 	}
 	object, err := m.cfg.Objects.ConfigMap(ctx, m.pod, name)
-	if missing(err, optional) {
+	if missing(err, w.optional) {
 		return nil
 	}
 	if err != nil || object == nil {
@@ -107,15 +107,16 @@ func (m *maker) configMap(ctx context.Context, p payload, name string, items []c
 	for key, value := range object.Data {
 		all[key] = []byte(value)
 	}
-	return m.addItems(p, all, wish{items, mode, optional, "configmap references non-existent config key: %s"})
+	w.absent = "configmap references non-existent config key: %s"
+	return m.addItems(p, all, w)
 }
 
-func (m *maker) secret(ctx context.Context, p payload, name string, items []corev1.KeyToPath, optional *bool, mode int32) error {
+func (m *maker) secret(ctx context.Context, p payload, name string, w wish) error {
 	if m.cfg.Objects == nil {
 		return fmt.Errorf("secret %q: no Secrets here", name)
 	}
 	object, err := m.cfg.Objects.Secret(ctx, m.pod, name)
-	if missing(err, optional) {
+	if missing(err, w.optional) {
 		return nil
 	}
 	if err != nil || object == nil {
@@ -128,7 +129,8 @@ func (m *maker) secret(ctx context.Context, p payload, name string, items []core
 	for key, value := range object.StringData { // no API server has merged it
 		all[key] = []byte(value)
 	}
-	return m.addItems(p, all, wish{items, mode, optional, "references non-existent secret key: %s"})
+	w.absent = "references non-existent secret key: %s"
+	return m.addItems(p, all, w)
 }
 
 func orAbsent(err error, kind, name string) error {
@@ -206,9 +208,9 @@ func (m *maker) projected(ctx context.Context, p payload, source *corev1.Project
 		var err error
 		switch {
 		case s.ConfigMap != nil:
-			err = m.configMap(ctx, p, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, mode)
+			err = m.configMap(ctx, p, s.ConfigMap.Name, wish{items: s.ConfigMap.Items, mode: mode, optional: s.ConfigMap.Optional})
 		case s.Secret != nil:
-			err = m.secret(ctx, p, s.Secret.Name, s.Secret.Items, s.Secret.Optional, mode)
+			err = m.secret(ctx, p, s.Secret.Name, wish{items: s.Secret.Items, mode: mode, optional: s.Secret.Optional})
 		case s.DownwardAPI != nil:
 			err = m.downward(p, s.DownwardAPI.Items, mode)
 		case s.ServiceAccountToken != nil:
