@@ -101,7 +101,7 @@ func (c *Counters) Position() Position { return Position{} }
 // counters say at the first look is not told; later cgroups begin at zero. It may be
 // called again when it has returned, by one goroutine at a time, and goes on where it
 // was.
-func (c *Counters) Watch(ctx context.Context, emit func(Sighting)) error {
+func (c *Counters) Watch(ctx context.Context, _ Position, emit func(Sighting)) error {
 	if !exists(filepath.Join(c.cfg.Mount, "cgroup.controllers")) && !exists(filepath.Join(c.cfg.Mount, "memory.usage_in_bytes")) {
 		return fmt.Errorf("watch the counters of cgroups: %s has no memory controller", c.cfg.Mount)
 	}

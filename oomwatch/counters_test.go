@@ -168,7 +168,7 @@ func TestVersion1AndFilesThatSayNothing(t *testing.T) {
 func TestWatchingNeedsAMemoryController(t *testing.T) {
 	f, c := counters(t)
 	require.NoError(t, os.Remove(filepath.Join(f.mount, "cgroup.controllers")))
-	require.ErrorContains(t, c.Watch(t.Context(), func(oomwatch.Sighting) {}), "has no memory controller")
+	require.ErrorContains(t, c.Watch(t.Context(), oomwatch.Position{}, func(oomwatch.Sighting) {}), "has no memory controller")
 }
 
 // All is quiet as long as the kernel's count of all kills is.
@@ -185,7 +185,7 @@ func TestCountersAreReadWhenTheKernelHasKilled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done, told, looks := make(chan error, 1), []int(nil), 0
 		go func() {
-			done <- c.Watch(ctx, func(s oomwatch.Sighting) {
+			done <- c.Watch(ctx, oomwatch.Position{}, func(s oomwatch.Sighting) {
 				if s.Kill.Kills > 0 {
 					told = append(told, s.Kill.Kills)
 				} else {

@@ -19,9 +19,9 @@
 //
 // Two sources, normally:
 //
-//	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{Resume: saved})
+//	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{})
 //	counters, err := oomwatch.NewCounters(oomwatch.CountersConfig{Mount: "/sys/fs/cgroup", Parent: "/kubepods"})
-//	watcher, err := oomwatch.New(oomwatch.Config{Sources: []oomwatch.Source{kmsg, counters}, Handler: handle})
+//	watcher, err := oomwatch.New(oomwatch.Config{Sources: []oomwatch.Source{kmsg, counters}, Resume: saved, Handler: handle})
 //
 // and a place for [Watcher.Position], if what happens while the agent is down is to be
 // told when it is up again. Reading /dev/kmsg takes CAP_SYSLOG where

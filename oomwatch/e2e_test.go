@@ -111,12 +111,12 @@ const zeros = "exec tail -n 1 /dev/zero"
 // watch watches until stop is called or the test ends.
 func (r *real) watch(resume oomwatch.Position, change ...func(*oomwatch.Config)) {
 	r.Helper()
-	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{Resume: resume, Open: r.open})
+	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{Open: r.open})
 	require.NoError(r, err)
 	counters, err := oomwatch.NewCounters(oomwatch.CountersConfig{Mount: r.mount, Parent: r.parent})
 	require.NoError(r, err)
 	config := oomwatch.Config{
-		Sources: []oomwatch.Source{kmsg, counters}, Handler: r.handle,
+		Sources: []oomwatch.Source{kmsg, counters}, Resume: resume, Handler: r.handle,
 		Observer: oomwatch.Observer{LostRecords: func(n uint64) { r.lost += n }},
 	}
 	for _, c := range change {

@@ -14,7 +14,7 @@ type one struct{ kill oomwatch.Kill }
 func (one) Name() string                { return "one" }
 func (one) Position() oomwatch.Position { return oomwatch.Position{} }
 
-func (o one) Watch(ctx context.Context, emit func(oomwatch.Sighting)) error {
+func (o one) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Sighting)) error {
 	emit(oomwatch.Sighting{Kill: o.kill})
 	<-ctx.Done()
 	return nil

@@ -33,12 +33,8 @@ type KmsgLog interface {
 	SetReadDeadline(time.Time) error
 }
 
-// KmsgConfig configures a [Kmsg]. The zero value reads the machine's own log from its
-// end on.
+// KmsgConfig configures a [Kmsg]. The zero value reads the machine's own log.
 type KmsgConfig struct {
-	// Resume is where to go on; nothing up to it is told again. The zero value, and
-	// that of another boot, is the end of the log.
-	Resume Position
 	// Hold is how long a kill waits for others of its group, and for lines that
 	// were to follow. Default 100 ms.
 	Hold time.Duration
@@ -122,7 +118,7 @@ func NewKmsg(cfg KmsgConfig) (*Kmsg, error) {
 	if cfg.NobodyKilled == nil {
 		cfg.NobodyKilled = func() {}
 	}
-	return &Kmsg{cfg: cfg, position: cfg.Resume, last: cfg.Resume.Sequence, drift: math.MaxInt64 / 2}, nil
+	return &Kmsg{cfg: cfg, drift: math.MaxInt64 / 2}, nil
 }
 
 // Name returns "kmsg".
@@ -148,8 +144,9 @@ func (k *Kmsg) publish() {
 
 // Watch reads until ctx is done, and then returns nil, or until reading fails. It may
 // be called again when it has returned, by one goroutine at a time, and goes on where
-// it was.
-func (k *Kmsg) Watch(ctx context.Context, emit func(Sighting)) error {
+// it was, the first time at from.
+func (k *Kmsg) Watch(ctx context.Context, from Position, emit func(Sighting)) error {
+	k.resume(from)
 	log, err := k.cfg.Open()
 	if err != nil {
 		return fmt.Errorf("open the kernel's log: %w", err)
@@ -167,6 +164,15 @@ func (k *Kmsg) Watch(ctx context.Context, emit func(Sighting)) error {
 		return nil
 	}
 	return fmt.Errorf("read the kernel's log: %w", err)
+}
+
+// resume has reading begin at a position, unless it has begun.
+func (k *Kmsg) resume(from Position) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.position == (Position{}) {
+		k.position, k.last = from, from.Sequence
+	}
 }
 
 // read reads until that fails for good.

@@ -197,7 +197,7 @@ func newCounted() *counted { return &counted{sightings: make(chan oomwatch.Sight
 func (*counted) Name() string                { return "counted" }
 func (*counted) Position() oomwatch.Position { return oomwatch.Position{} }
 
-func (c *counted) Watch(ctx context.Context, emit func(oomwatch.Sighting)) error {
+func (c *counted) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Sighting)) error {
 	emit(oomwatch.Sighting{})
 	for {
 		select {

@@ -77,7 +77,6 @@ func bubble(t *testing.T, f func(n *node), change ...func(*oomwatch.Config)) {
 func (n *node) start(resume oomwatch.Position, change ...func(*oomwatch.Config)) {
 	n.Helper()
 	cfg := n.log.config()
-	cfg.Resume = resume
 	if n.nobody != nil {
 		cfg.NobodyKilled = func() { *n.nobody++ }
 	}
@@ -86,7 +85,7 @@ func (n *node) start(resume oomwatch.Position, change ...func(*oomwatch.Config))
 	n.kmsg, n.counted = kmsg, newCounted()
 	config := oomwatch.Config{
 		Sources: []oomwatch.Source{kmsg, n.counted},
-		Handler: n.handle,
+		Handler: n.handle, Resume: resume,
 	}
 	for _, c := range change {
 		c(&config)

@@ -103,7 +103,7 @@ type ownLog struct{}
 func (ownLog) Name() string                { return "own" }
 func (ownLog) Position() oomwatch.Position { return oomwatch.Position{BootID: "boot", Sequence: 10} }
 
-func (ownLog) Watch(ctx context.Context, emit func(oomwatch.Sighting)) error {
+func (ownLog) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Sighting)) error {
 	emit(oomwatch.Sighting{Kill: oomwatch.Kill{Kills: 1, VictimCgroup: "/a", Sequence: 5}})
 	<-ctx.Done()
 	return nil

@@ -26,9 +26,10 @@ type Source interface {
 	Name() string
 	// Watch emits what it sees until ctx is done, and then returns nil, or until it
 	// can't go on, and then returns why. It is called again after a pause, and goes
-	// on where it was. Once it can see anything it emits an empty sighting. Emit may
-	// be called by one goroutine at a time, and waits for nobody.
-	Watch(ctx context.Context, emit func(Sighting)) error
+	// on where it was; the first time it goes on at from, if it can. Once it can see
+	// anything it emits an empty sighting. Emit may be called by one goroutine at a
+	// time, and waits for nobody.
+	Watch(ctx context.Context, from Position, emit func(Sighting)) error
 	// Position is how far its log has been read, without the kills that it has not
 	// emitted yet. It is zero for a source that can't be resumed; one at most can.
 	Position() Position
@@ -38,6 +39,9 @@ type Source interface {
 type Config struct {
 	// Sources are watched side by side; what several tell is told once. Required.
 	Sources []Source
+	// Resume is a [Watcher.Position] of an earlier process: nothing up to it is told
+	// again. The zero value, and that of another boot, is the end of the log.
+	Resume Position
 	// Handler is called for each kill, one at a time, in the order in which they
 	// were told, by Run. If it is nil, take them with [Watcher.Next].
 	Handler func(context.Context, Kill)
@@ -200,13 +204,14 @@ func (w *Watcher) Next(ctx context.Context) (Kill, error) {
 }
 
 // Position is how far the kernel's log has been read and all its kills handled, or
-// taken with Next: what to save for [KmsgConfig.Resume]. The zero value says that
+// taken with Next: what to save for [Config.Resume]. The zero value says that
 // nothing has been read.
 func (w *Watcher) Position() Position {
 	var read Position
 	for _, s := range w.cfg.Sources {
 		read = cmp.Or(s.Position(), read)
 	}
+	read = cmp.Or(read, w.cfg.Resume)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// The log's kills are told in its order.
@@ -235,7 +240,7 @@ func (w *Watcher) watch(ctx context.Context, i int, source Source) {
 	pause := retryMin
 	for {
 		began := w.cfg.Clock.Now()
-		err := source.Watch(ctx, func(s Sighting) { w.emit(i, s) })
+		err := source.Watch(ctx, w.cfg.Resume, func(s Sighting) { w.emit(i, s) })
 		if ctx.Err() != nil {
 			w.setSource(i, nil)
 			return

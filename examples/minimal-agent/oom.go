@@ -41,7 +41,7 @@ func (a *agent) newOOMWatch() error {
 	}
 	o := &oomWatch{file: filepath.Join(a.node.rootDir, "oom-position.json"), log: a.log, said: map[string]string{}}
 	o.load()
-	sources, err := oomSources(o.saved)
+	sources, err := oomSources()
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (a *agent) newOOMWatch() error {
 		return err
 	}
 	o.Watcher, err = oomwatch.New(oomwatch.Config{
-		Sources: sources,
+		Sources: sources, Resume: o.saved,
 		Handler: func(ctx context.Context, kill oomwatch.Kill) {
 			a.awaitVictim(ctx, kill)
 			if ctx.Err() != nil {
@@ -67,8 +67,8 @@ func (a *agent) newOOMWatch() error {
 }
 
 // oomSources are the kernel's log and, where there are cgroups, its counters.
-func oomSources(resume oomwatch.Position) ([]oomwatch.Source, error) {
-	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{Resume: resume})
+func oomSources() ([]oomwatch.Source, error) {
+	kmsg, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{})
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ type view struct {
 	ready    map[string]int // sandboxes that are ready, by pod UID
 	running  map[string]int // containers that run, by pod UID and container name
 	byName   map[string][2]int
-	ours     int // sandboxes and containers, in whatever state
+	ours     []string // sandboxes and containers, in whatever state
 	foreign  string
 	problems []string
 }
@@ -61,7 +61,7 @@ func (m *monitor) look(ctx context.Context) (v view, err error) {
 		case m.others[b.GetId()]:
 			v.foreign += fmt.Sprintf("sandbox %s %v\n", b.GetMetadata().GetName(), b.GetState())
 		case l[labelAgent] == agentName:
-			v.ours++
+			v.ours = append(v.ours, fmt.Sprintf("sandbox %s of pod %s %v", b.GetId(), l[labelPodUID], b.GetState()))
 			if b.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
 				v.ready[l[labelPodUID]]++
 				n := v.byName[l[labelPodName]]
@@ -80,7 +80,8 @@ func (m *monitor) look(ctx context.Context) (v view, err error) {
 		case m.others[c.GetId()]:
 			v.foreign += fmt.Sprintf("container %s %v\n", c.GetMetadata().GetName(), c.GetState())
 		case l[labelAgent] == agentName:
-			v.ours++
+			v.ours = append(v.ours, fmt.Sprintf("container %s, %s #%d in sandbox %s of pod %s %v",
+				c.GetId(), l[labelContainerName], c.GetMetadata().GetAttempt(), c.GetPodSandboxId(), l[labelPodUID], c.GetState()))
 			if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING {
 				v.running[l[labelPodUID]+" "+l[labelContainerName]]++
 				n := v.byName[l[labelPodName]]

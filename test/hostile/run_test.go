@@ -377,10 +377,10 @@ func (r *run) finish(ctx context.Context) error {
 	}
 	err = r.await(ctx, "all to be gone", func() string {
 		v, err := r.monitor.look(ctx)
-		if err != nil || v.ours == 0 && len(v.ready) == 0 {
+		if err != nil || len(v.ours) == 0 && len(v.ready) == 0 {
 			return ""
 		}
-		return fmt.Sprintf("%d sandboxes and containers are left", v.ours)
+		return "still there: " + strings.Join(v.ours, "; ")
 	})
 	r.term()
 	return err

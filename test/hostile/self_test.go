@@ -107,7 +107,7 @@ func TestProxy_FailsAfterAndBefore(t *testing.T) {
 	ours := func() int {
 		v, err := m.look(t.Context())
 		require.NoError(t, err)
-		return v.ours
+		return len(v.ours)
 	}
 	p.begin(attack{fail: 1})
 	_, err := client.RunPodSandbox(t.Context(), request(0))

@@ -147,7 +147,6 @@ func (o *ours) restart(kind restart) {
 func (o *ours) run(from oomwatch.Position) {
 	began, boot := o.began, o.nth
 	source, err := oomwatch.NewKmsg(oomwatch.KmsgConfig{
-		Resume:       from,
 		Open:         o.log.open,
 		BootID:       func() (string, error) { return "boot " + strconv.Itoa(boot), nil },
 		Monotonic:    func() time.Duration { return time.Since(began) },
@@ -162,7 +161,7 @@ func (o *ours) run(from oomwatch.Position) {
 	require.NoError(o.t, err)
 	o.counters = make(chan oomwatch.Sighting)
 	watcher, err := oomwatch.New(oomwatch.Config{
-		Sources: []oomwatch.Source{source, counters(o.counters)},
+		Sources: []oomwatch.Source{source, counters(o.counters)}, Resume: from,
 		Handler: func(ctx context.Context, k oomwatch.Kill) {
 			reporter.Report(ctx, k)
 			o.limited.reporter.Report(ctx, k)
@@ -262,7 +261,7 @@ type counters chan oomwatch.Sighting
 func (counters) Name() string                { return "counters" }
 func (counters) Position() oomwatch.Position { return oomwatch.Position{} }
 
-func (c counters) Watch(ctx context.Context, emit func(oomwatch.Sighting)) error {
+func (c counters) Watch(ctx context.Context, _ oomwatch.Position, emit func(oomwatch.Sighting)) error {
 	for {
 		select {
 		case <-ctx.Done():
