@@ -14,7 +14,6 @@ import (
 
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
-	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
@@ -33,7 +32,6 @@ func (a *agent) newContainerGC() (err error) {
 		PodLogs:       a.logRoot(),
 		ContainerLogs: a.containerLogs(),
 		PreStop:       a.preStop,
-		Owned:         a.owned,
 		Snapshot:      a.runtimeSnapshot,
 		Recorder:      a.events,
 		Node:          a.reference(),
@@ -65,12 +63,7 @@ func (a *agent) preStop(ctx context.Context, c containergc.Container) error {
 	return nil
 }
 
-// owned says whether something in the runtime is this agent's. All logs below its
-// folder are.
-func (a *agent) owned(o containergc.Object) bool {
-	return o.Labels == nil || a.opts.takeOver || o.Labels[crilabels.Agent] == a.opts.agentName
-}
-
+// runtimeSnapshot is what the cache has, which is this agent's.
 func (a *agent) runtimeSnapshot(context.Context) (s containergc.Snapshot, _ error) {
 	for _, pod := range a.cache.Statuses() {
 		for _, box := range pod.Sandboxes {

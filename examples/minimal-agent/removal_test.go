@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -205,4 +206,15 @@ func TestPodThatNeverBeganLeavesNothing(t *testing.T) {
 		await(t, "the folder is gone", func() bool { return len(logs()) == 0 })
 	}
 	require.NoError(t, a.stop())
+}
+
+// TestFound_StatusWithoutLabels: a runtime may answer wrongly once, and the answer stays in
+// the cache for as long as the lists show no change.
+func TestFound_StatusWithoutLabels(t *testing.T) {
+	t.Parallel()
+	a := &agent{cache: podcache.New()}
+	a.cache.Set("uid", &podcache.Status{UID: "uid", Sandboxes: []*runtimeapi.PodSandboxStatus{{Id: "s"}}}, nil, time.Now())
+	require.Len(t, a.found(), 1, "the lists are of this agent's pods")
+	a.opts.takeOver = true
+	require.Empty(t, a.found(), "it may be a stranger's")
 }

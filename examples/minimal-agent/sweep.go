@@ -125,9 +125,13 @@ func (a *agent) wanted() []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(a.pods.GetPods()), func(p *corev1.Pod) bool { return a.rejected[p.UID] })
 }
 
-// found are the pods on the runtime that are this agent's. Even --take-over
-// leaves alone what carries no label of a pod's: no manifest made it.
+// found are the pods on the runtime that are this agent's: all that the lists of its own
+// objects show, whatever labels their statuses have. Even --take-over leaves alone what
+// carries no label of a pod's: no manifest made it.
 func (a *agent) found() []*podcache.Status {
+	if !a.opts.takeOver {
+		return a.cache.Statuses()
+	}
 	return slices.DeleteFunc(a.cache.Statuses(), func(s *podcache.Status) bool {
 		for _, box := range s.Sandboxes {
 			if crilabels.UID(box.GetLabels()) != "" {
