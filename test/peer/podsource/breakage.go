@@ -316,8 +316,9 @@ func addStrict(found map[string]string, path string, v any, t reflect.Type) {
 				found[child] = givenTwice
 			case typ == nil:
 				found[child] = unknownField
-			default:
-				addStrict(found, child, m.value, typ)
+			}
+			if typ != nil {
+				addStrict(found, child, m.value, typ) // also of one that is given twice
 			}
 			seen[m.key] = true
 		}
