@@ -424,19 +424,21 @@ func TestContainerThatCannotStart(t *testing.T) {
 	t.Parallel()
 	node, endpoint := serveRuntime(t)
 	require.NoError(t, node.Fail("GetContainerEvents", fakecri.Fault{Err: grpcstatus.Error(codes.Unimplemented, "no events")}))
-	require.NoError(t, node.Fail("StartContainer", fakecri.Fault{Err: errors.New("not now")}))
-	dir := t.TempDir()
+	require.NoError(t, node.Fail("StartContainer", fakecri.Fault{Object: "default/a-node1/app", Err: errors.New("not now")}))
+	dir, config := t.TempDir(), configFile(t, "syncFrequency: 3s\n")
 	manifest(t, dir, "a.yaml", podYAML("a", "demo/web:1"))
-	a := start(t, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir())
+	a := start(t, "--cri-endpoint", endpoint, "--manifests", dir, "--root-dir", t.TempDir(), "--config", config)
 	failed := func() int {
 		stdout, _ := a.printed()
 		return strings.Count(strings.Join(stdout, "\n"), "Error: not now")
 	}
 	await(t, "its start has failed", func() bool { return failed() > 0 })
-	first := time.Now()
-	await(t, "its start has failed again and again", func() bool { return failed() > 2 })
-	require.Greater(t, time.Since(first), 5*time.Second, "the third attempt is one of the next turn")
-	created, err := node.ListContainers(t.Context(), nil)
+	manifest(t, dir, "b.yaml", podYAML("b", "demo/hungry:1", "  restartPolicy: Never\n"))
+	await(t, "b has run for its two seconds", func() bool { return a.phase(t, "b") == corev1.PodFailed })
+	require.Less(t, failed(), 20, "a start is tried again when something has changed, and then every 3 s")
+	created, err := node.ListContainers(t.Context(), &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_CREATED},
+	})
 	require.NoError(t, err)
 	require.Len(t, created, 1)
 	node.Heal("StartContainer")
