@@ -54,7 +54,7 @@ func figures() []figure {
 		{"their allocations", "podmanager", "GetPods/pods=500", allocs, 0, "1"},
 		{"one pod of 500 changes", "podmanager", "UpdatePod/pods=500", ns, 1 * µs, "110 ns"},
 		{"a folder of 1,000 manifests is loaded", "podmanager/podsource", "LoadFirst/manifests=1000", ns, 1000 * ms, ""},
-		{"an edit among 1,000 is seen", "podmanager/podsource", "EditToHandler/manifests=1000", ns, 100 * ms, "1 s and more"},
+		{"an edit among 1,000 is seen", "podmanager/podsource", "EditToSet/manifests=1000", ns, 100 * ms, "1 s and more"},
 		{"memory of an idle pod's worker", "lifecycle/podworker", "Idle", "B/pod", 400, "5.4 KB"},
 		{"its goroutines", "lifecycle/podworker", "Idle", "goroutines/pod", 0.01, "1"},
 		{"`SyncKnownPods`, 500 pods, nothing new", "lifecycle/podworker", "SyncKnownPods/pods=500", ns, 20 * µs, "502 µs"},
