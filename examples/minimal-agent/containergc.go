@@ -63,7 +63,7 @@ func (a *agent) preStop(ctx context.Context, c containergc.Container) error {
 	return nil
 }
 
-// runtimeSnapshot is what the cache has, which is this agent's.
+// runtimeSnapshot returns what the cache has: all that this agent lists, and may remove.
 func (a *agent) runtimeSnapshot(context.Context) (s containergc.Snapshot, _ error) {
 	for _, pod := range a.cache.Statuses() {
 		for _, box := range pod.Sandboxes {

@@ -28,7 +28,7 @@
 //  4. Credentials are tried in a fixed order: longest location first, then as the
 //     pod names its Secrets. An image that credentials fit is not pulled without.
 //  5. An image that only another pod's credentials brought is pulled again, unless
-//     [Config.Verify] says otherwise (KEP-2535). A pull that a crash cut short or
+//     [Policy.Verify] says otherwise (KEP-2535). A pull that a crash cut short or
 //     whose end is not known counts as ours, until credentials bring the image.
 //  6. After a failed pull the next one waits for its back-off. One pull that many
 //     containers of a pod waited for counts once.

@@ -35,7 +35,7 @@ const (
 	// pulled.
 	NeverVerifyPreloadedImages Verification = "NeverVerifyPreloadedImages"
 	// NeverVerifyAllowlistedImages lets every pod use the images of
-	// [Config.VerifyAllowlist].
+	// [Policy.VerifyAllowlist].
 	NeverVerifyAllowlistedImages Verification = "NeverVerifyAllowlistedImages"
 	// AlwaysVerify makes no exception.
 	AlwaysVerify Verification = "AlwaysVerify"
@@ -63,7 +63,7 @@ func (c Config) validateRecords() error {
 }
 
 // IsAllowlistPattern reports whether pattern can be an item of
-// [Config.VerifyAllowlist]: a repository, or the beginning of some that ends in /*.
+// [Policy.VerifyAllowlist]: a repository, or the beginning of some that ends in /*.
 func IsAllowlistPattern(pattern string) bool {
 	n, err := imageref.Parse(strings.TrimSuffix(pattern, "/*"))
 	return err == nil && n.Tag == "" && n.Digest == ""

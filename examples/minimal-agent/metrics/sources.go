@@ -26,7 +26,7 @@ type Sources struct {
 	// Observed returns what the runtime shows: [podcache.Cache.Statuses].
 	Observed func() []*podcache.Status
 	// Summary measures what node, pods and containers use; with an error what it
-	// could measure all the same. stats' method of that name fits.
+	// could measure all the same. stats.Provider's method of that name fits.
 	Summary func(context.Context) (*statsapi.Summary, error)
 }
 
