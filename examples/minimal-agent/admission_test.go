@@ -15,6 +15,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/status"
 )
 
 // still is an agent of which no part runs: what it does next is for the test to say.
@@ -255,4 +258,42 @@ func TestAdmission_MovingManifestsAdmitsNoMore(t *testing.T) {
 	boxes, err := node.ListPodSandbox(t.Context(), &runtimeapi.PodSandboxFilter{})
 	require.NoError(t, err)
 	require.Len(t, boxes, 2, "no other pod was begun")
+}
+
+// Found by an attack: an agent that got SIGTERM while it was deciding about a pod that ran
+// said that the pod had failed, and the next agent believed it.
+func TestAdmission_ThatIsCutShortRefusesNobody(t *testing.T) {
+	t.Parallel()
+	s := newStill(t)
+	s.write(plain("web"))
+	pod := s.pods.GetPods()[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.mu.Lock()
+	s.admit(ctx, pod, podworker.Create, nil)
+	s.mu.Unlock()
+	require.Equal(t, map[string]string{"web": ""}, s.reasons())
+	require.NotEqual(t, corev1.PodFailed, s.statuses.PodPhase(pod.UID))
+}
+
+// A refusal of an agent before this one is no end, though the status shows containers of
+// the version that ran before.
+func TestAdmission_AnEarlierAgentsRefusalDoesNotCount(t *testing.T) {
+	t.Parallel()
+	s := newStill(t)
+	s.write(plain("web"))
+	pod := s.pods.GetPods()[0]
+	ran := corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main"}}}
+	for name, tt := range map[string]struct {
+		status corev1.PodStatus
+		counts bool
+	}{
+		"refused": {refused(pod, ran, lifecycle.PodAdmitResult{Reason: "OutOfcpu", Message: "no"}), false},
+		"failed":  {corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: ran.ContainerStatuses}, true},
+	} {
+		require.NoError(t, s.saved.Publish(t.Context(), status.Change{Pod: pod, New: tt.status}))
+		require.NoError(t, s.saved.Load())
+		_, counts := s.saidBefore(pod.UID)
+		require.Equal(t, tt.counts, counts, name)
+	}
 }

@@ -91,6 +91,9 @@ func (a *agent) dismiss(pod *corev1.Pod) {
 // admit hands the pod to its worker, or refuses it.
 func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.UpdateType, others []*corev1.Pod) {
 	result := a.mayStart(ctx, pod, others)
+	if ctx.Err() != nil {
+		return // the agent stops: the next one decides
+	}
 	if result.Admit && a.rejected[pod.UID] {
 		delete(a.rejected, pod.UID)
 		if a.sweepBegins(pod.UID) {
@@ -123,10 +126,13 @@ func (a *agent) admit(ctx context.Context, pod *corev1.Pod, why podworker.Update
 	}
 }
 
+// rejectedMessage is how the message of a pod that was refused begins, as the kubelet's does.
+const rejectedMessage = "Pod was rejected: "
+
 // refused is the status of a pod that is not admitted. What was said of an earlier
 // version of it stays: its containers may run until they are stopped.
 func refused(pod *corev1.Pod, before corev1.PodStatus, why lifecycle.PodAdmitResult) corev1.PodStatus {
-	before.Phase, before.Reason, before.Message = corev1.PodFailed, why.Reason, "Pod was rejected: "+why.Message
+	before.Phase, before.Reason, before.Message = corev1.PodFailed, why.Reason, rejectedMessage+why.Message
 	before.QOSClass = podspec.QOSClass(pod)
 	return before
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -143,7 +144,7 @@ func (a *agent) generate(pod *corev1.Pod, observed *podcache.Status, terminal bo
 // does not count, as this one may know better, nor that it ended one with the node.
 func (a *agent) saidBefore(uid types.UID) (corev1.PodStatus, bool) {
 	s, ok := a.saved.Status(uid)
-	if s.Phase == corev1.PodFailed && (len(s.ContainerStatuses) == 0 || s.Reason == podworker.ReasonTerminated) {
+	if s.Phase == corev1.PodFailed && (len(s.ContainerStatuses) == 0 || strings.HasPrefix(s.Message, rejectedMessage) || s.Reason == podworker.ReasonTerminated) {
 		return corev1.PodStatus{}, false
 	}
 	return s, ok
