@@ -24,7 +24,9 @@ func (f fixed) Node(context.Context) (eviction.NodeStats, error) {
 	}}, nil
 }
 
-func (f fixed) Pods(context.Context) ([]eviction.PodStats, error) { return f.pods, nil }
+func (f fixed) Pods(context.Context, []*corev1.Pod) ([]eviction.PodStats, error) {
+	return f.pods, nil
+}
 
 // A dry run tells what would be done, and why, and does nothing.
 func Example() {

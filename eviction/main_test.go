@@ -167,8 +167,8 @@ type node struct {
 	stats     []eviction.PodStats
 	nodeErr   error
 	podsErr   error
-	podsCalls int
-	podsAt    time.Time // when pods were measured; zero: when asked
+	podsAsked []*corev1.Pod // of the last call
+	podsAt    time.Time     // when pods were measured; zero: when asked
 	calls     []string
 	ends      map[string]chan error // of kills under way, by pod
 	instant   bool                  // kills and reclaims end at once
@@ -203,10 +203,10 @@ func (n *node) Node(context.Context) (eviction.NodeStats, error) {
 	return stats, n.nodeErr
 }
 
-func (n *node) Pods(context.Context) ([]eviction.PodStats, error) {
+func (n *node) Pods(_ context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.podsCalls++
+	n.podsAsked = pods
 	at := n.podsAt
 	if at.IsZero() {
 		at = n.now()

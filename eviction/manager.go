@@ -157,10 +157,10 @@ func (m *Manager) measurePods(ctx context.Context, obs *Observations, now time.T
 	return err
 }
 
-// podStats fills in the figures of pods that are not too old. With an error those that
-// are there count.
+// podStats fills in the figures of the pods of obs that are not too old. With an error
+// those that are there count.
 func (m *Manager) podStats(ctx context.Context, obs *Observations) error {
-	all, err := m.cfg.Stats.Pods(ctx)
+	all, err := m.cfg.Stats.Pods(ctx, obs.Pods)
 	now, maxAge := m.cfg.Clock.Now(), m.cfg.Policy.withDefaults().MaxObservationAge
 	obs.PodStats = map[types.UID]*PodStats{}
 	for _, s := range all {

@@ -77,6 +77,7 @@ func TestEvictedPodHasTheKubeletsStatusAndEvent(t *testing.T) {
 	m := newManager(t, cfg)
 	n.step(m, 0)
 	m.Wait()
+	require.Equal(t, n.active(), n.podsAsked)
 	message := "The node was low on resource: memory. Threshold quantity: 2Gi, available: 1500Mi. " +
 		"Container main was using 600Mi, request is 100Mi, has larger consumption of memory. "
 	require.Contains(t, n.take(), "event pod hog Warning Evicted: "+message)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -168,11 +169,13 @@ type Stats interface {
 	// Node measures the node's signals now. It is called as often as every
 	// 50 ms and should take microseconds: no walks, no remote calls.
 	Node(ctx context.Context) (NodeStats, error)
-	// Pods returns what each pod uses. It is called when a victim has to be
-	// found and when local storage limits are checked; memory and processes
-	// should be measured now, disk usage may be cached: each figure has its own
-	// time. Pods may be missing, and unknown ones in it.
-	Pods(ctx context.Context) ([]PodStats, error)
+	// Pods returns what each of the given pods uses, in any order. It is called
+	// with the active pods when a victim has to be found and when local storage
+	// limits are checked. Memory and processes should be measured now, disk usage
+	// may be cached: each figure has its own time. Pods that are not known may be
+	// left out of the result. The argument is neither retained nor modified, and may
+	// have nil entries.
+	Pods(ctx context.Context, pods []*corev1.Pod) ([]PodStats, error)
 }
 
 // Level is where a signal is about to matter: a threshold in absolute terms.

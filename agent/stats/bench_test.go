@@ -40,10 +40,9 @@ func benchNode(b *testing.B, cfg stats.Config) {
 }
 
 // manyPods is a node with n pods below a tree of version 2.
-func manyPods(b *testing.B, n int) stats.Config {
+func manyPods(b *testing.B, n int) (cfg stats.Config, pods []*corev1.Pod) {
 	b.Helper()
-	cfg := live(b, "v2-cgroupfs")
-	var pods []*corev1.Pod
+	cfg = live(b, "v2-cgroupfs")
 	for i := range n {
 		uid := types.UID(fmt.Sprintf("22222222-0000-0000-0000-%012d", i))
 		pods = append(pods, pod(fmt.Sprintf("pod-%d", i), uid))
@@ -52,8 +51,7 @@ func manyPods(b *testing.B, n int) stats.Config {
 		write(b, "anon 52428800\nfile 52428800\ninactive_file 10485760\n", dir, "memory.stat")
 		write(b, "12\n", dir, "pids.current")
 	}
-	cfg.Pods = func() []*corev1.Pod { return pods }
-	return cfg
+	return cfg, pods
 }
 
 // BenchmarkPods measures memory and processes of all pods, as is done when a victim
@@ -61,10 +59,11 @@ func manyPods(b *testing.B, n int) stats.Config {
 func BenchmarkPods(b *testing.B) {
 	for _, n := range []int{100, 500} {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
-			p := newProvider(b, manyPods(b, n))
+			cfg, all := manyPods(b, n)
+			p := newProvider(b, cfg)
 			b.ReportAllocs()
 			for b.Loop() {
-				pods, err := p.Pods(b.Context())
+				pods, err := p.Pods(b.Context(), all)
 				require.NoError(b, err)
 				require.Len(b, pods, n)
 			}
@@ -74,11 +73,12 @@ func BenchmarkPods(b *testing.B) {
 
 // BenchmarkSummary makes the whole summary.
 func BenchmarkSummary(b *testing.B) {
-	p := newProvider(b, manyPods(b, 100))
+	cfg, pods := manyPods(b, 100)
+	p := newProvider(b, cfg)
 	b.Run("pods=100", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_, _ = p.Summary(b.Context())
+			_, _ = p.Summary(b.Context(), pods)
 		}
 	})
 }
@@ -88,7 +88,6 @@ func BenchmarkRefresh(b *testing.B) {
 	cfg := live(b, "v2-cgroupfs")
 	clock := testingclock.NewFakeClock(epoch())
 	cfg.Clock = clock
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
 	for i := range 10_000 {
 		write(b, "", cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~empty-dir", "data",
 			fmt.Sprint(i%100), fmt.Sprint(i))

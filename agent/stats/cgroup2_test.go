@@ -98,11 +98,8 @@ func readNumber(t *testing.T, path string) int64 {
 }
 
 // labConfig is for the guest, with its pods below /kubepods.
-func labConfig(pods ...*corev1.Pod) stats.Config {
-	return stats.Config{
-		Pods:     func() []*corev1.Pod { return pods },
-		NodePath: "/", LogPath: "/nonexistent",
-	}
+func labConfig() stats.Config {
+	return stats.Config{NodePath: "/", LogPath: "/nonexistent"}
 }
 
 func observation(t *testing.T, node eviction.NodeStats, signal eviction.Signal) eviction.Observation {
@@ -116,7 +113,7 @@ func TestCgroup2NodeFiguresAreTheKernels(t *testing.T) {
 	lab(t)
 	cgroup(t, "kubepods", "cgroup.subtree_control=+memory +pids +cpu", "memory.max="+fmt.Sprint(256*mebi), "pids.max=100")
 	cgroup(t, "kubepods/pod"+string(guaranteed), "memory.max="+fmt.Sprint(64*mebi))
-	p := newProvider(t, labConfig(pod("static", guaranteed)))
+	p := newProvider(t, labConfig())
 	before, err := p.Node(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, eviction.SingleFS, before.Layout)
@@ -145,7 +142,7 @@ func TestCgroup2NodeFiguresAreTheKernels(t *testing.T) {
 	used := allocatable.Available - observation(t, after, eviction.AllocatableMemoryAvailable).Available
 	require.InDelta(t, 40*mebi, used, float64(4*mebi))
 
-	pods, err := p.Pods(t.Context())
+	pods, err := p.Pods(t.Context(), []*corev1.Pod{pod("static", guaranteed)})
 	require.NoError(t, err)
 	current := readNumber(t, mount+"/kubepods/pod"+string(guaranteed)+"/memory.current")
 	require.InDelta(t, current, pods[0].Memory.Value, float64(2*mebi))
@@ -328,12 +325,12 @@ func TestCgroup2SummaryOfARealNode(t *testing.T) {
 	lab(t)
 	cgroup(t, "kubepods", "cgroup.subtree_control=+memory +pids +cpu")
 	cgroup(t, "kubepods/pod"+string(guaranteed))
-	p := newProvider(t, labConfig(pod("static", guaranteed)))
-	_, err := p.Summary(t.Context())
+	p := newProvider(t, labConfig())
+	_, err := p.Summary(t.Context(), []*corev1.Pod{pod("static", guaranteed)})
 	require.NoError(t, err)
 	run(t, "kubepods/pod"+string(guaranteed), "sh", "-c", "while :; do :; done")
 	<-time.After(3 * time.Second)
-	s, err := p.Summary(t.Context())
+	s, err := p.Summary(t.Context(), []*corev1.Pod{pod("static", guaranteed)})
 	require.NoError(t, err)
 	require.Len(t, s.Pods, 1)
 	cores := float64(*s.Pods[0].CPU.UsageNanoCores) / 1e9

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 )
@@ -29,10 +28,6 @@ type ImageService interface {
 
 // Config configures a [Provider].
 type Config struct {
-	// Pods returns the pods of the node, those that have not ended. It is called
-	// by every method that tells of pods, which read and do not keep what it
-	// returns. Default: there are none.
-	Pods func() []*corev1.Pod
 	// Runtime is asked what containers use, by Refresh and Summary and never by
 	// Node or Pods. Optional; without it there are no figures of containers.
 	Runtime Runtime
@@ -54,7 +49,8 @@ type Config struct {
 	// NodePath is on the filesystem of volumes: the root directory of the agent,
 	// in which "pods" has a folder for each UID. Default /var/lib/kubelet.
 	NodePath string
-	// LogPath has a folder for the logs of each pod. Default /var/log/pods.
+	// LogPath has a folder for the logs of each pod, NAMESPACE_NAME_UID. Default
+	// /var/log/pods.
 	LogPath string
 	// ImagePath and ContainerPath are on the filesystems of images and of
 	// writable layers, where Images is not given. Default NodePath.
@@ -145,9 +141,6 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Pods == nil {
-		c.Pods = func() []*corev1.Pod { return nil }
-	}
 	c.ProcRoot = cmp.Or(c.ProcRoot, "/proc")
 	c.CgroupRoot = cmp.Or(c.CgroupRoot, "/sys/fs/cgroup")
 	c.NodePath = cmp.Or(c.NodePath, "/var/lib/kubelet")

@@ -71,7 +71,7 @@ func TestContainersAreWhatTheRuntimeSays(t *testing.T) {
 	}}
 	cfg.Runtime = runtime
 	p := newProvider(t, cfg)
-	pods, err := p.Pods(t.Context())
+	pods, err := p.Pods(t.Context(), treePods())
 	require.NoError(t, err)
 	require.Empty(t, pods[0].Containers, "Pods asks nobody")
 	_, _ = p.Refresh(t.Context())
@@ -79,7 +79,7 @@ func TestContainersAreWhatTheRuntimeSays(t *testing.T) {
 	_, err = p.Refresh(t.Context())
 	require.ErrorContains(t, err, "container stats: hangs")
 
-	pods, err = p.Pods(t.Context())
+	pods, err = p.Pods(t.Context(), treePods())
 	require.NoError(t, err)
 	at := func(n int64) eviction.Usage { return eviction.Usage{Value: n, Time: time.Unix(0, then.UnixNano())} }
 	require.Equal(t, []eviction.ContainerStats{
@@ -120,14 +120,14 @@ func TestOddAnswers(t *testing.T) {
 	}
 	p := newProvider(t, cfg)
 	_, _ = p.Refresh(t.Context())
-	pods, err := p.Pods(t.Context())
+	pods, err := p.Pods(t.Context(), treePods())
 	require.NoError(t, err)
 	require.Len(t, pods[0].Containers, 2)
 	for _, c := range pods[0].Containers {
 		require.False(t, c.Memory.Known(), "a figure without a time")
 		require.False(t, c.Rootfs.Bytes.Known())
 	}
-	s, err := p.Summary(t.Context())
+	s, err := p.Summary(t.Context(), treePods())
 	require.Error(t, err, "no disks")
 	require.Len(t, s.Pods[0].Containers, 1)
 	require.Nil(t, s.Pods[0].Containers[0].CPU.UsageNanoCores)
@@ -137,7 +137,7 @@ func TestOddAnswers(t *testing.T) {
 // summaryOf returns the summary, and one container of its first pod.
 func summaryOf(t *testing.T, p *stats.Provider, name string) (*statsapi.Summary, statsapi.ContainerStats) {
 	t.Helper()
-	s, _ := p.Summary(t.Context())
+	s, _ := p.Summary(t.Context(), treePods())
 	for _, c := range s.Pods[0].Containers {
 		if c.Name == name {
 			return s, c
@@ -214,7 +214,6 @@ func TestSummaryOfAPodWithEverything(t *testing.T) {
 		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
 	}
 	unseen := pod("unseen", "bbbbbbbb-0000-0000-0000-000000000000")
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{described, unseen} }
 	running := container(burstable, "app", 3, epoch(), used{1_000_000_000, 500, 3000})
 	running.Swap = &runtimeapi.SwapUsage{Timestamp: epoch().UnixNano(), SwapUsageBytes: n64(9)}
 	running.Io = &runtimeapi.IoUsage{Timestamp: epoch().UnixNano(), Psi: &runtimeapi.PsiStats{Some: &runtimeapi.PsiData{Total: 5, Avg10: 1}}}
@@ -237,7 +236,7 @@ func TestSummaryOfAPodWithEverything(t *testing.T) {
 	}
 	p := newProvider(t, cfg)
 	_, _ = p.Refresh(t.Context())
-	s, _ := p.Summary(t.Context())
+	s, _ := p.Summary(t.Context(), []*corev1.Pod{described, unseen})
 	require.Len(t, s.Pods, 2)
 	got := s.Pods[0]
 	require.Equal(t, started, got.StartTime)
@@ -290,9 +289,7 @@ func TestSummary_OfPodsWithoutCgroups(t *testing.T) {
 	t.Parallel()
 	cfg := tree(t, "v2-systemd")
 	bare, whole := types.UID("bare"), types.UID("whole")
-	cfg.Pods = func() []*corev1.Pod {
-		return []*corev1.Pod{pod("bare", bare), nil, pod("whole", whole), pod("waiting", "waiting")}
-	}
+	pods := []*corev1.Pod{pod("bare", bare), nil, pod("whole", whole), pod("waiting", "waiting")}
 	runtime := &cgroupless{without: map[types.UID]bool{bare: true}}
 	for _, uid := range []types.UID{bare, whole} {
 		runtime.sandboxes = append(runtime.sandboxes, &runtimeapi.PodSandboxStats{
@@ -310,7 +307,7 @@ func TestSummary_OfPodsWithoutCgroups(t *testing.T) {
 	runtime.containers[1].Memory.RssBytes = n64(7)
 	cfg.Runtime = runtime
 	p := newProvider(t, cfg)
-	s, err := p.Summary(t.Context())
+	s, err := p.Summary(t.Context(), pods)
 	require.ErrorContains(t, err, "pod sandbox stats: cgroupPath is empty")
 	require.Len(t, s.Pods, 3)
 	require.EqualValues(t, 6_000_000_000, *s.Pods[0].CPU.UsageCoreNanoSeconds)
@@ -328,7 +325,7 @@ func TestSummary_OfPodsWithoutCgroups(t *testing.T) {
 	require.Nil(t, s.Pods[2].Memory)
 
 	runtime.without, runtime.calls = nil, 0
-	s, err = p.Summary(t.Context())
+	s, err = p.Summary(t.Context(), pods)
 	require.NotContains(t, err.Error(), "sandbox")
 	require.Equal(t, 1, runtime.calls)
 	require.NotNil(t, s.Pods[0].Network)
@@ -365,6 +362,6 @@ func TestFakeNode(t *testing.T) {
 	require.NotNil(t, c.Memory.WorkingSetBytes)
 	require.NotNil(t, c.Rootfs.UsedBytes)
 	require.NoError(t, node.Fail("ListPodSandboxStats", fakecri.Fault{Err: errors.New("not there")}))
-	_, err = p.Summary(t.Context())
+	_, err = p.Summary(t.Context(), treePods())
 	require.ErrorContains(t, err, "pod sandbox stats")
 }

@@ -46,6 +46,7 @@ const (
 // A slope has a hog on it that takes a figure below its threshold.
 type slope struct {
 	cfg       stats.Config
+	pods      []*corev1.Pod
 	threshold eviction.Threshold
 	hog       func() (end func())
 	below     func() bool
@@ -62,7 +63,7 @@ func (s slope) cross(t *testing.T, w way) crossing {
 	require.NoError(t, err)
 	kills := make(killed, 100)
 	config := eviction.Config{
-		Stats: p, Pods: cfg.Pods, Killer: kills,
+		Stats: p, Pods: func() []*corev1.Pod { return s.pods }, Killer: kills,
 		Policy: eviction.Policy{Thresholds: []eviction.Threshold{s.threshold}, IgnoreLocalStorageLimits: true},
 	}
 	if w == wakeUps { // all is over before it looks again

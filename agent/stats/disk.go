@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/eviction"
@@ -53,8 +52,8 @@ type podDisk struct {
 // A podWalk measures the targets of one pod, one after the other.
 type podWalk struct {
 	uid     types.UID
-	name    string // of the pod's folder of logs
-	mapped  bool   // the pod has a user namespace of its own
+	logs    []string // the pod's folders of logs
+	mapped  bool     // the pod has a user namespace of its own
 	targets []diskTarget
 	done    []diskFigure
 	missed  []string // paths that could not be listed or measured
@@ -77,13 +76,10 @@ func localPlugins() []string {
 	}
 }
 
-// diskTargets lists what a pod has on the node's filesystem, and the folders that could
-// not be listed, with the error. Folders that hold nothing but mounts are left out: what
-// is bound there is counted elsewhere.
-func diskTargets(cfg Config, uid types.UID, logs string) (targets []diskTarget, missed []string, err error) {
-	if !filepath.IsLocal(string(uid)) || !filepath.IsLocal(logs) || strings.ContainsRune(logs, filepath.Separator) {
-		return nil, nil, nil // from a manifest that names the path of something else
-	}
+// diskTargets lists what a pod has on the node's filesystem, in its own folder and those
+// of its logs, and the folders that could not be listed, with the error. Folders that
+// hold nothing but mounts are left out: what is bound there is counted elsewhere.
+func diskTargets(pod string, logs []string) (targets []diskTarget, missed []string, err error) {
 	var errs []error
 	list := func(dir string) []fs.DirEntry {
 		all, err := entries(dir)
@@ -92,7 +88,6 @@ func diskTargets(cfg Config, uid types.UID, logs string) (targets []diskTarget, 
 		}
 		return all
 	}
-	pod := filepath.Join(cfg.NodePath, "pods", string(uid))
 	for _, plugin := range localPlugins() {
 		dir := filepath.Join(pod, "volumes", plugin)
 		for _, v := range list(dir) {
@@ -105,13 +100,14 @@ func diskTargets(cfg Config, uid types.UID, logs string) (targets []diskTarget, 
 			targets = append(targets, diskTarget{otherDisk, path, path})
 		}
 	}
-	dir := filepath.Join(cfg.LogPath, logs)
-	for _, e := range list(dir) {
-		path := filepath.Join(dir, e.Name())
-		if e.IsDir() {
-			targets = append(targets, diskTarget{logDisk, e.Name(), path})
-		} else {
-			targets = append(targets, diskTarget{otherDisk, path, path})
+	for _, dir := range logs {
+		for _, e := range list(dir) {
+			path := filepath.Join(dir, e.Name())
+			if e.IsDir() {
+				targets = append(targets, diskTarget{logDisk, e.Name(), path})
+			} else {
+				targets = append(targets, diskTarget{otherDisk, path, path})
+			}
 		}
 	}
 	return targets, missed, errors.Join(errs...)
@@ -134,7 +130,11 @@ func entries(dir string) ([]fs.DirEntry, error) {
 // all pods that wait are noted before any is measured.
 func (w *podWalk) list(cfg Config, q *quotas) (err error) {
 	w.begun = true
-	w.targets, w.missed, err = diskTargets(cfg, w.uid, w.name)
+	dir := filepath.Join(cfg.NodePath, "pods", string(w.uid))
+	// The kubelet and package podrunner keep the ids of a pod's user namespace in this
+	// file. No container can write beside it.
+	w.mapped = exists(filepath.Join(dir, "userns"))
+	w.targets, w.missed, err = diskTargets(dir, w.logs)
 	for _, t := range w.targets {
 		q.note(w.uid, t.path)
 	}
@@ -314,17 +314,12 @@ func (p *Provider) diskGrown() bool {
 // refreshDisk measures what pods take whose turn it is, until the budget is used up or
 // each has been measured once.
 func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
-	pods := map[types.UID]*corev1.Pod{}
-	for _, pod := range p.cfg.Pods() {
-		if pod != nil {
-			pods[pod.UID] = pod
-		}
-	}
+	errs := []error{p.folders.list(p.cfg)}
+	pods := p.folders.byPod(p.cfg)
 	p.queue = enqueue(p.queue, pods, p.dueDisks(pods))
 	p.quotas.told = 0
-	p.quotas.keep(func(uid types.UID) bool { return pods[uid] != nil })
+	p.quotas.keep(func(uid types.UID) bool { _, ok := pods[uid]; return ok })
 	turn := min(walkTurn, p.cfg.WalkEntries/4+1)
-	var errs []error
 	for len(p.queue) > 0 && r.Entries < p.cfg.WalkEntries && ctx.Err() == nil {
 		w := p.queue[0]
 		looked, done, err := w.advance(ctx, p.cfg, &p.quotas, min(turn, p.cfg.WalkEntries-r.Entries))
@@ -347,12 +342,12 @@ func (p *Provider) refreshDisk(ctx context.Context, r *Refreshed) error {
 
 // dueDisks returns the pods, in order, whose figures are missing or too old, or all
 // if the disk has grown; it forgets what it knows of others than these pods.
-func (p *Provider) dueDisks(pods map[types.UID]*corev1.Pod) (due []types.UID) {
+func (p *Provider) dueDisks(pods map[types.UID][]string) (due []types.UID) {
 	grown := p.diskGrown()
 	now := p.cfg.Clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.disk, func(uid types.UID, _ podDisk) bool { return pods[uid] == nil })
+	maps.DeleteFunc(p.disk, func(uid types.UID, _ podDisk) bool { _, ok := pods[uid]; return !ok })
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		if grown || now.Sub(p.disk[uid].at) >= p.cfg.WalkPeriod {
 			due = append(due, uid)
@@ -363,11 +358,11 @@ func (p *Provider) dueDisks(pods map[types.UID]*corev1.Pod) (due []types.UID) {
 
 // enqueue returns the queue without pods that are gone, and with those that are due
 // and not in it.
-func enqueue(queue []*podWalk, pods map[types.UID]*corev1.Pod, due []types.UID) []*podWalk {
+func enqueue(queue []*podWalk, pods map[types.UID][]string, due []types.UID) []*podWalk {
 	kept := make([]*podWalk, 0, len(queue)+len(due))
 	queued := make(map[types.UID]bool, len(queue))
 	for _, w := range queue {
-		if pods[w.uid] == nil {
+		if _, ok := pods[w.uid]; !ok {
 			w.close()
 			continue
 		}
@@ -375,11 +370,8 @@ func enqueue(queue []*podWalk, pods map[types.UID]*corev1.Pod, due []types.UID) 
 		queued[w.uid] = true
 	}
 	for _, uid := range due {
-		if pod := pods[uid]; !queued[uid] {
-			kept = append(kept, &podWalk{
-				uid: uid, name: strings.Join([]string{pod.Namespace, pod.Name, string(uid)}, "_"),
-				mapped: pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers,
-			})
+		if !queued[uid] {
+			kept = append(kept, &podWalk{uid: uid, logs: pods[uid]})
 		}
 	}
 	return kept

@@ -29,7 +29,7 @@ func logs(cfg stats.Config, name string, uid types.UID, container string) string
 	return filepath.Join(cfg.LogPath, strings.Join([]string{"ns", name, string(uid)}, "_"), container)
 }
 
-// measured refreshes until all is measured, and returns the pods.
+// measured refreshes until all is measured, and returns the pods of a tree.
 func measured(t *testing.T, p *stats.Provider) map[types.UID]eviction.PodStats {
 	t.Helper()
 	for {
@@ -44,7 +44,7 @@ func measured(t *testing.T, p *stats.Provider) map[types.UID]eviction.PodStats {
 
 func podsOf(t *testing.T, p *stats.Provider) map[types.UID]eviction.PodStats {
 	t.Helper()
-	pods, err := p.Pods(t.Context())
+	pods, err := p.Pods(t.Context(), treePods())
 	require.NoError(t, err)
 	byUID := map[types.UID]eviction.PodStats{}
 	for _, s := range pods {
@@ -101,8 +101,6 @@ func TestDiskUsageIsMeasuredAnew(t *testing.T) {
 	cfg := live(t, "v2-systemd")
 	clock := testingclock.NewFakeClock(epoch())
 	cfg.Clock = clock
-	pods := []*corev1.Pod{pod("a", burstable), pod("b", bestEffort)}
-	cfg.Pods = func() []*corev1.Pod { return pods }
 	write(t, "x", volume(cfg, burstable, "data"), "1")
 	write(t, "x", volume(cfg, bestEffort, "data"), "1")
 	p := newProvider(t, cfg)
@@ -116,10 +114,40 @@ func TestDiskUsageIsMeasuredAnew(t *testing.T) {
 	clock.Step(time.Minute)
 	require.Empty(t, measured(t, p)[burstable].Volumes)
 
-	pods = pods[:1]
-	measured(t, p)
-	pods = append(pods, pod("b", bestEffort))
-	require.Empty(t, podsOf(t, p)[bestEffort].Volumes, "what is gone is forgotten")
+	require.NoError(t, os.RemoveAll(filepath.Join(cfg.NodePath, "pods", string(bestEffort))))
+	require.NotEmpty(t, podsOf(t, p)[bestEffort].Volumes)
+	require.Empty(t, measured(t, p)[bestEffort].Volumes, "what is gone is forgotten")
+	write(t, "x", volume(cfg, bestEffort, "data"), "1")
+	require.Empty(t, podsOf(t, p)[bestEffort].Volumes)
+	require.NotEmpty(t, measured(t, p)[bestEffort].Volumes, "it has begun since, and Pods was not called with it before")
+}
+
+// TestRefresh_FoldersThatCannotBeListed has the figures of volumes stay, as old as they
+// are, and those of logs measured beside them.
+func TestRefresh_FoldersThatCannotBeListed(t *testing.T) {
+	t.Parallel()
+	cfg := live(t, "v2-systemd")
+	clock := testingclock.NewFakeClock(epoch())
+	cfg.Clock = clock
+	write(t, "x", volume(cfg, burstable, "data"), "1")
+	write(t, "x", logs(cfg, "burstable", burstable, "app"), "0.log")
+	write(t, "no folder of a pod", cfg.LogPath, "ns_file_uid")
+	write(t, "nor this", cfg.LogPath, "ns_name_..", "file")
+	write(t, "nor this", cfg.LogPath, "other", "file")
+	p := newProvider(t, cfg)
+	before := measured(t, p)[burstable]
+
+	all := filepath.Join(cfg.NodePath, "pods")
+	require.NoError(t, os.Rename(all, all+"-away"))
+	write(t, "a file where a folder should be", all)
+	write(t, "x", logs(cfg, "burstable", burstable, "app"), "1.log")
+	clock.Step(time.Minute)
+	r, err := p.Refresh(t.Context())
+	require.ErrorContains(t, err, all)
+	require.Equal(t, 1, r.Pods)
+	now := podsOf(t, p)[burstable]
+	require.Equal(t, before.Volumes, now.Volumes)
+	require.EqualValues(t, 3, now.Containers[0].Logs.Inodes.Value)
 }
 
 // TestHugeVolumeKeepsNobodyWaiting gives one pod more files than many refreshes look
@@ -128,7 +156,6 @@ func TestDiskUsageIsMeasuredAnew(t *testing.T) {
 func TestHugeVolumeKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("huge", burstable), pod("small", bestEffort)} }
 	cfg.WalkEntries = 2500
 	for dir := range 10 {
 		for file := range 500 {
@@ -166,8 +193,6 @@ func TestHugeVolumeKeepsNobodyWaiting(t *testing.T) {
 func TestWalkEndsWithItsContextAndItsPod(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
-	pods := []*corev1.Pod{pod("a", burstable)}
-	cfg.Pods = func() []*corev1.Pod { return pods }
 	cfg.WalkEntries = 2
 	for i := range 20 {
 		write(t, "x", volume(cfg, burstable, "data"), fmt.Sprint(i), "file")
@@ -180,7 +205,7 @@ func TestWalkEndsWithItsContextAndItsPod(t *testing.T) {
 	cancel()
 	r, _ = p.Refresh(ctx) // whether it is its turn or its end comes first is chance
 	require.Zero(t, r.Entries)
-	pods = nil
+	require.NoError(t, os.RemoveAll(filepath.Join(cfg.NodePath, "pods", string(burstable))))
 	r, err = p.Refresh(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, r)
@@ -189,7 +214,6 @@ func TestWalkEndsWithItsContextAndItsPod(t *testing.T) {
 func TestUnreadableFoldersAreTold(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "v2-systemd")
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
 	write(t, "a file where a folder should be", cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~empty-dir")
 	p := newProvider(t, cfg)
 	r, err := p.Refresh(t.Context())
@@ -249,7 +273,6 @@ func (hung) ListPodSandboxStats(ctx context.Context, _ *runtimeapi.PodSandboxSta
 
 func TestARuntimeThatHangsKeepsNoDiskFromBeingMeasured(t *testing.T) {
 	cfg := live(t, "v2-systemd")
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
 	cfg.ImagePath, cfg.ContainerPath, cfg.Images, cfg.Runtime = "", "", hung{}, hung{}
 	write(t, "x", volume(cfg, burstable, "data"), "1")
 	synctest.Test(t, func(t *testing.T) {
@@ -260,9 +283,9 @@ func TestARuntimeThatHangsKeepsNoDiskFromBeingMeasured(t *testing.T) {
 		require.ErrorContains(t, err, "container stats: ")
 		require.LessOrEqual(t, time.Since(began), 20*time.Second)
 		require.EqualValues(t, 2, podsOf(t, p)[burstable].Volumes[0].Inodes.Value)
-		s, err := p.Summary(t.Context())
+		s, err := p.Summary(t.Context(), treePods())
 		require.ErrorContains(t, err, "pod sandbox stats: ")
-		require.Len(t, s.Pods, 1)
+		require.Len(t, s.Pods, 4)
 	})
 }
 
@@ -276,13 +299,12 @@ func TestEphemeralStorageLeavesOutWhatIsNotOnADisk(t *testing.T) {
 		{Name: "pages", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}},
 		{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}},
 	}
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{described} }
 	write(t, strings.Repeat("x", 10_000), volume(cfg, burstable, "data"), "1")
 	write(t, strings.Repeat("x", 50_000), volume(cfg, burstable, "pages"), "1")
 	write(t, strings.Repeat("x", 50_000), cfg.NodePath, "pods", string(burstable), "volumes", "kubernetes.io~secret", "secret", "1")
 	p := newProvider(t, cfg)
 	measured(t, p)
-	s, _ := p.Summary(t.Context())
+	s, _ := p.Summary(t.Context(), []*corev1.Pod{described})
 	require.Len(t, s.Pods[0].VolumeStats, 3)
 	data := volume(cfg, burstable, "data")
 	require.EqualValues(t, blocks(t, data, data+"/1"), *s.Pods[0].EphemeralStorage.UsedBytes)

@@ -16,11 +16,12 @@
 //
 // # What you supply
 //
-// The pods of the node, and a CRI client for figures of containers and for the
-// places of images and writable layers. All paths can be set, for an agent in a
-// container and for tests. Run the provider beside the eviction manager:
+// A CRI client for figures of containers and for the places of images and writable
+// layers, and with each call the pods that the figures are asked of. All paths can be
+// set, for an agent in a container and for tests. Run the provider beside the eviction
+// manager:
 //
-//	stats, err := stats.New(stats.Config{Pods: pods, Runtime: client, Images: client})
+//	stats, err := stats.New(stats.Config{Runtime: client, Images: client})
 //	…
 //	manager, err := eviction.New(eviction.Config{Stats: stats, Waker: stats, …})
 //	…
@@ -71,7 +72,11 @@
 //
 // # Disk
 //
-// What volumes and logs take is found out by walking over them: blocks, as du counts. Files with several names count once. A pod is measured again when its figures
+// What volumes and logs take is found out by walking over them: blocks, as du counts.
+// Files with several names count once. A refresh looks by itself which pods have folders
+// on the disk: one that has begun is measured before Pods is called with it, one that has
+// ended is as long as something of it is left, and one of which nothing is left is
+// forgotten. A pod is measured again when its figures
 // are a minute old, or at once when the filesystem has grown by 16 MiB or 1,000 files:
 // an idle node costs next to nothing, and who fills a disk is found in ten seconds.
 //
@@ -80,7 +85,8 @@
 // volumes; one counts here if the folder has it for itself and passes it on. As files of
 // a pod could be moved out of it, volumes are believed only of pods with a user
 // namespace, which are those that the kubelet assigns projects to (KEP-1029), and logs
-// of all.
+// of all. That a pod has a user namespace is known from the file userns in its folder,
+// which the kubelet and package podrunner write.
 //
 // Only volumes whose contents are on the node itself are looked at; a share that does
 // not answer can't hold anybody up. Writable layers are the runtime's figures, those of

@@ -134,8 +134,7 @@ func TestE2ECrossingToKillCallOnVersion1(t *testing.T) {
 	cfg := live(t, "v1-cgroupfs") // for its /proc without pressure
 	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ProcRoot, "pressure")))
 	cfg.CgroupRoot, cfg.PodsCgroup, cfg.UsageEvents, cfg.Clock = "/sys/fs/cgroup", pods, true, nil
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("hog", burstable)} }
-	hog := slope{cfg, hard(eviction.AllocatableMemoryAvailable, threshold), func() func() { return hogIn(t, dir) }, func() bool {
+	hog := slope{cfg, []*corev1.Pod{pod("hog", burstable)}, hard(eviction.AllocatableMemoryAvailable, threshold), func() func() { return hogIn(t, dir) }, func() bool {
 		b, err := os.ReadFile(usage)
 		require.NoError(t, err)
 		n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)

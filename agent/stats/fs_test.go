@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeparts/kubeparts/eviction"
@@ -53,7 +52,7 @@ func TestDiskLevel(t *testing.T) {
 
 func TestEnqueue(t *testing.T) {
 	t.Parallel()
-	pods := map[types.UID]*corev1.Pod{"a": {}, "b": {}, "c": {}}
+	pods := map[types.UID][]string{"a": nil, "b": nil, "c": nil}
 	queue := enqueue(nil, pods, []types.UID{"b", "c"})
 	require.Len(t, queue, 2)
 	delete(pods, "b")

@@ -35,18 +35,20 @@ func pod(name string, uid types.UID) *corev1.Pod {
 	}}
 }
 
+// treePods are the pods of a node with such a tree, and one that has not begun.
+func treePods() []*corev1.Pod {
+	return []*corev1.Pod{
+		pod("burstable", burstable), nil, pod("static", guaranteed),
+		pod("besteffort", bestEffort), pod("pending", "aaaaaaaa-0000-0000-0000-000000000000"),
+	}
+}
+
 // tree is a config for one of the trees in testdata, with no disks.
 func tree(tb testing.TB, root string) stats.Config {
 	tb.Helper()
 	at, err := filepath.Abs("testdata")
 	require.NoError(tb, err)
 	return stats.Config{
-		Pods: func() []*corev1.Pod {
-			return []*corev1.Pod{
-				pod("burstable", burstable), nil, pod("static", guaranteed),
-				pod("besteffort", bestEffort), pod("pending", "aaaaaaaa-0000-0000-0000-000000000000"),
-			}
-		},
 		NodeName:   "node",
 		ProcRoot:   filepath.Join(at, "proc"),
 		CgroupRoot: filepath.Join(at, root),
@@ -84,11 +86,11 @@ func TestGolden(t *testing.T) {
 			node, err := p.Node(t.Context())
 			return printNode(node) + printErr(t, err)
 		case "pods":
-			pods, err := p.Pods(t.Context())
+			pods, err := p.Pods(t.Context(), treePods())
 			require.NoError(t, err)
 			return printPods(pods)
 		case "summary":
-			summary, err := p.Summary(t.Context())
+			summary, err := p.Summary(t.Context(), treePods())
 			out, errJSON := json.MarshalIndent(summary, "", " ")
 			require.NoError(t, errJSON)
 			return string(out) + "\n" + printErr(t, err)

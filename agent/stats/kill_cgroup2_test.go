@@ -43,38 +43,35 @@ func TestCgroup2CrossingToKillCall(t *testing.T) {
 // nodeCrossing is about the memory of the node, far from where the kernel would mind.
 func nodeCrossing(t *testing.T, w way) crossing {
 	t.Helper()
-	cfg, hog, remove := hogPod(t)
+	cfg, pods, hog, remove := hogPod(t)
 	defer remove()
 	node, err := newProvider(t, cfg).Node(t.Context())
 	require.NoError(t, err)
 	threshold := observation(t, node, eviction.MemoryAvailable).Available - 80*mebi
 	available := kernels(t)
-	return slope{cfg, hard(eviction.MemoryAvailable, threshold), hog, func() bool { return available() < threshold }}.cross(t, w)
+	return slope{cfg, pods, hard(eviction.MemoryAvailable, threshold), hog, func() bool { return available() < threshold }}.cross(t, w)
 }
 
 // podsCrossing is about the memory of all pods, whose threshold is where their
 // memory.high is.
 func podsCrossing(t *testing.T, w way) crossing {
 	t.Helper()
-	cfg, hog, remove := hogPod(t)
+	cfg, pods, hog, remove := hogPod(t)
 	defer remove()
 	cfg.Stall, cfg.StallWindow = 10*time.Second, 10*time.Second // pressure says nothing
 	current := opened(t, filepath.Join(mount, "kubepods/memory.current"))
-	return slope{cfg, hard(eviction.AllocatableMemoryAvailable, 320*mebi), hog, func() bool {
+	return slope{cfg, pods, hard(eviction.AllocatableMemoryAvailable, 320*mebi), hog, func() bool {
 		n, err := strconv.ParseInt(strings.TrimSpace(current()), 10, 64)
 		require.NoError(t, err)
 		return n > 80*mebi
 	}}.cross(t, w)
 }
 
-// hogPod makes the cgroup of a pod, and returns what begins a hog in it.
-func hogPod(t *testing.T) (cfg stats.Config, hog func() (end func()), remove func()) {
+// hogPod makes the cgroup of a pod, and returns the pod and what begins a hog in it.
+func hogPod(t *testing.T) (cfg stats.Config, pods []*corev1.Pod, hog func() (end func()), remove func()) {
 	t.Helper()
-	hungry := pod("hog", burstable)
 	remove = cgroup(t, "kubepods/pod"+string(burstable), "memory.max="+fmt.Sprint(500*mebi))
-	cfg = labConfig(hungry)
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{hungry} }
-	return cfg, func() func() { return run(t, "kubepods/pod"+string(burstable), "tail", "-n", "1", "/dev/zero") }, remove
+	return labConfig(), []*corev1.Pod{pod("hog", burstable)}, func() func() { return run(t, "kubepods/pod"+string(burstable), "tail", "-n", "1", "/dev/zero") }, remove
 }
 
 // opened returns what reads the beginning of a file anew each time.

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -32,7 +32,6 @@ func TestMissedFolders(t *testing.T) {
 			cfg := live(t, "v2-systemd")
 			clock := testingclock.NewFakeClock(epoch())
 			cfg.Clock = clock
-			cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
 			cfg.WalkEntries = 1
 			data := volume(cfg, burstable, "data")
 			write(t, "x", data, "folder", "file")
@@ -49,12 +48,11 @@ func TestMissedFolders(t *testing.T) {
 			}
 			withoutDescriptors(t, func() {
 				var err error
-				for i := 0; err == nil; i++ {
+				for i := 0; err == nil || !strings.Contains(err.Error(), filepath.Dir(data)); i++ {
 					require.Less(t, i, 20)
 					_, err = p.Refresh(t.Context())
 				}
 				require.ErrorIs(t, err, unix.EMFILE)
-				require.ErrorContains(t, err, filepath.Dir(data))
 			})
 			require.Equal(t, before, podsOf(t, p)[burstable].Volumes)
 
@@ -74,7 +72,6 @@ func TestMissedFoldersAlone(t *testing.T) {
 	cfg := live(t, "v2-systemd")
 	clock := testingclock.NewFakeClock(epoch())
 	cfg.Clock = clock
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
 	data, own := volume(cfg, burstable, "data"), logs(cfg, "a", burstable, "app")
 	write(t, "x", data, "1")
 	write(t, "x", own, "0.log")

@@ -140,7 +140,7 @@ func TestNode_FindsTheCgroupOfPodsWhenItIsMade(t *testing.T) {
 	node, err = p.Node(t.Context())
 	require.NoError(t, err)
 	require.NotContains(t, signals(node), eviction.AllocatableMemoryAvailable)
-	pods, err := p.Pods(t.Context())
+	pods, err := p.Pods(t.Context(), treePods())
 	require.NoError(t, err)
 	require.True(t, pods[0].Memory.Known())
 
@@ -164,13 +164,13 @@ func TestPods_FindsTheCgroupOfPodsWhenItIsMade(t *testing.T) {
 		p := newProvider(t, cfg)
 		_, err := p.Refresh(t.Context())
 		require.NoError(t, err)
-		pods, err := p.Pods(t.Context())
+		pods, err := p.Pods(t.Context(), treePods())
 		require.NoError(t, err)
 		require.False(t, pods[0].Memory.Known(), root)
 
 		require.NoError(t, os.Mkdir(filepath.Join(parent, "new"), 0o755))
 		require.NoError(t, os.Rename(filepath.Join(parent, "kubepods"), filepath.Join(parent, "new", "kubepods")))
-		pods, err = p.Pods(t.Context())
+		pods, err = p.Pods(t.Context(), treePods())
 		require.NoError(t, err)
 		require.True(t, pods[0].Memory.Known(), root)
 	}
@@ -232,7 +232,7 @@ func TestEachFigureHasItsTime(t *testing.T) {
 	for _, o := range node.Observations {
 		require.Equal(t, epoch().Add(time.Minute), o.Time, o.Signal)
 	}
-	pods, err := p.Pods(t.Context())
+	pods, err := p.Pods(t.Context(), treePods())
 	require.NoError(t, err)
 	require.Equal(t, epoch().Add(time.Minute), pods[0].Memory.Time)
 }
@@ -344,13 +344,10 @@ func TestPodsThatMeanAnotherPathHaveNone(t *testing.T) {
 	cfg := live(t, "v2-cgroupfs")
 	write(t, "1", cfg.CgroupRoot, "memory.current")
 	write(t, "secret", cfg.NodePath, "elsewhere", "file")
-	cfg.Pods = func() []*corev1.Pod {
-		return []*corev1.Pod{pod("a", "../.."), pod("b", ""), pod("../../x", "u"), pod("c", "/etc")}
-	}
 	p := newProvider(t, cfg)
 	_, err := p.Refresh(t.Context())
 	require.NoError(t, err)
-	pods, err := p.Pods(t.Context())
+	pods, err := p.Pods(t.Context(), []*corev1.Pod{pod("a", "../.."), pod("b", ""), pod("../../x", "u"), pod("c", "/etc")})
 	require.NoError(t, err)
 	require.Len(t, pods, 4)
 	for _, measured := range pods {
@@ -368,7 +365,7 @@ func TestPodCgroupOfAnotherDriverOrRoot(t *testing.T) {
 	write(t, "8192\n", nested, "kubelet-kubepods-besteffort.slice", name, "memory.current")
 	write(t, "inactive_file 4096\n", nested, "kubelet-kubepods-besteffort.slice", name, "memory.stat")
 	cfg.PodsCgroup = "/kubelet.slice/kubelet-kubepods.slice"
-	pods, err := newProvider(t, cfg).Pods(t.Context())
+	pods, err := newProvider(t, cfg).Pods(t.Context(), treePods())
 	require.NoError(t, err)
 	at := slices.IndexFunc(pods, func(p eviction.PodStats) bool { return p.UID == bestEffort })
 	require.EqualValues(t, 4096, pods[at].Memory.Value)

@@ -51,17 +51,18 @@ func (n *nodeProbe) where() (hierarchy, string) {
 	return n.hierarchy, n.pods
 }
 
-// Pods measures what each pod of Config.Pods uses: memory and processes now, from
-// its cgroup, and for the rest what the last refresh has found, with the time of
-// each figure. Where a pod's cgroup is not found, its memory is what the runtime
-// said of its containers. The error is always nil: what can't be read is unknown.
+// Pods measures what each of the pods uses: memory and processes now, from its
+// cgroup, and for the rest what the last refresh has found, with the time of each
+// figure. Where a pod's cgroup is not found, its memory is what the runtime said of
+// its containers. Of a pod that began after the last refresh there are no other figures
+// yet. Nil pods are left out. The error is always nil: what can't be read is unknown.
 //
 // The result's slice, but not what is in it, is used again by the next call of
 // Pods, so those should follow one another.
-func (p *Provider) Pods(context.Context) ([]eviction.PodStats, error) {
+func (p *Provider) Pods(_ context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	p.podsMu.Lock()
 	defer p.podsMu.Unlock()
-	p.pods.out = p.measurePods(p.pods.out[:0], p.cfg.Pods())
+	p.pods.out = p.measurePods(p.pods.out[:0], pods)
 	return p.pods.out, nil
 }
 

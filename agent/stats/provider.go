@@ -24,7 +24,8 @@ type Provider struct {
 	since time.Time
 	rearm time.Duration // of Watch
 
-	refreshing chan struct{} // capacity 1: the right to refresh, with which go queue, level and quotas
+	refreshing chan struct{} // capacity 1: the right to refresh, with which go folders, queue, level and quotas
+	folders    podFolders
 	queue      []*podWalk
 	level      diskLevel
 	quotas     quotas
@@ -96,7 +97,10 @@ type Refreshed struct {
 
 // Refresh looks at all that takes longer than a moment: which filesystems there
 // are, what the runtime says about containers, and what volumes and logs take,
-// WalkEntries files at a time. Node, Pods and Summary use what it has found. One
+// WalkEntries files at a time. Node, Pods and Summary use what it has found. It
+// measures every pod that has a folder in NodePath or LogPath, whether it was ever asked
+// for or not: the figures are there when Pods is first called with it. Those of a pod
+// whose folders are gone are forgotten. One
 // refresh runs at a time; a second one waits until the first has ended or its own
 // ctx is done. What fails is in the error, and what was known of it before stays,
 // with the time at which it was measured.

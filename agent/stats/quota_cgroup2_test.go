@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeparts/kubeparts/agent/stats"
@@ -27,11 +26,8 @@ func TestCgroup2ProjectQuotas(t *testing.T) {
 		disk  = "/data" // run.sh --disk
 		files = 300
 	)
-	mapped := pod("mapped", burstable)
-	mapped.Spec.HostUsers = new(false)
 	clock := testingclock.NewFakeClock(epoch())
 	cfg := labConfig()
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{mapped, pod("host", guaranteed)} }
 	cfg.NodePath, cfg.LogPath, cfg.Clock = filepath.Join(disk, "kubelet"), filepath.Join(disk, "logs"), clock
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(cfg.NodePath)); require.NoError(t, os.RemoveAll(cfg.LogPath)) })
 	dirs := []string{
@@ -45,7 +41,8 @@ func TestCgroup2ProjectQuotas(t *testing.T) {
 			write(t, strings.Repeat("x", 1000*(i+1)), dir, fmt.Sprint(file%7), fmt.Sprint(file))
 		}
 	}
-	syscall.Sync() // blocks are given to files late
+	write(t, "{}", cfg.NodePath, "pods", string(burstable), "userns") // as podrunner writes for a user namespace
+	syscall.Sync()                                                    // blocks are given to files late
 	p := newProvider(t, cfg)
 	require.Equal(t, []int{3, files}, measuredBy(t, p, dirs), "quotas, and files of the volume that a pod could move out of its own")
 

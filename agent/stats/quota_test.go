@@ -101,10 +101,9 @@ func TestQuotasReplaceWalks(t *testing.T) {
 	k := &fakeQuotas{ids: map[string]uint32{}, bytes: map[uint32]uint64{}, inodes: map[uint32]uint64{}}
 	var pods []*corev1.Pod
 	next := uint32(100)
-	for i, users := range []*bool{new(false), new(true), nil} {
+	for i := range 3 {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("uid", i))},
-			Spec:       corev1.PodSpec{HostUsers: users},
 		}
 		pods = append(pods, pod)
 		for _, dir := range []string{
@@ -121,17 +120,20 @@ func TestQuotasReplaceWalks(t *testing.T) {
 	}
 	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
 	p, err := New(Config{
-		Pods: func() []*corev1.Pod { return pods }, NodePath: root, LogPath: filepath.Join(root, "logs"),
+		NodePath: root, LogPath: filepath.Join(root, "logs"),
 		ProcRoot: root, CgroupRoot: root, Clock: clock,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	p.quotas.kernel = k
 
+	// Only this pod has a user namespace, as the kubelet and podrunner keep it.
+	require.NoError(t, os.WriteFile(filepath.Join(root, "pods", "uid0", "userns"), nil, 0o600))
+
 	r := Refreshed{}
 	require.NoError(t, p.refreshDisk(t.Context(), &r))
-	require.Equal(t, Refreshed{Entries: 3 + 6 + 2*50 + 2, Quotas: 4, Pods: 3}, r, "the pods, their folders, and two volumes with their ends")
-	all, err := p.Pods(context.Background())
+	require.Equal(t, Refreshed{Entries: 3 + 6 + 1 + 2*50 + 2, Quotas: 4, Pods: 3}, r, "the pods, their folders, a file, and two volumes with their ends")
+	all, err := p.Pods(context.Background(), pods)
 	require.NoError(t, err)
 	for i, s := range all {
 		wantVolume, wantLogs := int64(101+2*i), int64(102+2*i)
@@ -150,7 +152,7 @@ func TestQuotasReplaceWalks(t *testing.T) {
 	r = Refreshed{}
 	require.NoError(t, p.refreshDisk(t.Context(), &r))
 	require.Equal(t, 2, r.Quotas)
-	all, err = p.Pods(context.Background())
+	all, err = p.Pods(context.Background(), pods)
 	require.NoError(t, err)
 	require.EqualValues(t, 51, all[0].Volumes[0].Inodes.Value)
 	require.EqualValues(t, 51, all[2].Containers[0].Logs.Inodes.Value)

@@ -18,19 +18,20 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// Summary measures what the kubelet serves as /stats/summary, which metrics-server
-// and kubectl top read. It asks the runtime now; disk usage is what the last
+// Summary measures the node and the given pods: what the kubelet serves as
+// /stats/summary, which metrics-server and kubectl top read. Nil pods are left out.
+// It asks the runtime now; disk usage is what the last
 // refresh has found. What can't be measured is nil in it, and the error says why
 // as far as that is unexpected; there is a summary all the same. The rate
 // usageNanoCores takes two samples, at least a second apart: refreshes count too.
 //
 // The memory that the node has available is that of the Estimator, which is what
 // eviction acts on; its working set is the root cgroup's.
-func (p *Provider) Summary(ctx context.Context) (*statsapi.Summary, error) {
+func (p *Provider) Summary(ctx context.Context, pods []*corev1.Pod) (*statsapi.Summary, error) {
 	node, errNode := p.node.measure(nil)
 	memoryAvailable := observed(node, eviction.MemoryAvailable)
 	errRuntime := p.refreshRuntime(ctx)
-	pods := slices.DeleteFunc(slices.Clone(p.cfg.Pods()), func(pod *corev1.Pod) bool { return pod == nil })
+	pods = slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod == nil })
 	sandboxes, errSandboxes := p.sandboxStats(ctx, pods)
 	p.podsMu.Lock()
 	measured := p.measurePods(nil, pods)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // nest makes folders in each other, deeper than a path can name.
@@ -31,7 +30,6 @@ func nest(t *testing.T, dir string, depth int) {
 func TestWalk_OfDeepFolders(t *testing.T) {
 	const depth = 5000
 	cfg := live(t, "v2-systemd")
-	cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("deep", burstable)} }
 	data := volume(cfg, burstable, "data")
 	write(t, "x", data, "file")
 	nest(t, data, depth)
@@ -60,7 +58,6 @@ func TestWalk_OfFoldersThatAreMoved(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/looks=%d", to, looks), func(t *testing.T) {
 				t.Parallel()
 				cfg := live(t, "v2-systemd")
-				cfg.Pods = func() []*corev1.Pod { return []*corev1.Pod{pod("a", burstable)} }
 				cfg.WalkEntries = 1
 				data := volume(cfg, burstable, "data")
 				write(t, "x", data, "a", "b", "c", "file")

@@ -49,7 +49,7 @@ func (a *agent) newEviction() (err error) {
 		cfg.Stats = fakeStats{a.node.fake}
 	} else {
 		provider, err := stats.New(stats.Config{
-			Pods: a.evictable, Runtime: a.node.cri, Images: a.node.cri, NodeName: a.opts.nodeName,
+			Runtime: a.node.cri, Images: a.node.cri, NodeName: a.opts.nodeName,
 			NodePath: a.node.rootDir, LogPath: a.logRoot(), PodsCgroup: a.podsCgroup(), Logger: a.log,
 			WalkPeriod: a.opts.VolumeStatsAggPeriod.Duration, UsageEvents: a.opts.KernelMemcgNotification,
 		})
@@ -220,4 +220,4 @@ func (s fakeStats) Node(context.Context) (eviction.NodeStats, error) {
 	return stats, nil
 }
 
-func (fakeStats) Pods(context.Context) ([]eviction.PodStats, error) { return nil, nil }
+func (fakeStats) Pods(context.Context, []*corev1.Pod) ([]eviction.PodStats, error) { return nil, nil }

@@ -176,7 +176,7 @@ func (a *agent) evaluate(ctx context.Context) (evaluation, error) {
 		a.log.DebugContext(ctx, "some figures of the node are missing", "err", err)
 	}
 	obs := eviction.Observations{Node: node, Pods: a.evictable(), PodStats: map[types.UID]*eviction.PodStats{}, CheckLimits: true}
-	pods, err := a.measures.Pods(ctx)
+	pods, err := a.measures.Pods(ctx, obs.Pods)
 	for i := range pods {
 		obs.PodStats[pods[i].UID] = &pods[i]
 	}

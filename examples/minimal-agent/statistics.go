@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/agent/stats"
@@ -89,7 +90,7 @@ func (s *statistics) Node(ctx context.Context) (eviction.NodeStats, error) {
 // Pods measures pods by figures of the runtime that are new enough: when a pod has to
 // go, newer than the look that said so. Of pods without cgroups of their own the runtime
 // alone knows the memory, and a hog grows by the second.
-func (s *statistics) Pods(ctx context.Context) ([]eviction.PodStats, error) {
+func (s *statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
 	s.mu.Lock()
 	oldest := s.short
 	s.mu.Unlock()
@@ -111,5 +112,5 @@ func (s *statistics) Pods(ctx context.Context) ([]eviction.PodStats, error) {
 		case <-ctx.Done():
 		}
 	}
-	return s.Provider.Pods(ctx)
+	return s.Provider.Pods(ctx, pods)
 }

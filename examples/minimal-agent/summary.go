@@ -19,7 +19,7 @@ import (
 // up: this machine's figures are none of theirs.
 func (a *agent) summary(ctx context.Context) (*statsapi.Summary, error) {
 	if a.stats != nil {
-		return a.stats.Summary(ctx)
+		return a.stats.Summary(ctx, a.evictable())
 	}
 	pods, errPods := a.node.cri.ListPodSandboxStats(ctx, &runtimeapi.PodSandboxStatsFilter{LabelSelector: a.ownLabels()})
 	containers, errContainers := a.node.cri.ListContainerStats(ctx, &runtimeapi.ContainerStatsFilter{LabelSelector: a.ownLabels()})

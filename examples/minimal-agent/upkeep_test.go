@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -121,7 +120,7 @@ func TestEmbeddedRuntimesDiskIsItsOwn(t *testing.T) {
 		code, _ := r.get(t, "/healthz")
 		return code == http.StatusOK
 	})
-	stats, err := fakeStats{}.Pods(context.Background())
+	stats, err := fakeStats{}.Pods(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, stats)
 	require.NoError(t, r.stop())

@@ -338,7 +338,7 @@ func (o *oursSide) Node(context.Context) (eviction.NodeStats, error) {
 }
 
 // Pods is part of eviction.Stats.
-func (o *oursSide) Pods(context.Context) ([]eviction.PodStats, error) {
+func (o *oursSide) Pods(context.Context, []*corev1.Pod) ([]eviction.PodStats, error) {
 	o.measured = true
 	if in(o.w.Blind, o.now()) {
 		return nil, errWorld
