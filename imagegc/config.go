@@ -41,8 +41,9 @@ type Config struct {
 	Images ImageService
 	// Runtime is the runtime itself. Required.
 	Runtime Runtime
-	// FS measures the filesystem of the images; [RuntimeFS] asks the kernel.
-	// Required.
+	// FS measures the filesystem of the images; [RuntimeFS] asks the kernel. Without
+	// it images are never deleted for space, only for their age and by
+	// [Manager.DeleteUnusedImages]. Optional.
 	FS FS
 	// RuntimeClassInImageCriAPI is the kubelet's feature gate of that name: a container
 	// keeps the image that was pulled for its runtime handler, and no longer those of the
@@ -106,7 +107,6 @@ func (c Config) Validate() error {
 	}
 	check(c.Images == nil, "field Images is required")
 	check(c.Runtime == nil, "field Runtime is required")
-	check(c.FS == nil, "field FS is required")
 	check((c.Events == nil) != (c.Node == nil), "fields Events and Node: both or none")
 	check(c.Period < 0, "field Period: %v is negative", c.Period)
 	check(c.DetectPeriod < 0, "field DetectPeriod: %v is negative", c.DetectPeriod)

@@ -18,7 +18,7 @@
 // # What you supply
 //
 // The CRI client, twice, as [ImageService] and as [Runtime], and an [FS]: on Linux
-// RuntimeFS{client}. An agent that lists containers anyhow may answer from its own list.
+// RuntimeFS{client}. Without an FS images are never deleted for space. An agent that lists containers anyhow may answer from its own list.
 // A [Store], such as [FileStore], keeps the ages over restarts.
 // Give the Manager to the puller of images, as the keeper of leases, and to the
 // eviction manager: its ImageGC is one line around DeleteUnusedImages, or around Free,

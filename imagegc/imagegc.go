@@ -97,18 +97,19 @@ func New(cfg Config) (*Manager, error) {
 // DetectPeriod, and returns nil when ctx is done. A collection that fails is
 // observed and tried again. A second Run beside the first returns [ErrRunning].
 //
-// With a high threshold of 100 and no MaxAge it collects only when triggered.
+// Without MaxAge, and with a high threshold of 100 or without an FS, it collects only
+// when triggered.
 func (m *Manager) Run(ctx context.Context) error {
 	var next time.Time
 	err := m.loop.Run(ctx, func(ctx context.Context) time.Duration {
-		due := !m.policy.idle() && !m.cfg.Clock.Now().Before(next)
+		due := !m.idle() && !m.cfg.Clock.Now().Before(next)
 		if m.asked.Swap(false) || due {
 			m.collectInTurn(ctx)
 			next = m.cfg.Clock.Now().Add(m.cfg.Period)
 		} else if err := m.Detect(ctx); err != nil && ctx.Err() == nil {
 			m.cfg.Logger.WarnContext(ctx, "look at images failed", "err", err)
 		}
-		if m.policy.idle() {
+		if m.idle() {
 			return m.cfg.DetectPeriod
 		}
 		return max(0, min(m.cfg.DetectPeriod, next.Sub(m.cfg.Clock.Now())))
@@ -117,6 +118,11 @@ func (m *Manager) Run(ctx context.Context) error {
 		m.saveLast(ctx)
 	}
 	return err
+}
+
+// idle reports whether a collection can never find anything to do.
+func (m *Manager) idle() bool {
+	return m.policy.maxAge == 0 && (m.policy.high == 100 || m.cfg.FS == nil)
 }
 
 // Trigger asks [Manager.Run] to collect soon. It never blocks.
@@ -158,9 +164,12 @@ func (m *Manager) Collect(ctx context.Context) (Result, error) {
 
 // Free deletes images until so many more bytes are available than when it began,
 // whatever the thresholds. The error is a [*SpaceError] if that cannot be had although
-// each deletion succeeded.
+// each deletion succeeded. Without an FS it deletes nothing and returns an error.
 func (m *Manager) Free(ctx context.Context, bytes uint64) (Result, error) {
 	return m.pass(ctx, func(p *pass) error {
+		if m.cfg.FS == nil {
+			return errNoFS
+		}
 		if err := m.measure(ctx, p); err != nil {
 			return err
 		}
@@ -173,8 +182,10 @@ func (m *Manager) Free(ctx context.Context, bytes uint64) (Result, error) {
 // images whose deletion failed; Observer.Collected has the result.
 func (m *Manager) DeleteUnusedImages(ctx context.Context) error {
 	_, err := m.pass(ctx, func(p *pass) error {
-		if u, err := m.cfg.FS.Usage(ctx); err == nil { // only to tell how much it was
-			m.measured(p, u)
+		if m.cfg.FS != nil {
+			if u, err := m.cfg.FS.Usage(ctx); err == nil { // only to tell how much it was
+				m.measured(p, u)
+			}
 		}
 		return m.reclaim(ctx, p, deletions(Select(p.res.At, m.snapshot(), m.cfg.Policy, Goal{All: true})), everything)
 	})
@@ -193,9 +204,12 @@ func (m *Manager) Plan(ctx context.Context) (Plan, error) {
 	if err := m.detect(ctx, now); err != nil {
 		return Plan{}, err
 	}
-	u, err := m.usage(ctx)
-	if err != nil {
-		return Plan{}, err
+	var u Usage
+	if m.cfg.FS != nil {
+		var err error
+		if u, err = m.usage(ctx); err != nil {
+			return Plan{}, err
+		}
 	}
 	return newPlan(now, m.snapshot(), m.cfg.Policy, u), nil
 }

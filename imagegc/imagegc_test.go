@@ -300,6 +300,32 @@ func TestFree(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Where nothing measures the filesystem, age and a caller alone have images deleted.
+func TestCollect_WithoutAFilesystem(t *testing.T) {
+	r := newRig(t, []string{"a:1 99GiB", "b:1 512MiB"}, func(c *imagegc.Config) { c.FS, c.Policy.MaxAge = nil, 24*time.Hour })
+	r.old()
+	res, err := r.Collect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, imagegc.Result{At: r.clock.Now()}, res, "full, and not for age")
+	plan, err := r.Plan(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, plan.UsedPercent)
+	require.Zero(t, plan.DeleteBytes)
+	require.Contains(t, plan.String(), "image filesystem: not measured, so that no space is freed\n0 of 2 images would go")
+	_, err = r.Free(t.Context(), gib)
+	require.ErrorContains(t, err, "the image filesystem is not measured")
+	require.Equal(t, "a:1 b:1", r.there())
+
+	r.use("a:1")
+	r.clock.Step(24*time.Hour + 1)
+	r.use("a:1")
+	res, err = r.Collect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"b:1 age"}, removed(res))
+	require.NoError(t, r.DeleteUnusedImages(t.Context()))
+	require.Empty(t, r.there())
+}
+
 func TestHookGetsWhatTrulyRemains(t *testing.T) { // the kubelet's leaves out images in use, pinned and not visited
 	r := newRig(t, []string{"a:1 6GiB", "used:1 1GiB", "pinned:1 1GiB pinned", "spare:1 1GiB", "gone:1 1GiB"})
 	r.create("used:1")

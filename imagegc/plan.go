@@ -13,7 +13,8 @@ import (
 type Plan struct {
 	// At is when it was made.
 	At time.Time `json:"at"`
-	// Usage is how full the filesystem is.
+	// Usage is how full the filesystem is. Zero: there is no Config.FS, and space is
+	// never freed.
 	Usage Usage `json:"usage"`
 	// UsedPercent is the same in percent, rounded up; at HighThresholdPercent space
 	// is freed, down to LowThresholdPercent.
@@ -32,8 +33,10 @@ type Plan struct {
 func newPlan(now time.Time, images []Image, policy Policy, u Usage) Plan {
 	l := policy.limits()
 	p := Plan{
-		At: now, Usage: u, UsedPercent: u.Percent(),
-		HighThresholdPercent: l.high, LowThresholdPercent: l.low, WantBytes: l.wanted(u),
+		At: now, Usage: u, HighThresholdPercent: l.high, LowThresholdPercent: l.low, WantBytes: l.wanted(u),
+	}
+	if u != (Usage{}) {
+		p.UsedPercent = u.Percent()
 	}
 	p.Verdicts = Select(now, images, policy, Goal{Aged: true, Bytes: p.WantBytes})
 	for _, v := range deletions(p.Verdicts) {
@@ -46,11 +49,14 @@ func newPlan(now time.Time, images []Image, policy Policy, u Usage) Plan {
 // the order of Verdicts.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "image filesystem: %d%% of %s used, %s available\n",
-		p.UsedPercent, formatSize(p.Usage.CapacityBytes), formatSize(p.Usage.AvailableBytes))
-	if p.UsedPercent < p.HighThresholdPercent {
+	switch size := formatSize(p.Usage.CapacityBytes); {
+	case p.Usage == (Usage{}):
+		fmt.Fprintln(&b, "image filesystem: not measured, so that no space is freed")
+	case p.UsedPercent < p.HighThresholdPercent:
+		fmt.Fprintf(&b, "image filesystem: %d%% of %s used, %s available\n", p.UsedPercent, size, formatSize(p.Usage.AvailableBytes))
 		fmt.Fprintf(&b, "below the high mark of %d%%: no space is needed\n", p.HighThresholdPercent)
-	} else {
+	default:
+		fmt.Fprintf(&b, "image filesystem: %d%% of %s used, %s available\n", p.UsedPercent, size, formatSize(p.Usage.AvailableBytes))
 		fmt.Fprintf(&b, "at the high mark of %d%% or above: %s are needed to get down to %d%%\n",
 			p.HighThresholdPercent, formatSize(p.WantBytes), p.LowThresholdPercent)
 	}

@@ -82,7 +82,7 @@ func TestPlanOfAnEmptyNodeAndOfImagesWithoutNames(t *testing.T) {
 func TestPlan_StringPrintsALinePerImageWhateverItsName(t *testing.T) {
 	t.Parallel()
 	const hostile = "x\nremove forged\r\x1b[2J\u009b31m\u202e\u2028y\u2029\x00\xffz"
-	plan := imagegc.Plan{Verdicts: []imagegc.Verdict{
+	plan := imagegc.Plan{Usage: imagegc.Usage{CapacityBytes: 1}, Verdicts: []imagegc.Verdict{
 		{Image: imagegc.Image{ID: hostile, Containers: 1}, Reason: imagegc.ReasonInUse},
 		{Image: imagegc.Image{Tags: []string{"a\tb"}, LeasedBy: []string{hostile}}, Reason: imagegc.ReasonLeased},
 	}}

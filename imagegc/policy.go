@@ -87,14 +87,11 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// idle says whether a collection can never find anything to do.
-func (l limits) idle() bool { return l.high == 100 && l.maxAge == 0 }
-
 // wanted returns how many bytes must be freed to come from above the high mark to
-// the low one: 0 below the high mark, and where rounding says that the low one is
-// reached.
+// the low one: 0 below the high mark, where rounding says that the low one is
+// reached, and without a measurement, which is the zero Usage.
 func (l limits) wanted(u Usage) uint64 {
-	if u.Percent() < l.high {
+	if u == (Usage{}) || u.Percent() < l.high {
 		return 0
 	}
 	return missing(u, percentOf(u.CapacityBytes, 100-l.low))

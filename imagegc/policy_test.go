@@ -79,7 +79,7 @@ func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
 	})
 	for _, part := range []string{
 		"imagegc: invalid config: ",
-		"field Images is required", "field Runtime is required", "field FS is required",
+		"field Images is required", "field Runtime is required",
 		"fields Events and Node: both or none",
 		"field Period: -1ns is negative", "field DetectPeriod: -1ns is negative",
 		"field EventPeriod: -1ns is negative",

@@ -203,8 +203,14 @@ func (m *Manager) remove(ctx context.Context, p *pass, v Verdict, d *deletion) e
 	return removal.Err
 }
 
-// measure takes a measurement for the result.
+// errNoFS is why nothing can be freed by the byte.
+var errNoFS = errors.New("cannot free space: the image filesystem is not measured")
+
+// measure takes a measurement for the result, if there is an FS.
 func (m *Manager) measure(ctx context.Context, p *pass) error {
+	if m.cfg.FS == nil {
+		return nil
+	}
 	u, err := m.usage(ctx)
 	if err == nil {
 		m.measured(p, u)
