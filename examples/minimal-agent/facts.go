@@ -17,26 +17,32 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
+// podPolicy has the settings of pods.
+func (a *agent) podPolicy() podrunner.Policy {
+	return podrunner.Policy{
+		ClusterDNS:     a.opts.ClusterDNS,
+		ClusterDomain:  a.opts.ClusterDomain,
+		SeccompDefault: a.opts.SeccompDefault,
+		UnsafeSysctls:  a.opts.AllowedUnsafeSysctls,
+		Limits: podrunner.Limits{
+			NoCPUQuota:           !a.opts.CPUCFSQuota,
+			CPUPeriod:            a.opts.CPUCFSQuotaPeriod.Duration,
+			SingleProcessOOMKill: ptr.Deref(a.opts.SingleProcessOOMKill, false),
+		},
+	}
+}
+
 // nodeFacts is what pods' configurations take from this machine, as it is now.
-func (a *agent) nodeFacts() podrunner.Node {
-	n := podrunner.Node{
+func (a *agent) nodeFacts() podrunner.Facts {
+	n := podrunner.Facts{
 		Name:                a.opts.nodeName,
 		IPs:                 a.host.ips,
 		MemoryCapacityBytes: a.host.memory,
 		Allocatable:         a.allocatable(),
 		Objects:             a.objects,
-		DNS:                 podrunner.DNS{ClusterServers: a.opts.ClusterDNS, ClusterDomain: a.opts.ClusterDomain},
-		SeccompRoot:         a.node.rootDir + "/seccomp",
-		SeccompDefault:      a.opts.SeccompDefault,
-		UnsafeSysctls:       a.opts.AllowedUnsafeSysctls,
 		AppArmor:            a.host.appArmor,
 		SELinux:             a.host.seLinux,
-		Cgroups: podrunner.Cgroups{
-			V2:                   a.host.cgroupV2,
-			NoCPUQuota:           !a.opts.CPUCFSQuota,
-			CPUPeriod:            a.opts.CPUCFSQuotaPeriod.Duration,
-			SingleProcessOOMKill: ptr.Deref(a.opts.SingleProcessOOMKill, false),
-		},
+		Cgroups:             podrunner.Cgroups{V2: a.host.cgroupV2},
 	}
 	n.DNS.NoLookups = a.opts.ResolverConfig == ""
 	if !n.DNS.NoLookups {

@@ -49,7 +49,8 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 	cfg.Resized = func(uid types.UID) { a.pleg.RequestReinspect(uid) }
 	cfg.RootDir = a.node.rootDir
 	cfg.Exited = a.exits.of
-	cfg.Node = a.nodeFacts
+	cfg.SeccompRoot = filepath.Join(a.node.rootDir, "seccomp")
+	cfg.Policy, cfg.Facts = a.podPolicy(), a.nodeFacts
 	cfg.Events = a.events
 	return nil
 }
@@ -99,8 +100,6 @@ func (a *agent) newCgroups() (err error) {
 	cfg := cgroups.Config{
 		Parent:     a.opts.cgroupParent(),
 		PidsPerPod: max(0, a.opts.PodPidsLimit),
-		CPUPeriod:  a.opts.CPUCFSQuotaPeriod.Duration,
-		NoCPUQuota: !a.opts.CPUCFSQuota,
 	}
 	if slices.Contains(a.opts.EnforceNodeAllocatable, "pods") {
 		// Below it eviction has to act first.

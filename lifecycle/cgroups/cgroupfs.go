@@ -22,10 +22,11 @@ import (
 // Pods keeps cgroups of pods. [Cgroupfs] is one.
 type Pods interface {
 	// Ensure makes the pod's cgroup, with its limits, and returns what the CRI
-	// takes as cgroup_parent of its sandbox.
-	Ensure(ctx context.Context, pod *corev1.Pod) (parent string, err error)
+	// takes as cgroup_parent of its sandbox. quotaPeriod is the period of CPU quotas,
+	// from 1ms to 1s; zero: CPU limits have no effect.
+	Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (parent string, err error)
 	// Update sets the limits again, during a resize.
-	Update(ctx context.Context, pod *corev1.Pod) error
+	Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error
 	// Remove removes the pod's cgroup. One that is not there is fine.
 	Remove(ctx context.Context, uid types.UID) error
 }
@@ -66,10 +67,6 @@ type Config struct {
 	// HugePageSizes are the sizes that the node has, in bytes: pods that ask for
 	// none get none.
 	HugePageSizes []int64
-	// CPUPeriod is the period of cpu quotas. Default 100ms.
-	CPUPeriod time.Duration
-	// NoCPUQuota leaves limits of cpu without effect.
-	NoCPUQuota bool
 }
 
 // Validate reports every problem with c, joined.
@@ -85,9 +82,6 @@ func (c Config) Validate() error {
 	}
 	if c.PidsPerPod < 0 {
 		errs = append(errs, fmt.Errorf("field PidsPerPod: %d is negative", c.PidsPerPod))
-	}
-	if c.CPUPeriod != 0 && (c.CPUPeriod < time.Millisecond || c.CPUPeriod > time.Second) {
-		errs = append(errs, fmt.Errorf("field CPUPeriod: %v is not between 1ms and 1s", c.CPUPeriod))
 	}
 	return errors.Join(errs...)
 }
@@ -111,29 +105,23 @@ func New(cfg Config) (*Cgroupfs, error) {
 	if cfg.Root == "" {
 		cfg.Root = "/sys/fs/cgroup"
 	}
-	if cfg.CPUPeriod == 0 {
-		cfg.CPUPeriod = 100 * time.Millisecond
-	}
-	if cfg.NoCPUQuota {
-		cfg.CPUPeriod = 0
-	}
 	return &Cgroupfs{cfg: cfg, rmdir: os.Remove}, nil
 }
 
 // Ensure implements [Pods]. What exists is kept, and its limits are set again. A
 // UID that is no name of a folder is an error.
-func (c *Cgroupfs) Ensure(ctx context.Context, pod *corev1.Pod) (string, error) {
+func (c *Cgroupfs) Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (string, error) {
 	if pod == nil {
 		return "", errNoPod
 	}
 	name := c.below(PodName(pod))
-	if err := c.ensure(ctx, pod, name); err != nil {
+	if err := c.ensure(ctx, pod, name, quotaPeriod); err != nil {
 		return "", fmt.Errorf("make cgroup of pod %s: %w", pod.UID, err)
 	}
 	return name.Cgroupfs(), nil
 }
 
-func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name) error {
+func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name, quotaPeriod time.Duration) error {
 	if err := check(pod.UID); err != nil {
 		return err
 	}
@@ -146,7 +134,7 @@ func (c *Cgroupfs) ensure(ctx context.Context, pod *corev1.Pod, name Name) error
 	}
 	made, err := tree.make(name)
 	if err == nil {
-		err = errors.Join(tree.limit(name, c.limits(pod)), ctx.Err())
+		err = errors.Join(tree.limit(name, c.limits(pod, quotaPeriod)), ctx.Err())
 	}
 	return c.undo(err, made)
 }
@@ -167,7 +155,7 @@ func (c *Cgroupfs) undo(err error, made []string) error {
 
 // Update implements [Pods]. Of limits that become smaller those of the containers
 // must be set before, of ones that become larger after.
-func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod) error {
+func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error {
 	if pod == nil {
 		return errNoPod
 	}
@@ -176,7 +164,7 @@ func (c *Cgroupfs) Update(ctx context.Context, pod *corev1.Pod) error {
 		err = errors.Join(check(pod.UID), ctx.Err())
 	}
 	if err == nil {
-		err = tree.limit(c.below(PodName(pod)), c.limits(pod))
+		err = tree.limit(c.below(PodName(pod)), c.limits(pod, quotaPeriod))
 	}
 	if err != nil {
 		return fmt.Errorf("set limits of pod %s: %w", pod.UID, err)
@@ -266,8 +254,8 @@ func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	return nil
 }
 
-func (c *Cgroupfs) limits(pod *corev1.Pod) Limits {
-	l := PodLimits(pod, c.cfg.CPUPeriod)
+func (c *Cgroupfs) limits(pod *corev1.Pod, quotaPeriod time.Duration) Limits {
+	l := PodLimits(pod, quotaPeriod)
 	l.Pids = c.cfg.PidsPerPod
 	for _, size := range c.cfg.HugePageSizes {
 		if name := PageSize(size); l.HugePages[name] == 0 {

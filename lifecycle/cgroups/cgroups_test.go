@@ -139,7 +139,7 @@ func TestPodLimits(t *testing.T) {
 			c.change(c.pod)
 		}
 		before := c.pod.DeepCopy()
-		require.Equal(t, c.want, cgroups.PodLimits(c.pod, 100*time.Millisecond), name)
+		require.Equal(t, c.want, cgroups.PodLimits(c.pod, period), name)
 		require.Equal(t, before, c.pod, "%s: it is pure", name)
 	}
 	require.Zero(t, cgroups.PodLimits(guaranteed("u"), 0).CPUQuotaMicros, "without quotas")
@@ -165,10 +165,10 @@ func TestPageSize(t *testing.T) {
 
 func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := cgroups.New(cgroups.Config{Root: "cgroup", Version: 3, Parent: "/a/../b", PidsPerPod: -1, CPUPeriod: time.Hour})
+	_, err := cgroups.New(cgroups.Config{Root: "cgroup", Version: 3, Parent: "/a/../b", PidsPerPod: -1})
 	for _, text := range []string{
 		`field Root: "cgroup" is not a clean absolute path`, `field Parent: "/a/../b" is not a clean absolute path`,
-		"field Version: 3 is none", "field PidsPerPod: -1 is negative", "field CPUPeriod: 1h0m0s is not between 1ms and 1s",
+		"field Version: 3 is none", "field PidsPerPod: -1 is negative",
 	} {
 		require.ErrorContains(t, err, text)
 	}
@@ -198,6 +198,9 @@ func model(t *testing.T, version cgroups.Version) string {
 	return root
 }
 
+// period is that of CPU quotas in tests.
+const period = 100 * time.Millisecond
+
 func newOn(t *testing.T, cfg cgroups.Config) *cgroups.Cgroupfs {
 	t.Helper()
 	c, err := cgroups.New(cfg)
@@ -219,7 +222,7 @@ func TestEnsureOnV1(t *testing.T) {
 	c := newOn(t, cgroups.Config{
 		Root: root, Parent: "/node", PidsPerPod: 100, HugePageSizes: []int64{2 << 20}, Allocatable: list("cpu 2", "memory 1Gi"),
 	})
-	parent, err := c.Ensure(t.Context(), guaranteed("u1"))
+	parent, err := c.Ensure(t.Context(), guaranteed("u1"), period)
 	require.NoError(t, err)
 	require.Equal(t, "/node/kubepods/podu1", parent)
 	for file, want := range map[string]string{
@@ -245,7 +248,7 @@ func TestEnsureOnV1(t *testing.T) {
 
 	resized := guaranteed("u1")
 	resized.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("cpu 1", "memory 1Mi"), Limits: list("cpu 1", "memory 1Mi")}
-	require.NoError(t, c.Update(t.Context(), resized))
+	require.NoError(t, c.Update(t.Context(), resized, period))
 	require.Equal(t, "1024", content(t, root, "cpu/node/kubepods/podu1/cpu.shares"))
 	require.Equal(t, "1048576", content(t, root, "memory/node/kubepods/podu1/memory.limit_in_bytes"))
 
@@ -261,10 +264,10 @@ func TestEnsureOnV2(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
 	c := newOn(t, cgroups.Config{Root: root, HugePageSizes: []int64{1 << 30}})
-	parent, err := c.Ensure(t.Context(), guaranteed("u1"))
+	parent, err := c.Ensure(t.Context(), guaranteed("u1"), period)
 	require.NoError(t, err)
 	require.Equal(t, "/kubepods/podu1", parent)
-	_, err = c.Ensure(t.Context(), bestEffort("u2"))
+	_, err = c.Ensure(t.Context(), bestEffort("u2"), period)
 	require.NoError(t, err)
 	require.NoError(t, c.UpdateQoS(t.Context(), []*corev1.Pod{burstable("u3")}))
 	for file, want := range map[string]string{
@@ -289,7 +292,7 @@ func TestEnsureOnV2(t *testing.T) {
 func TestQuotasCanBeLeftOut(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
-	_, err := newOn(t, cgroups.Config{Root: root, NoCPUQuota: true}).Ensure(t.Context(), guaranteed("u1"))
+	_, err := newOn(t, cgroups.Config{Root: root}).Ensure(t.Context(), guaranteed("u1"), 0)
 	require.NoError(t, err)
 	require.Equal(t, "max", content(t, root, "kubepods/podu1/cpu.max"))
 }
@@ -300,9 +303,9 @@ func TestNoUIDLeadsOutOfTheTree(t *testing.T) {
 	root := model(t, cgroups.V2)
 	c := newOn(t, cgroups.Config{Root: root})
 	for _, uid := range []string{"", "/../../x", "a/b", "/", "x/.."} {
-		_, err := c.Ensure(t.Context(), guaranteed(uid))
+		_, err := c.Ensure(t.Context(), guaranteed(uid), period)
 		require.ErrorContains(t, err, "is no name of a cgroup", uid)
-		require.ErrorContains(t, c.Update(t.Context(), guaranteed(uid)), "is no name of a cgroup", uid)
+		require.ErrorContains(t, c.Update(t.Context(), guaranteed(uid), period), "is no name of a cgroup", uid)
 		require.ErrorContains(t, c.Remove(t.Context(), types.UID(uid)), "is no name of a cgroup", uid)
 	}
 	require.NoDirExists(t, filepath.Join(root, "kubepods"))
@@ -314,7 +317,7 @@ func TestWhatCannotBeLimitedIsGoneAgain(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(root, "hugetlb")))
 	c := newOn(t, cgroups.Config{Root: root})
 	pod := podWith("u1", corev1.ResourceRequirements{Limits: list("hugepages-2Mi 4Mi")})
-	_, err := c.Ensure(t.Context(), pod)
+	_, err := c.Ensure(t.Context(), pod, period)
 	require.ErrorContains(t, err, "no hierarchy of controller hugetlb")
 	require.NoDirExists(t, filepath.Join(root, "memory/kubepods/besteffort/podu1"))
 	require.DirExists(t, filepath.Join(root, "memory/kubepods/besteffort"))
@@ -322,7 +325,7 @@ func TestWhatCannotBeLimitedIsGoneAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, err := range map[string]error{
-		"ensure": second(c.Ensure(ctx, bestEffort("u2"))), "update": c.Update(ctx, bestEffort("u2")),
+		"ensure": second(c.Ensure(ctx, bestEffort("u2"), period)), "update": c.Update(ctx, bestEffort("u2"), period),
 		"remove": c.Remove(ctx, "u2"), "classes": c.UpdateQoS(ctx, nil),
 	} {
 		require.ErrorIs(t, err, context.Canceled, name)
@@ -337,8 +340,8 @@ func TestNodesWithoutCgroups(t *testing.T) {
 	missing := filepath.Join(empty, "missing")
 	for _, root := range []string{empty, missing} {
 		c := newOn(t, cgroups.Config{Root: root})
-		require.Error(t, second(c.Ensure(t.Context(), bestEffort("u"))))
-		require.Error(t, c.Update(t.Context(), bestEffort("u")))
+		require.Error(t, second(c.Ensure(t.Context(), bestEffort("u"), period)))
+		require.Error(t, c.Update(t.Context(), bestEffort("u"), period))
 		require.Error(t, c.Remove(t.Context(), "u"))
 		require.Error(t, c.UpdateQoS(t.Context(), nil))
 	}
@@ -349,7 +352,7 @@ func TestUpdateOfAPodWithoutACgroup(t *testing.T) {
 	t.Parallel()
 	for _, version := range []cgroups.Version{cgroups.V1, cgroups.V2} {
 		c := newOn(t, cgroups.Config{Root: model(t, version), Version: version})
-		require.ErrorIs(t, c.Update(t.Context(), bestEffort("u")), fs.ErrNotExist)
+		require.ErrorIs(t, c.Update(t.Context(), bestEffort("u"), period), fs.ErrNotExist)
 	}
 }
 
@@ -357,7 +360,7 @@ func TestRemoveSaysWhatIsBusy(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
 	c := newOn(t, cgroups.Config{Root: root})
-	_, err := c.Ensure(t.Context(), bestEffort("u1"))
+	_, err := c.Ensure(t.Context(), bestEffort("u1"), period)
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(root, "kubepods/besteffort/podu1/container"), 0o755))
 	for _, errno := range []error{syscall.EBUSY, syscall.ENOTEMPTY} {
@@ -377,7 +380,7 @@ func TestRemoveKillsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V2)
 	c := newOn(t, cgroups.Config{Root: root})
-	_, err := c.Ensure(t.Context(), bestEffort("u1"))
+	_, err := c.Ensure(t.Context(), bestEffort("u1"), period)
 	require.NoError(t, err)
 	cmd := exec.Command("sleep", "3600")
 	require.NoError(t, cmd.Start())
@@ -399,7 +402,7 @@ func TestRemoveTakesWhatRuntimesMade(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V1)
 	c := newOn(t, cgroups.Config{Root: root, Version: cgroups.V1})
-	parent, err := c.Ensure(t.Context(), burstable("u"))
+	parent, err := c.Ensure(t.Context(), burstable("u"), period)
 	require.NoError(t, err)
 	for _, hierarchy := range []string{"systemd", "unified"} {
 		require.NoDirExists(t, filepath.Join(root, hierarchy, parent), "it is not ours to make")

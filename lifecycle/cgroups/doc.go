@@ -13,8 +13,8 @@
 //
 // # What you supply
 //
-// Where cgroups are mounted, what the pods together may use, and after a change
-// of pods a call of [Cgroupfs.UpdateQoS]. The runtime must use the same driver.
+// Where cgroups are mounted, what the pods together may use, the period of CPU quotas
+// with each pod, and after a change of pods a call of [Cgroupfs.UpdateQoS]. The runtime must use the same driver.
 // With a runtime that uses the systemd driver no Cgroupfs is needed: give
 // [Name.Systemd] of the pod's name as the cgroup's parent, and runtime and systemd
 // make the slices, without limits of the pod as a whole.

@@ -51,13 +51,13 @@ func TestTree(t *testing.T) {
 				pod := podOf(d)
 				pods[string(pod.UID)] = pod
 				var parent string
-				if parent, err = c.Ensure(t.Context(), pod); err == nil {
+				if parent, err = c.Ensure(t.Context(), pod, period); err == nil {
 					return "parent " + parent + "\n" + shownTree(t, root)
 				}
 			case "update":
 				pod := podOf(d)
 				pods[string(pod.UID)] = pod
-				err = c.Update(t.Context(), pod)
+				err = c.Update(t.Context(), pod, period)
 			case "remove":
 				delete(pods, d.CmdArgs[0].Key)
 				err = c.Remove(t.Context(), types.UID(d.CmdArgs[0].Key))
@@ -134,7 +134,7 @@ func TestAnyOrderOfPods(t *testing.T) {
 			switch rng.IntN(5) {
 			case 0, 1:
 				want[uid] = make(uid)
-				_, err := c.Ensure(t.Context(), want[uid])
+				_, err := c.Ensure(t.Context(), want[uid], period)
 				require.NoError(t, err, "seed %d", seed)
 			case 2:
 				delete(want, uid)

@@ -39,13 +39,13 @@ func podCgroups(t *testing.T) {
 	t.Logf("cgroup v2: %v", v2)
 	t.Cleanup(func() { removeAll(t, root, parent) })
 
-	in, err := c.Ensure(t.Context(), guaranteed("0a-1b"))
+	in, err := c.Ensure(t.Context(), guaranteed("0a-1b"), period)
 	require.NoError(t, err)
 	require.Equal(t, parent+"/kubepods/pod0a-1b", in)
-	_, err = c.Ensure(t.Context(), guaranteed("0a-1b"))
+	_, err = c.Ensure(t.Context(), guaranteed("0a-1b"), period)
 	require.NoError(t, err, "again")
 	for _, pod := range []*corev1.Pod{burstable("2c"), bestEffort("3d")} {
-		_, err := c.Ensure(t.Context(), pod)
+		_, err := c.Ensure(t.Context(), pod, period)
 		require.NoError(t, err)
 	}
 	require.NoError(t, c.UpdateQoS(t.Context(), []*corev1.Pod{burstable("2c")}))
@@ -74,7 +74,7 @@ func podCgroups(t *testing.T) {
 
 	bigger := guaranteed("0a-1b")
 	bigger.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("cpu 1", "memory 128Mi"), Limits: list("cpu 1", "memory 128Mi")}
-	require.NoError(t, c.Update(t.Context(), bigger))
+	require.NoError(t, c.Update(t.Context(), bigger, period))
 	requireFiles(t, root, parent, resized)
 
 	requireBusy(t, c, procs)

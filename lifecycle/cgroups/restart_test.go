@@ -18,7 +18,7 @@ func TestUndoTakesAwayOnlyWhatItMade(t *testing.T) {
 	root := model(t, cgroups.V1)
 	c := newOn(t, cgroups.Config{Root: root})
 	for _, pod := range []*corev1.Pod{burstable("u1"), guaranteed("u2")} {
-		require.NoError(t, second(c.Ensure(t.Context(), pod)))
+		require.NoError(t, second(c.Ensure(t.Context(), pod, period)))
 	}
 	for _, gone := range []string{"hugetlb/kubepods", "pids/kubepods"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(root, gone)))
@@ -26,13 +26,13 @@ func TestUndoTakesAwayOnlyWhatItMade(t *testing.T) {
 	notRoot := filepath.Join(root, "memory/kubepods/memory.limit_in_bytes")
 	require.NoError(t, os.Remove(notRoot))
 	require.NoError(t, os.Mkdir(notRoot, 0o755), "nothing can be written there")
-	require.ErrorContains(t, second(c.Ensure(t.Context(), burstable("u1"))), "memory.limit_in_bytes")
+	require.ErrorContains(t, second(c.Ensure(t.Context(), burstable("u1"), period)), "memory.limit_in_bytes")
 	require.NoDirExists(t, filepath.Join(root, "pids/kubepods"))
 	for _, there := range []string{"memory/kubepods/podu2", "cpu/kubepods/podu2", "cpu/kubepods/burstable/podu1"} {
 		require.DirExists(t, filepath.Join(root, there))
 	}
 	require.NoError(t, os.Remove(notRoot))
-	require.NoError(t, second(c.Ensure(t.Context(), burstable("u1"))))
+	require.NoError(t, second(c.Ensure(t.Context(), burstable("u1"), period)))
 	require.DirExists(t, filepath.Join(root, "pids/kubepods/burstable/podu1"))
 }
 
@@ -44,7 +44,7 @@ func TestLimitsOfAllPodsAfterARestart(t *testing.T) {
 	limit := filepath.Join(root, "kubepods/memory.max")
 	require.NoError(t, os.Mkdir(filepath.Dir(limit), 0o755))
 	c := newOn(t, cgroups.Config{Root: root, Allocatable: list("memory 1Gi")})
-	require.NoError(t, second(c.Ensure(t.Context(), bestEffort("u1"))))
+	require.NoError(t, second(c.Ensure(t.Context(), bestEffort("u1"), period)))
 	require.Equal(t, "1073741824", content(t, limit))
 
 	require.NoError(t, os.WriteFile(limit, []byte("7"), 0o600))
@@ -60,7 +60,7 @@ func TestLimitsOfAllPodsAfterARestart(t *testing.T) {
 func TestNoPodAtAll(t *testing.T) {
 	t.Parallel()
 	c := newOn(t, cgroups.Config{Root: model(t, cgroups.V2)})
-	require.ErrorContains(t, second(c.Ensure(t.Context(), nil)), "no pod")
-	require.ErrorContains(t, c.Update(t.Context(), nil), "no pod")
+	require.ErrorContains(t, second(c.Ensure(t.Context(), nil, period)), "no pod")
+	require.ErrorContains(t, c.Update(t.Context(), nil, period), "no pod")
 	require.NoError(t, c.UpdateQoS(t.Context(), []*corev1.Pod{nil, podWith("u1", corev1.ResourceRequirements{Requests: list("cpu -9P", "memory 1")}), burstable("u2")}))
 }

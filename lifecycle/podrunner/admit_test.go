@@ -17,7 +17,7 @@ func TestAdmit(t *testing.T) {
 	sysctl := func(name string) *corev1.PodSecurityContext {
 		return &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: name, Value: "1"}}}
 	}
-	unsafe := podrunner.Node{UnsafeSysctls: []string{"kernel.msg*", "net/core/somaxconn", "vm.swappiness"}}
+	unsafe := podrunner.Node{Policy: podrunner.Policy{UnsafeSysctls: []string{"kernel.msg*", "net/core/somaxconn", "vm.swappiness"}}}
 	for name, c := range map[string]struct {
 		spec corev1.PodSpec
 		node podrunner.Node
@@ -50,7 +50,7 @@ func TestAdmit(t *testing.T) {
 		},
 		"groups, strict, on a runtime that can": {
 			spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroupsPolicy: new(corev1.SupplementalGroupsPolicyStrict)}},
-			node: podrunner.Node{Runtime: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true}},
+			node: podrunner.Node{Facts: podrunner.Facts{Runtime: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true}}},
 		},
 		"AppArmor that is not there": {
 			spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}}},
@@ -61,7 +61,7 @@ func TestAdmit(t *testing.T) {
 		},
 		"AppArmor": {
 			spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}}},
-			node: podrunner.Node{AppArmor: true},
+			node: podrunner.Node{Facts: podrunner.Facts{AppArmor: true}},
 		},
 	} {
 		pod := testPod()
@@ -99,12 +99,13 @@ func TestRuntimeClasses(t *testing.T) {
 	pod.Spec.RuntimeClassName = new("gvisor")
 	require.EqualError(t, podrunner.CheckSandbox(pod, podrunner.Node{}), "failed to get RuntimeClass gvisor: this node has no runtime classes")
 
-	node := podrunner.Node{RuntimeHandler: func(class string) (string, error) {
+	node := podrunner.Node{}
+	node.RuntimeHandler = func(class string) (string, error) {
 		if class != "gvisor" {
 			return "", errors.New("unknown")
 		}
 		return "runsc", nil
-	}}
+	}
 	require.NoError(t, podrunner.CheckSandbox(pod, node))
 }
 
@@ -120,8 +121,8 @@ func TestUserNamespaces(t *testing.T) {
 	}
 	for want, node := range map[string]podrunner.Node{
 		"can't set `spec.hostUsers: false`, runtime does not support user namespaces": {},
-		"can't set `spec.hostUsers: false`, this node has no IDs for user namespaces": {Handler: can},
-		"create user namespace: no IDs were acquired for the pod":                     {Handler: can, UserNamespace: func(types.UID) (podrunner.IDRange, bool) { return podrunner.IDRange{}, false }},
+		"can't set `spec.hostUsers: false`, this node has no IDs for user namespaces": {Facts: podrunner.Facts{Handler: can}},
+		"create user namespace: no IDs were acquired for the pod":                     {Facts: podrunner.Facts{Handler: can}, UserNamespace: func(types.UID) (podrunner.IDRange, bool) { return podrunner.IDRange{}, false }},
 	} {
 		require.EqualError(t, podrunner.CheckSandbox(pod, node), want)
 		require.Equal(t, runtimeapi.NamespaceMode_NODE,
@@ -129,11 +130,11 @@ func TestUserNamespaces(t *testing.T) {
 	}
 	other := pod.DeepCopy()
 	other.Spec.RuntimeClassName = new("c")
-	require.EqualError(t, podrunner.CheckSandbox(other, podrunner.Node{Handler: can, RuntimeHandler: func(string) (string, error) { return "h", nil }}),
+	require.EqualError(t, podrunner.CheckSandbox(other, podrunner.Node{Facts: podrunner.Facts{Handler: can, RuntimeHandler: func(string) (string, error) { return "h", nil }}}),
 		"can't set `spec.hostUsers: false`, RuntimeClass handler \"h\" does not support user namespaces")
 	require.EqualError(t, podrunner.CheckSandbox(other, podrunner.Node{}), "failed to get RuntimeClass c: this node has no runtime classes")
 
-	node := podrunner.Node{Handler: can, UserNamespace: ids}
+	node := podrunner.Node{Facts: podrunner.Facts{Handler: can}, UserNamespace: ids}
 	require.NoError(t, podrunner.CheckSandbox(pod, node))
 	container, err := podrunner.ContainerConfig(t.Context(), pod, &corev1.Container{}, podrunner.Instance{}, node)
 	require.NoError(t, err)

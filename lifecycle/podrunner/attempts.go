@@ -14,9 +14,10 @@ import (
 // the runtime does not know: one more than the highest that has left a log, as
 // in the kubelet, so that counts go on and no log is overwritten. Names come from
 // manifests, and pods may write below the root: no link is followed out of it.
+// Without logs it is zero.
 func (r *Runner) attempts(pod *corev1.Pod, name string) uint32 {
 	folder := logFolder(pod.Namespace, pod.Name, pod.UID)
-	if checkFolders(folder, name) != nil {
+	if r.cfg.LogRoot == "" || checkFolders(folder, name) != nil {
 		return 0
 	}
 	root, err := safeopen.Root(r.cfg.LogRoot)

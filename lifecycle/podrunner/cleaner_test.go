@@ -95,7 +95,7 @@ func TestRemovePod_ThatTheRuntimeRefuses(t *testing.T) {
 	s.cgroups.take()
 	for method, object := range map[string]string{"RemoveContainer": "ns/pod/app", "RemovePodSandbox": "ns/pod"} {
 		err := grpcstatus.Error(codes.FailedPrecondition, "there is a runc init")
-		require.NoError(t, s.bed.node.Fail(method, fakecri.Fault{Object: object, Err: err, Times: 2}))
+		require.NoError(t, s.node.Fail(method, fakecri.Fault{Object: object, Err: err, Times: 2}))
 	}
 	remove := func() error { return s.runner.RemovePod(t.Context(), s.look(pod.UID)) }
 

@@ -60,10 +60,11 @@ type Volumes interface {
 
 // PodCgroups keeps a cgroup for each pod; cgroups.Cgroupfs has it.
 type PodCgroups interface {
-	// Ensure makes the pod's cgroup, with its limits, and returns the CRI's cgroup_parent.
-	Ensure(ctx context.Context, pod *corev1.Pod) (parent string, err error)
+	// Ensure makes the pod's cgroup, with its limits, and returns the CRI's
+	// cgroup_parent. quotaPeriod is the period of CPU quotas; zero: there are none.
+	Ensure(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (parent string, err error)
 	// Update sets the limits again, during a resize.
-	Update(ctx context.Context, pod *corev1.Pod) error
+	Update(ctx context.Context, pod *corev1.Pod, quotaPeriod time.Duration) error
 	// Remove removes it; there may be none. It is tried again after an error.
 	Remove(ctx context.Context, uid types.UID) error
 }
@@ -79,6 +80,9 @@ const DefaultPostStartTimeout = 15 * time.Minute
 
 // Config configures a [Runner].
 type Config struct {
+	// Policy has the settings that programs leave to their users.
+	Policy
+
 	// Sandboxes and Containers are the runtime, and Images pulls for it. Required.
 	Sandboxes  Sandboxes
 	Containers Containers
@@ -121,26 +125,30 @@ type Config struct {
 	Exited func(id string) <-chan struct{}
 	// LogRoot is the folder under which container logs go, one folder a pod, as
 	// the kubelet lays them out in /var/log/pods. It is made if it is missing;
-	// it may be a symbolic link, but none below it is followed out of it.
-	// Required, absolute.
+	// it may be a symbolic link, but none below it is followed out of it. Empty:
+	// containers have no logs, so that the runtime discards what they write,
+	// FallbackToLogsOnError finds no termination message, and the restart count of
+	// a container that the runtime has forgotten begins at zero; otherwise absolute.
 	LogRoot string
 	// ContainerLogs is the folder with a link to the log of each container, as the
 	// kubelet makes them in /var/log/containers, where log shippers look. It is made if
 	// it is missing; containergc removes the links, see containergc.Config.ContainerLogs.
-	// Empty: there are no links; otherwise absolute.
+	// Empty: there are no links; otherwise absolute, with a LogRoot.
 	ContainerLogs string
 	// RootDir is the folder of all else that is kept for pods, below pods/UID as
 	// in the kubelet's /var/lib/kubelet: hosts files, termination messages,
 	// sub-paths, when a pod that ends must have ended, and which resources were enforced
 	// last. It is made if it is missing. Empty: there are none of these; otherwise absolute.
 	RootDir string
+	// SeccompRoot is the folder of the seccomp profiles of type Localhost. Empty: there
+	// are none; otherwise absolute.
+	SeccompRoot string
 	// Agent is the name that marks what this Runner makes, as the label
 	// io.kubeparts.agent. Required.
 	Agent string
-	// Node returns what is known of the node, anew in each turn that needs it. The
-	// Runner fills in Agent, LogRoot and, where it has them, CgroupParent and
-	// UserNamespace. Nil: nothing is known.
-	Node func() Node
+	// Facts returns what the node is now; it is called in each turn. Nil: nothing is
+	// known of the node.
+	Facts func() Facts
 	// RestartBackoff delays restarts. Default: the kubelet's, 10 s doubling to
 	// 5 min.
 	RestartBackoff *lifecycle.Backoff
@@ -195,11 +203,15 @@ func (c Config) Validate() error {
 	require(c.Images != nil, "Images")
 	require(c.Refresh != nil, "Refresh")
 	require(c.Agent != "", "Agent")
-	require(c.LogRoot != "", "LogRoot")
-	for field, dir := range map[string]string{"LogRoot": c.LogRoot, "ContainerLogs": c.ContainerLogs, "RootDir": c.RootDir} {
+	for field, dir := range map[string]string{
+		"LogRoot": c.LogRoot, "ContainerLogs": c.ContainerLogs, "RootDir": c.RootDir, "SeccompRoot": c.SeccompRoot,
+	} {
 		if dir != "" && !filepath.IsAbs(dir) {
 			errs = append(errs, fmt.Errorf("field %s: %q is not absolute", field, dir))
 		}
+	}
+	if c.ContainerLogs != "" && c.LogRoot == "" {
+		errs = append(errs, errors.New("field ContainerLogs: there are no logs to link to without a LogRoot"))
 	}
 	if c.PostStartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("field PostStartTimeout: %v is negative", c.PostStartTimeout))
@@ -207,5 +219,5 @@ func (c Config) Validate() error {
 	if c.ParallelStarts < 0 {
 		errs = append(errs, fmt.Errorf("field ParallelStarts: %d is negative", c.ParallelStarts))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Policy.Validate())...)
 }

@@ -17,7 +17,8 @@ import (
 
 func testNode() podrunner.Node {
 	return podrunner.Node{
-		Agent: "agent", Name: "node1", IPs: []string{"192.0.2.7", "2001:db8::7"}, LogRoot: "/logs", MemoryCapacityBytes: 8 << 30,
+		Agent: "agent", LogRoot: "/logs",
+		Facts: podrunner.Facts{Name: "node1", IPs: []string{"192.0.2.7", "2001:db8::7"}, MemoryCapacityBytes: 8 << 30},
 	}
 }
 

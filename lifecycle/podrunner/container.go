@@ -52,7 +52,7 @@ type Instance struct {
 }
 
 // ContainerConfig returns the CRI configuration of an instance of a container of
-// the pod. It is pure, as far as [Instance].SubPath and [Node].Objects are; nothing that
+// the pod. It is pure, as far as [Instance].SubPath and [Facts].Objects are; nothing that
 // it is given is changed or kept. The error names the field that can't be met, in the
 // kubelet's words, and is what a CreateContainerConfigError shows.
 func ContainerConfig(ctx context.Context, pod *corev1.Pod, c *corev1.Container, in Instance, node Node) (*runtimeapi.ContainerConfig, error) {
@@ -80,13 +80,15 @@ func ContainerConfig(ctx context.Context, pod *corev1.Pod, c *corev1.Container, 
 		Envs:        keyValues(vars),
 		Labels:      containerLabels(pod, c, node.Agent),
 		Annotations: containerAnnotations(pod, c, in.Attempt),
-		LogPath:     containerLogPath(c.Name, in.Attempt),
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,
 		Devices:     devices,
 		CDIDevices:  in.CDIDevices,
 		Linux:       &runtimeapi.LinuxContainerConfig{},
+	}
+	if node.LogRoot != "" {
+		config.LogPath = containerLogPath(c.Name, in.Attempt)
 	}
 	if config.Mounts, err = mounts(pod, c, in, node, vars); err != nil {
 		return nil, err

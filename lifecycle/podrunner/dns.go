@@ -12,14 +12,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// DNS is what resolv.conf files of pods are made of. The zero value is a node
-// without a cluster whose resolv.conf is not known: pods get the runtime's copy
-// of it.
+// DNS is a node's own DNS configuration. The zero value is a node whose resolv.conf is
+// not known: pods get the runtime's copy of it.
 type DNS struct {
-	// ClusterServers are the addresses of the cluster's DNS.
-	ClusterServers []string
-	// ClusterDomain is the domain of the cluster, without a dot at its end.
-	ClusterDomain string
 	// Host is the node's own resolv.conf. Nil: it is not known, and the runtime
 	// copies it by itself.
 	Host *ResolvConf
@@ -114,8 +109,8 @@ func DNSConfig(pod *corev1.Pod, node Node) (*runtimeapi.DNSConfig, []Warning) {
 	switch policy := dnsPolicy(pod); {
 	case policy == corev1.DNSNone:
 		config = &runtimeapi.DNSConfig{}
-	case policy == corev1.DNSClusterFirst && len(node.DNS.ClusterServers) > 0:
-		config = clusterDNS(pod, node.DNS)
+	case policy == corev1.DNSClusterFirst && len(node.ClusterDNS) > 0:
+		config = clusterDNS(pod, node)
 	default:
 		if policy == corev1.DNSClusterFirst {
 			missing := fmt.Sprintf("kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
@@ -168,12 +163,12 @@ func dnsPolicy(pod *corev1.Pod) corev1.DNSPolicy {
 	return corev1.DNSClusterFirst
 }
 
-func clusterDNS(pod *corev1.Pod, dns DNS) *runtimeapi.DNSConfig {
-	config := &runtimeapi.DNSConfig{Servers: slices.Clone(dns.ClusterServers), Options: []string{"ndots:5"}}
-	if dns.Host != nil {
-		config.Searches = slices.Clone(dns.Host.Searches)
+func clusterDNS(pod *corev1.Pod, node Node) *runtimeapi.DNSConfig {
+	config := &runtimeapi.DNSConfig{Servers: slices.Clone(node.ClusterDNS), Options: []string{"ndots:5"}}
+	if host := node.DNS.Host; host != nil {
+		config.Searches = slices.Clone(host.Searches)
 	}
-	if d := dns.ClusterDomain; d != "" {
+	if d := node.ClusterDomain; d != "" {
 		config.Searches = distinct(append([]string{pod.Namespace + ".svc." + d, "svc." + d, d}, config.Searches...))
 	}
 	return config

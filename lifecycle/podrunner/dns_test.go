@@ -62,7 +62,12 @@ func FuzzParseResolvConf(f *testing.F) {
 func TestDNSConfig(t *testing.T) {
 	t.Parallel()
 	host := &podrunner.ResolvConf{Servers: []string{"192.0.2.1"}, Searches: []string{"example.test"}, Options: []string{"rotate"}}
-	cluster := podrunner.DNS{ClusterServers: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", Host: host}
+	node := func(dns podrunner.DNS, clusterDomain string, clusterDNS ...string) podrunner.Node {
+		n := testNode()
+		n.DNS, n.ClusterDomain, n.ClusterDNS = dns, clusterDomain, clusterDNS
+		return n
+	}
+	cluster := node(podrunner.DNS{Host: host}, "cluster.local", "10.96.0.10")
 	const ofCluster = "10.96.0.10 | ns.svc.cluster.local svc.cluster.local cluster.local example.test | ndots:5"
 	const ofHost = "192.0.2.1 | example.test | rotate"
 	extra := &corev1.PodDNSConfig{
@@ -73,36 +78,36 @@ func TestDNSConfig(t *testing.T) {
 		policy      corev1.DNSPolicy
 		hostNetwork bool
 		config      *corev1.PodDNSConfig
-		dns         podrunner.DNS
+		node        podrunner.Node
 		want        string
 		warning     string
 	}{
-		"cluster first":                        {policy: corev1.DNSClusterFirst, dns: cluster, want: ofCluster},
-		"no policy":                            {dns: cluster, want: ofCluster},
-		"an unheard policy":                    {policy: "Unheard", dns: cluster, want: ofCluster},
-		"cluster first, in the host's network": {policy: corev1.DNSClusterFirst, hostNetwork: true, dns: cluster, want: ofHost},
-		"cluster first, though in the host's":  {policy: corev1.DNSClusterFirstWithHostNet, hostNetwork: true, dns: cluster, want: ofCluster},
+		"cluster first":                        {policy: corev1.DNSClusterFirst, node: cluster, want: ofCluster},
+		"no policy":                            {node: cluster, want: ofCluster},
+		"an unheard policy":                    {policy: "Unheard", node: cluster, want: ofCluster},
+		"cluster first, in the host's network": {policy: corev1.DNSClusterFirst, hostNetwork: true, node: cluster, want: ofHost},
+		"cluster first, though in the host's":  {policy: corev1.DNSClusterFirstWithHostNet, hostNetwork: true, node: cluster, want: ofCluster},
 		"cluster first, with more": {
-			policy: corev1.DNSClusterFirst, config: extra, dns: cluster,
+			policy: corev1.DNSClusterFirst, config: extra, node: cluster,
 			want: "10.96.0.10 192.0.2.9 192.0.2.1 | ns.svc.cluster.local svc.cluster.local cluster.local example.test more.test | ndots:2 edns0 rotate",
 		},
-		"a cluster without a domain": {dns: podrunner.DNS{ClusterServers: []string{"10.96.0.10"}, Host: host}, want: "10.96.0.10 | example.test | ndots:5"},
-		"no cluster": {dns: podrunner.DNS{Host: host}, want: ofHost, warning: podrunner.MissingClusterDNS +
+		"a cluster without a domain": {node: node(podrunner.DNS{Host: host}, "", "10.96.0.10"), want: "10.96.0.10 | example.test | ndots:5"},
+		"no cluster": {node: node(podrunner.DNS{Host: host}, ""), want: ofHost, warning: podrunner.MissingClusterDNS +
 			`: pod: "pod_ns(uid)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`},
-		"the host's":            {policy: corev1.DNSDefault, dns: cluster, want: ofHost},
-		"the host's, with more": {policy: corev1.DNSDefault, config: extra, dns: cluster, want: "192.0.2.1 192.0.2.9 | example.test more.test | rotate ndots:2 edns0"},
-		"a host without any":    {policy: corev1.DNSDefault, dns: podrunner.DNS{Host: &podrunner.ResolvConf{}}, want: " |  | "},
-		"no lookups":            {policy: corev1.DNSDefault, dns: podrunner.DNS{NoLookups: true}, want: "127.0.0.1 ::1 | . | "},
+		"the host's":            {policy: corev1.DNSDefault, node: cluster, want: ofHost},
+		"the host's, with more": {policy: corev1.DNSDefault, config: extra, node: cluster, want: "192.0.2.1 192.0.2.9 | example.test more.test | rotate ndots:2 edns0"},
+		"a host without any":    {policy: corev1.DNSDefault, node: node(podrunner.DNS{Host: &podrunner.ResolvConf{}}, ""), want: " |  | "},
+		"no lookups":            {policy: corev1.DNSDefault, node: node(podrunner.DNS{NoLookups: true}, ""), want: "127.0.0.1 ::1 | . | "},
 		"no lookups on the node": {
-			policy: corev1.DNSClusterFirst, dns: podrunner.DNS{ClusterServers: []string{"10.96.0.10"}, ClusterDomain: "c", NoLookups: true},
+			policy: corev1.DNSClusterFirst, node: node(podrunner.DNS{NoLookups: true}, "c", "10.96.0.10"),
 			want: "10.96.0.10 | ns.svc.c svc.c c | ndots:5",
 		},
 		"domains that are named twice, without a cluster's": {
-			dns:  podrunner.DNS{ClusterServers: []string{"10.96.0.10"}, Host: &podrunner.ResolvConf{Searches: []string{"a", "a"}}},
+			node: node(podrunner.DNS{Host: &podrunner.ResolvConf{Searches: []string{"a", "a"}}}, "", "10.96.0.10"),
 			want: "10.96.0.10 | a a | ndots:5",
 		},
 		"an unknown host": {policy: corev1.DNSDefault, want: "the runtime's"},
-		"none":            {policy: corev1.DNSNone, dns: cluster, want: " |  | "},
+		"none":            {policy: corev1.DNSNone, node: cluster, want: " |  | "},
 		"none, with more": {policy: corev1.DNSNone, config: extra, want: "192.0.2.9 192.0.2.1 | example.test more.test | ndots:2 edns0 rotate"},
 		"too many servers": {
 			policy: corev1.DNSNone, config: &corev1.PodDNSConfig{Nameservers: []string{"1", "2", "3", "4"}}, want: "1 2 3 |  | ",
@@ -115,10 +120,8 @@ func TestDNSConfig(t *testing.T) {
 	} {
 		pod := testPod()
 		pod.Spec.DNSPolicy, pod.Spec.DNSConfig, pod.Spec.HostNetwork = c.policy, c.config, c.hostNetwork
-		node := testNode()
-		node.DNS = c.dns
 		before := pod.DeepCopy()
-		got, warnings := podrunner.DNSConfig(pod, node)
+		got, warnings := podrunner.DNSConfig(pod, c.node)
 		text := "the runtime's"
 		if got != nil {
 			text = strings.Join([]string{
@@ -138,7 +141,7 @@ func TestDNSConfig(t *testing.T) {
 			require.Len(t, warnings, 1, name)
 			require.Equal(t, c.warning, warnings[0].Reason+": "+warnings[0].Message, name)
 		}
-		require.NoError(t, podrunner.CheckSandbox(pod, node), name)
+		require.NoError(t, podrunner.CheckSandbox(pod, c.node), name)
 		require.Equal(t, before, pod, name)
 	}
 	require.Equal(t, []string{"rotate"}, host.Options, "the node's is left as it is")

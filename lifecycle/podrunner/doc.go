@@ -22,13 +22,14 @@
 //
 // The runtime as two small interfaces that cri.RuntimeService has, and a third to
 // resize in place; images.Manager; a way to look at one pod now (Refresh), which
-// pleg and podcache make; a folder for logs; and the agent's name, which marks
-// every sandbox and container as the label io.kubeparts.agent. The rest is
-// optional, and what needs it is named by Unsupported: volumes (volumes.Local),
-// cgroups of pods (cgroups.Cgroupfs), hooks (lifecycle.HookRunner), user IDs
-// ([IDRanges]), a folder for hosts files, termination messages and sub-paths, what
-// is known of the node, and what probes found. Labels, annotations and log files
-// are the kubelet's, so that crictl, log shippers and a kubelet know them.
+// pleg and podcache make; and the agent's name, which marks every sandbox and
+// container as the label io.kubeparts.agent. The rest is optional, and what needs
+// it is named by Unsupported: volumes (volumes.Local), cgroups of pods
+// (cgroups.Cgroupfs), hooks (lifecycle.HookRunner), user IDs ([IDRanges]), a folder
+// for hosts files, termination messages and sub-paths, the settings of pods
+// ([Policy]), what the node is ([Facts]), and what probes found. Without a folder
+// for logs ([Config].LogRoot) containers run without logs. Labels, annotations and
+// log files are the kubelet's, so that crictl, log shippers and a kubelet know them.
 //
 // # What it guarantees
 //

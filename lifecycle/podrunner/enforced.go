@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,15 +40,11 @@ type podLimits struct {
 }
 
 // podLimitsOf returns what the cgroup of the pod is to have, with its overhead.
-func podLimitsOf(pod *corev1.Pod, cgroups Cgroups) podLimits {
+func podLimitsOf(pod *corev1.Pod, limits Limits) podLimits {
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort {
 		return podLimits{CPUShares: podlimits.MinShares} // it can't be resized
 	}
-	period := cmp.Or(cgroups.CPUPeriod, podlimits.DefaultPeriodMicros*time.Microsecond)
-	if cgroups.NoCPUQuota {
-		period = 0
-	}
-	l := podlimits.Of(pod, period)
+	l := podlimits.Of(pod, limits.quotaPeriod())
 	return podLimits{
 		MemoryBytes: l.MemoryBytes, CPUShares: l.CPUShares, CPUQuota: l.CPUQuotaMicros,
 		CPUPeriod: cmp.Or(l.CPUPeriodMicros, podlimits.DefaultPeriodMicros), // a cgroup without a quota has that
@@ -164,7 +159,7 @@ func (r *Runner) setEnforcedContainer(ctx context.Context, pod *corev1.Pod, c *c
 
 // setEnforcedPod records the limits to which the pod's cgroup was set.
 func (r *Runner) setEnforcedPod(ctx context.Context, pod *corev1.Pod, node Node) {
-	r.setEnforced(ctx, pod, func(e *enforcement) { e.Pod = new(podLimitsOf(pod, node.Cgroups)) })
+	r.setEnforced(ctx, pod, func(e *enforcement) { e.Pod = new(podLimitsOf(pod, node.Limits)) })
 }
 
 // setResized records a change of one resource of a container.

@@ -37,7 +37,7 @@ func TestConfig(t *testing.T) {
 			require.Equal(t, "pod", d.Cmd)
 			pod := &corev1.Pod{}
 			require.NoError(t, yaml.UnmarshalStrict([]byte(d.Input), pod))
-			node := podrunner.Node{Agent: "agent", Name: "node1", IPs: []string{"192.0.2.7"}, LogRoot: "/var/log/pods"}
+			node := podrunner.Node{Agent: "agent", LogRoot: "/var/log/pods", Facts: podrunner.Facts{Name: "node1", IPs: []string{"192.0.2.7"}}}
 			if !d.HasArg("bare") {
 				node = clusterNode()
 			}
@@ -52,10 +52,8 @@ func TestConfig(t *testing.T) {
 func clusterNode() podrunner.Node {
 	node := envNode()
 	node.LogRoot, node.SeccompRoot, node.AppArmor, node.SELinux = "/var/log/pods", "/var/lib/kubelet/seccomp", true, true
-	node.DNS = podrunner.DNS{
-		ClusterServers: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
-		Host: &podrunner.ResolvConf{Servers: []string{"192.0.2.53"}, Searches: []string{"example.test"}},
-	}
+	node.ClusterDNS, node.ClusterDomain = []string{"10.96.0.10"}, "cluster.local"
+	node.DNS.Host = &podrunner.ResolvConf{Servers: []string{"192.0.2.53"}, Searches: []string{"example.test"}}
 	node.HostsFile = []byte("127.0.0.1 localhost node1\n")
 	node.Cgroups = podrunner.Cgroups{SwapAccounting: true, HugePageSizes: []int64{2 << 20}}
 	node.CgroupParent = func(pod *corev1.Pod) string { return "/kubepods/pod" + string(pod.UID) }

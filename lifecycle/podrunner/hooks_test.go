@@ -419,7 +419,7 @@ func TestHooksByHTTPGoToThePod(t *testing.T) {
 		a := &asked{}
 		b := newBed(t, func(c *podrunner.Config) {
 			c.Hooks = hookRunner(t, lifecycle.HookConfig{HTTP: a})
-			c.Node = testNode
+			c.Facts = func() podrunner.Facts { return testNode().Facts }
 		})
 		pod := podOf(nil, "app")
 		pod.Spec.HostNetwork = hostNetwork

@@ -35,7 +35,7 @@ func hostname(pod *corev1.Pod, node Node) (name, domain string, err error) {
 		if wrong := validation.IsDNS1123Label(s); len(wrong) > 0 {
 			return "", "", fmt.Errorf("pod Subdomain %q is not a valid DNS label: %s", s, strings.Join(wrong, ";"))
 		}
-		domain = strings.TrimSuffix(strings.Join([]string{s, pod.Namespace, "svc", node.DNS.ClusterDomain}, "."), ".")
+		domain = strings.TrimSuffix(strings.Join([]string{s, pod.Namespace, "svc", node.ClusterDomain}, "."), ".")
 	}
 	return name, domain, nil
 }

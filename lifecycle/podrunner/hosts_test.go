@@ -15,7 +15,7 @@ const managed = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlo
 
 func TestEtcHosts(t *testing.T) {
 	t.Parallel()
-	node := podrunner.Node{HostsFile: []byte("127.0.0.1 node\n"), DNS: podrunner.DNS{ClusterDomain: "cluster.local"}}
+	node := podrunner.Node{Facts: podrunner.Facts{HostsFile: []byte("127.0.0.1 node\n")}, Policy: podrunner.Policy{ClusterDomain: "cluster.local"}}
 	ips := []string{"10.0.0.1", "fd00::1"}
 	for name, c := range map[string]struct {
 		spec corev1.PodSpec
@@ -77,7 +77,7 @@ func TestHostnameAndDomain(t *testing.T) {
 		if c.podName != "" {
 			pod.Name = c.podName
 		}
-		node := podrunner.Node{DNS: podrunner.DNS{ClusterDomain: "cluster.local"}}
+		node := podrunner.Node{Policy: podrunner.Policy{ClusterDomain: "cluster.local"}}
 		require.Equal(t, c.want, podrunner.SandboxConfig(pod, 0, node).GetHostname(), name)
 		if err := podrunner.CheckSandbox(pod, node); c.err != "" {
 			require.ErrorContains(t, err, c.err, name)

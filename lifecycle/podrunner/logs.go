@@ -31,11 +31,15 @@ func containerLogPath(name string, attempt uint32) string {
 	return filepath.Join(name, fmt.Sprintf("%d.log", attempt))
 }
 
-// makeLogs makes a folder below the log root, one level a name. Names come from
+// makeLogs makes the pod's log folder, or one below it, one level a name. Names come from
 // manifests, so they are not trusted to be that; nor is what lies below the root,
 // which pods may be able to write to, trusted to hold no symbolic links.
-func makeLogs(root string, names ...string) error {
-	if err := makeFolders(root, 0o755, names...); err != nil {
+func (t *turn) makeLogs(below ...string) error {
+	if t.cfg.LogRoot == "" {
+		return nil
+	}
+	names := append([]string{logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID)}, below...)
+	if err := makeFolders(t.cfg.LogRoot, 0o755, names...); err != nil {
 		return fmt.Errorf("make log directory: %w", err)
 	}
 	return nil
@@ -102,6 +106,9 @@ func (t *turn) linkLog(ctx context.Context, container string, attempt uint32, id
 // removeLogs removes a pod's log folder, with the same caution. It is found by its
 // UID: of a pod that has nothing in the runtime any more nobody knows the names.
 func removeLogs(root string, uid types.UID) (err error) {
+	if root == "" {
+		return nil
+	}
 	dir, err := safeopen.Root(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

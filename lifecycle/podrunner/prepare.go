@@ -40,7 +40,7 @@ func (t *turn) makeReady(ctx context.Context, a Actions) error {
 		}
 	}
 	if t.cfg.PodCgroups != nil {
-		parent, err := t.cfg.PodCgroups.Ensure(ctx, t.pod)
+		parent, err := t.cfg.PodCgroups.Ensure(ctx, t.pod, t.node.Limits.quotaPeriod())
 		if err != nil {
 			return t.notReady(a, failedPodCgroup, fmt.Sprintf("unable to ensure pod container exists: %v", err), err)
 		}
@@ -106,7 +106,7 @@ func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32)
 	if in.ImageVolumes, err = t.imageVolumes(ctx, c); err != nil {
 		return nil, err
 	}
-	if err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID), c.Name); err != nil {
+	if err := t.makeLogs(c.Name); err != nil {
 		return nil, &startError{reason: CreateContainerError, err: err}
 	}
 	if in.TargetID, err = t.targetID(c.Name); err != nil {

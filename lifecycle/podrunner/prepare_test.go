@@ -30,7 +30,7 @@ type supplied struct {
 	volumes *fakeVolumes
 	cgroups *fakeCgroups
 	ids     *podrunner.IDRanges
-	node    podrunner.Node
+	facts   podrunner.Facts
 }
 
 func newSupplied(t *testing.T, change ...func(*podrunner.Config)) *supplied {
@@ -42,7 +42,7 @@ func newSupplied(t *testing.T, change ...func(*podrunner.Config)) *supplied {
 	require.NoError(t, err)
 	s.bed = newBed(t, append([]func(*podrunner.Config){func(c *podrunner.Config) {
 		c.Events, c.Volumes, c.PodCgroups, c.UserIDs, c.RootDir = s.events, s.volumes, s.cgroups, s.ids, root
-		c.Node = func() podrunner.Node { return s.node }
+		c.Facts = func() podrunner.Facts { return s.facts }
 	}}, change...)...)
 	s.root = root
 	return s
@@ -100,12 +100,13 @@ func TestPodGetsWhatItNeedsBeforeItsSandboxAndGivesItBack(t *testing.T) {
 	t.Parallel()
 	made := &configs{}
 	s := newSupplied(t, recording(made))
-	s.node = testNode()
+	s.facts = testNode().Facts
 	pod := mounting(podOf(nil, "app"), "data")
 	pod.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
 	require.NoError(t, s.sync(pod))
 	require.Equal(t, []string{"mount uid"}, s.volumes.take())
 	require.Equal(t, []string{"ensure uid"}, s.cgroups.take())
+	require.Equal(t, 100*time.Millisecond, s.cgroups.period)
 	require.Equal(t, "/kubepods/poduid", made.box.GetLinux().GetCgroupParent())
 	mounts := map[string]string{}
 	for _, m := range made.container.GetMounts() {
@@ -233,7 +234,7 @@ func TestUserIDsAreAcquiredAndReleased(t *testing.T) {
 	t.Parallel()
 	made := &configs{}
 	s := newSupplied(t, recording(made))
-	s.node.Handler = func(string) *runtimeapi.RuntimeHandlerFeatures {
+	s.facts.Handler = func(string) *runtimeapi.RuntimeHandlerFeatures {
 		return &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}
 	}
 	pod := podOf(nil, "app")
@@ -254,7 +255,7 @@ func TestRuntimeClassPicksItsHandler(t *testing.T) {
 	t.Parallel()
 	made := &configs{}
 	s := newSupplied(t, recording(made))
-	s.node.RuntimeHandler = func(class string) (string, error) { return map[string]string{"normal": "runc"}[class], nil }
+	s.facts.RuntimeHandler = func(class string) (string, error) { return map[string]string{"normal": "runc"}[class], nil }
 	pod := podOf(nil, "app")
 	pod.Spec.RuntimeClassName = new("normal")
 	require.NoError(t, s.sync(pod))
@@ -469,10 +470,10 @@ func TestSilenceIsNoAbsence(t *testing.T) {
 func (s *supplied) lose(uid types.UID) {
 	status := s.look(uid)
 	for _, c := range status.Containers {
-		require.NoError(s.t, s.bed.node.StopContainer(s.t.Context(), c.GetId(), 0))
+		require.NoError(s.t, s.node.StopContainer(s.t.Context(), c.GetId(), 0))
 	}
 	for _, b := range status.Sandboxes {
-		require.NoError(s.t, s.bed.node.StopPodSandbox(s.t.Context(), b.GetId()))
-		require.NoError(s.t, s.bed.node.RemovePodSandbox(s.t.Context(), b.GetId()))
+		require.NoError(s.t, s.node.StopPodSandbox(s.t.Context(), b.GetId()))
+		require.NoError(s.t, s.node.RemovePodSandbox(s.t.Context(), b.GetId()))
 	}
 }

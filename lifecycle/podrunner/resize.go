@@ -30,7 +30,7 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 	}
 	if t.cfg.PodCgroups != nil && slices.ContainsFunc(updates, func(u Resize) bool { return u.growth() > 0 }) {
 		// A limit that shrinks beside one that grows may not be possible yet.
-		_ = t.cfg.PodCgroups.Update(ctx, t.pod)
+		_ = t.cfg.PodCgroups.Update(ctx, t.pod, t.node.Limits.quotaPeriod())
 	}
 	for i, u := range updates {
 		var err error
@@ -50,7 +50,7 @@ func (t *turn) update(ctx context.Context, updates []Resize) error {
 	if t.cfg.PodCgroups == nil {
 		return nil
 	}
-	if err := t.cfg.PodCgroups.Update(ctx, t.pod); err != nil {
+	if err := t.cfg.PodCgroups.Update(ctx, t.pod, t.node.Limits.quotaPeriod()); err != nil {
 		return err
 	}
 	t.setEnforcedPod(ctx, t.pod, t.node)
@@ -111,7 +111,7 @@ func (t *turn) updateSandbox(ctx context.Context, u Resize, later []Resize) erro
 // podResized returns all resources of the pod as a whole: that of u as it is to be, and
 // that of a later change as it is now.
 func (t *turn) podResized(u Resize, later []Resize) *runtimeapi.LinuxContainerResources {
-	all := podLimitsOf(t.pod, t.node.Cgroups).linux()
+	all := podLimitsOf(t.pod, t.node.Limits).linux()
 	for _, l := range later {
 		if l.Pod {
 			l.set(all, l.From)
@@ -151,11 +151,11 @@ func (r *Runner) resources(pod *corev1.Pod, node Node) Resources {
 			if !known {
 				return nil
 			}
-			return &Enforced{ResourceRequirements: is, Linux: cpuAndMemory(is.Requests, is.Limits, node.Cgroups)}
+			return &Enforced{ResourceRequirements: is, Linux: cpuAndMemory(is.Requests, is.Limits, node)}
 		},
 	}
 	if r.cfg.PodCgroups != nil && e.Pod != nil {
-		res.PodNow, res.PodWanted = e.Pod.linux(), podLimitsOf(pod, node.Cgroups).linux()
+		res.PodNow, res.PodWanted = e.Pod.linux(), podLimitsOf(pod, node.Limits).linux()
 	}
 	return res
 }

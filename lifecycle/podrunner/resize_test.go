@@ -113,9 +113,11 @@ type groups struct {
 	err   error
 }
 
-func (c *groups) Ensure(context.Context, *corev1.Pod) (string, error) { return "/kubepods/pod", nil }
-func (c *groups) Remove(context.Context, types.UID) error             { return nil }
-func (c *groups) Update(context.Context, *corev1.Pod) error {
+func (c *groups) Ensure(context.Context, *corev1.Pod, time.Duration) (string, error) {
+	return "/kubepods/pod", nil
+}
+func (c *groups) Remove(context.Context, types.UID) error { return nil }
+func (c *groups) Update(context.Context, *corev1.Pod, time.Duration) error {
 	c.calls = append(c.calls, "update")
 	return c.err
 }

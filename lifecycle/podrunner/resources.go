@@ -23,7 +23,7 @@ import (
 // that the node does not have.
 func ContainerResources(pod *corev1.Pod, c *corev1.Container, node Node) (*runtimeapi.LinuxContainerResources, error) {
 	limits := effectiveLimits(pod, c)
-	res := cpuAndMemory(c.Resources.Requests, limits, node.Cgroups)
+	res := cpuAndMemory(c.Resources.Requests, limits, node)
 	res.OomScoreAdj = oomScoreAdj(pod, c, node.MemoryCapacityBytes)
 	setSwap(res, pod, c, node)
 	if node.Cgroups.V2 {
@@ -53,7 +53,7 @@ func effectiveLimits(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 
 // cpuAndMemory turns requests and limits into what a cgroup takes. A request that
 // is not written down is the limit.
-func cpuAndMemory(requests, limits corev1.ResourceList, cgroups Cgroups) *runtimeapi.LinuxContainerResources {
+func cpuAndMemory(requests, limits corev1.ResourceList, node Node) *runtimeapi.LinuxContainerResources {
 	request := requests.Cpu().MilliValue()
 	if _, asked := requests[corev1.ResourceCPU]; !asked {
 		request = limits.Cpu().MilliValue()
@@ -62,16 +62,13 @@ func cpuAndMemory(requests, limits corev1.ResourceList, cgroups Cgroups) *runtim
 		CpuShares:          podlimits.Shares(request),
 		MemoryLimitInBytes: limits.Memory().Value(),
 	}
-	if !cgroups.NoCPUQuota {
-		res.CpuPeriod = podlimits.DefaultPeriodMicros
-		if cgroups.CPUPeriod > 0 {
-			res.CpuPeriod = cgroups.CPUPeriod.Microseconds()
-		}
+	if period := node.Limits.quotaPeriod(); period > 0 {
+		res.CpuPeriod = period.Microseconds()
 		if limit := limits.Cpu().MilliValue(); limit > 0 {
 			res.CpuQuota = podlimits.Quota(limit, res.CpuPeriod)
 		}
 	}
-	if cgroups.V2 && !cgroups.SingleProcessOOMKill {
+	if node.Cgroups.V2 && !node.Limits.SingleProcessOOMKill {
 		setUnified(res, "memory.oom.group", "1")
 	}
 	return res
@@ -140,7 +137,7 @@ func setSwap(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1
 func swapShare(pod *corev1.Pod, c *corev1.Container, node Node) int64 {
 	request, limit := c.Resources.Requests.Memory(), c.Resources.Limits.Memory()
 	switch {
-	case !node.Cgroups.LimitedSwap, node.MemoryCapacityBytes <= 0, podspec.QOSClass(pod) != corev1.PodQOSBurstable,
+	case !node.Limits.LimitedSwap, node.MemoryCapacityBytes <= 0, podspec.QOSClass(pod) != corev1.PodQOSBurstable,
 		podspec.IsCritical(pod), request.Sign() > 0 && request.Cmp(*limit) == 0:
 		return 0
 	}
@@ -152,13 +149,13 @@ func swapShare(pod *corev1.Pod, c *corev1.Container, node Node) int64 {
 // says so, and slow the container down some way before its limit, or before the node's
 // if it has none (KEP-2570).
 func setMemoryQoS(res *runtimeapi.LinuxContainerResources, pod *corev1.Pod, c *corev1.Container, node Node) {
-	factor := node.Cgroups.MemoryThrottling
+	factor := node.Limits.MemoryThrottling
 	if factor <= 0 {
 		return
 	}
 	request, limit := c.Resources.Requests.Memory().Value(), c.Resources.Limits.Memory().Value()
 	switch {
-	case request == 0 || !node.Cgroups.TieredMemoryReservation:
+	case request == 0 || !node.Limits.TieredMemoryReservation:
 		setUnified(res, "memory.min", "0")
 		setUnified(res, "memory.low", "0")
 	case podspec.QOSClass(pod) == corev1.PodQOSGuaranteed:

@@ -34,42 +34,45 @@ func resources(all ...string) corev1.ResourceRequirements {
 
 func TestCgroupSettings(t *testing.T) {
 	t.Parallel()
-	v2 := podrunner.Cgroups{V2: true, SingleProcessOOMKill: true}
+	v2 := podrunner.Cgroups{V2: true}
 	with := func(change func(*podrunner.Cgroups)) podrunner.Cgroups {
 		c := v2
 		change(&c)
 		return c
 	}
-	limited := with(func(c *podrunner.Cgroups) { c.SwapAccounting, c.LimitedSwap, c.SwapCapacityBytes = true, true, 4<<30 })
-	throttled := with(func(c *podrunner.Cgroups) { c.MemoryThrottling = 0.9 })
-	kept := with(func(c *podrunner.Cgroups) { c.MemoryThrottling, c.TieredMemoryReservation = 0.9, true })
+	swap := with(func(c *podrunner.Cgroups) { c.SwapAccounting, c.SwapCapacityBytes = true, 4<<30 })
+	oneKilled := podrunner.Limits{SingleProcessOOMKill: true}
+	limited, throttled, kept := oneKilled, oneKilled, oneKilled
+	limited.LimitedSwap, throttled.MemoryThrottling = true, 0.9
+	kept.MemoryThrottling, kept.TieredMemoryReservation = 0.9, true
 	for name, c := range map[string]struct {
 		r        corev1.ResourceRequirements
 		cgroups  podrunner.Cgroups
+		limits   podrunner.Limits
 		priority int32
 		want     string
 	}{
 		"v1":                         {r: resources("memory=<1Gi"), want: "mem=1073741824"},
 		"v1, no swap":                {r: resources("memory=<1Gi"), cgroups: podrunner.Cgroups{SwapAccounting: true}, want: "mem=1073741824 swap=1073741824"},
 		"v2, all of it is killed":    {cgroups: podrunner.Cgroups{V2: true}, want: "memory.oom.group=1"},
-		"v2, one process is killed":  {cgroups: v2, want: ""},
-		"v2, no swap":                {cgroups: with(func(c *podrunner.Cgroups) { c.SwapAccounting = true }), want: "memory.swap.max=0"},
-		"v2, swap can't be limited":  {cgroups: with(func(c *podrunner.Cgroups) { c.LimitedSwap = true }), want: ""},
-		"swap by request":            {r: resources("memory=2Gi<4Gi"), cgroups: limited, want: "mem=4294967296 memory.swap.max=1073741824"},
-		"swap, but no request":       {r: resources("cpu=1"), cgroups: limited, want: "memory.swap.max=0"},
-		"swap, but best effort":      {cgroups: limited, want: "memory.swap.max=0"},
-		"swap, but guaranteed":       {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: limited, want: "mem=2147483648 quota=100000/100000 memory.swap.max=0"},
-		"swap, but request is limit": {r: resources("cpu=1", "memory=2Gi<2Gi"), cgroups: limited, want: "mem=2147483648 memory.swap.max=0"},
-		"swap, but critical":         {r: resources("memory=2Gi"), cgroups: limited, priority: 2_000_000_000, want: "memory.swap.max=0"},
-		"throttled":                  {r: resources("memory=1Gi<2Gi"), cgroups: throttled, want: "mem=2147483648 memory.high=2040107008 memory.low=0 memory.min=0"},
-		"throttled by the node's":    {r: resources("memory=1Gi"), cgroups: throttled, want: "memory.high=7838314496 memory.low=0 memory.min=0"},
-		"throttled, but guaranteed":  {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: throttled, want: "mem=2147483648 quota=100000/100000 memory.low=0 memory.min=0"},
-		"throttled, but for nothing": {r: resources("cpu=1"), cgroups: throttled, want: "memory.low=0 memory.min=0"},
-		"kept if possible":           {r: resources("memory=1Gi<2Gi"), cgroups: kept, want: "mem=2147483648 memory.high=2040107008 memory.low=1073741824"},
-		"kept in any case":           {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: kept, want: "mem=2147483648 quota=100000/100000 memory.min=2147483648"},
-		"nothing to keep":            {r: resources("cpu=1"), cgroups: kept, want: "memory.low=0 memory.min=0"},
-		"another period":             {r: resources("cpu=<500m"), cgroups: podrunner.Cgroups{CPUPeriod: 20 * time.Millisecond}, want: "quota=10000/20000"},
-		"no quota":                   {r: resources("cpu=<500m"), cgroups: podrunner.Cgroups{NoCPUQuota: true}, want: ""},
+		"v2, one process is killed":  {cgroups: v2, limits: oneKilled, want: ""},
+		"v2, no swap":                {cgroups: with(func(c *podrunner.Cgroups) { c.SwapAccounting = true }), limits: oneKilled, want: "memory.swap.max=0"},
+		"v2, swap can't be limited":  {cgroups: v2, limits: limited, want: ""},
+		"swap by request":            {r: resources("memory=2Gi<4Gi"), cgroups: swap, limits: limited, want: "mem=4294967296 memory.swap.max=1073741824"},
+		"swap, but no request":       {r: resources("cpu=1"), cgroups: swap, limits: limited, want: "memory.swap.max=0"},
+		"swap, but best effort":      {cgroups: swap, limits: limited, want: "memory.swap.max=0"},
+		"swap, but guaranteed":       {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: swap, limits: limited, want: "mem=2147483648 quota=100000/100000 memory.swap.max=0"},
+		"swap, but request is limit": {r: resources("cpu=1", "memory=2Gi<2Gi"), cgroups: swap, limits: limited, want: "mem=2147483648 memory.swap.max=0"},
+		"swap, but critical":         {r: resources("memory=2Gi"), cgroups: swap, limits: limited, priority: 2_000_000_000, want: "memory.swap.max=0"},
+		"throttled":                  {r: resources("memory=1Gi<2Gi"), cgroups: v2, limits: throttled, want: "mem=2147483648 memory.high=2040107008 memory.low=0 memory.min=0"},
+		"throttled by the node's":    {r: resources("memory=1Gi"), cgroups: v2, limits: throttled, want: "memory.high=7838314496 memory.low=0 memory.min=0"},
+		"throttled, but guaranteed":  {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: v2, limits: throttled, want: "mem=2147483648 quota=100000/100000 memory.low=0 memory.min=0"},
+		"throttled, but for nothing": {r: resources("cpu=1"), cgroups: v2, limits: throttled, want: "memory.low=0 memory.min=0"},
+		"kept if possible":           {r: resources("memory=1Gi<2Gi"), cgroups: v2, limits: kept, want: "mem=2147483648 memory.high=2040107008 memory.low=1073741824"},
+		"kept in any case":           {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: v2, limits: kept, want: "mem=2147483648 quota=100000/100000 memory.min=2147483648"},
+		"nothing to keep":            {r: resources("cpu=1"), cgroups: v2, limits: kept, want: "memory.low=0 memory.min=0"},
+		"another period":             {r: resources("cpu=<500m"), limits: podrunner.Limits{CPUPeriod: 20 * time.Millisecond}, want: "quota=10000/20000"},
+		"no quota":                   {r: resources("cpu=<500m"), limits: podrunner.Limits{NoCPUQuota: true}, want: ""},
 		"huge pages": {
 			r: resources("hugepages-2Mi=<4Mi"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{1 << 30, 2 << 20}}, want: "2MB=4194304 1GB=0",
 		},
@@ -81,7 +84,7 @@ func TestCgroupSettings(t *testing.T) {
 		pod, node := testPod(), testNode()
 		pod.Spec.Priority = &c.priority
 		pod.Spec.Containers = []corev1.Container{{Name: "app", Resources: c.r}}
-		node.Cgroups = c.cgroups
+		node.Cgroups, node.Limits = c.cgroups, c.limits
 		node.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Gi")}
 		got, err := podrunner.ContainerResources(pod, &pod.Spec.Containers[0], node)
 		var out []string

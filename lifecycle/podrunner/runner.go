@@ -73,8 +73,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.ParallelStarts == 0 {
 		c.ParallelStarts = defaultParallelStarts()
 	}
-	if c.Node == nil {
-		c.Node = func() Node { return Node{} }
+	if c.Facts == nil {
+		c.Facts = func() Facts { return Facts{} }
 	}
 	if c.RestartBackoff == nil {
 		var err error
@@ -202,8 +202,10 @@ func (r *Runner) event(about runtime.Object, eventType, reason, format string, a
 
 // node is the node as it is now.
 func (r *Runner) node() Node {
-	n := r.cfg.Node()
-	n.Agent, n.LogRoot = r.cfg.Agent, r.cfg.LogRoot
+	n := Node{
+		Policy: r.cfg.Policy, Facts: r.cfg.Facts(),
+		Agent: r.cfg.Agent, LogRoot: r.cfg.LogRoot, SeccompRoot: r.cfg.SeccompRoot,
+	}
 	if r.cfg.UserIDs != nil {
 		n.UserNamespace = r.cfg.UserIDs.Lookup
 	}

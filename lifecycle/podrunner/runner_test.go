@@ -381,11 +381,26 @@ func TestChangedContainerIsReplacedInPlace(t *testing.T) {
 
 func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := podrunner.New(podrunner.Config{LogRoot: "relative", RootDir: "too", PostStartTimeout: -1, ParallelStarts: -1})
+	_, err := podrunner.New(podrunner.Config{
+		LogRoot: "relative", RootDir: "too", SeccompRoot: "profiles", PostStartTimeout: -1, ParallelStarts: -1,
+		Policy: podrunner.Policy{
+			ClusterDNS: []string{"10.0.0.1", "dns"}, ClusterDomain: "a_b",
+			UnsafeSysctls: []string{"net.core.*", "kernel/msgmax", "vm.swappiness", "net.*.x", "*"},
+			Limits:        podrunner.Limits{CPUPeriod: time.Microsecond, MemoryThrottling: 1.5},
+		},
+	})
 	for _, want := range []string{
 		"podrunner: invalid config", "Sandboxes", "Containers", "Images", "Refresh", "Agent",
 		`field LogRoot: "relative" is not absolute`, `field RootDir: "too" is not absolute`, "field PostStartTimeout", "field ParallelStarts: -1 is negative",
+		`field SeccompRoot: "profiles" is not absolute`, `field ClusterDNS[1]: "dns" is not an IP address`, `field ClusterDomain: "a_b": `,
+		`field UnsafeSysctls[2]: "vm.swappiness" is not`, "field UnsafeSysctls[3]", "field UnsafeSysctls[4]",
+		"field Limits.CPUPeriod: 1µs is not between 1ms and 1s", "field Limits.MemoryThrottling: 1.5 is not between 0 and 1",
 	} {
 		require.ErrorContains(t, err, want)
 	}
+	require.NotContains(t, err.Error(), "UnsafeSysctls[0]")
+	require.NotContains(t, err.Error(), "UnsafeSysctls[1]")
+
+	_, err = podrunner.New(podrunner.Config{ContainerLogs: "/links"})
+	require.ErrorContains(t, err, "field ContainerLogs: there are no logs to link to without a LogRoot")
 }

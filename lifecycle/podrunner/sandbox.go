@@ -25,18 +25,20 @@ func SandboxConfig(pod *corev1.Pod, attempt uint32, node Node) *runtimeapi.PodSa
 		},
 		Labels:       podLabels(pod, node.Agent),
 		Annotations:  maps.Clone(pod.Annotations),
-		LogDirectory: LogDirectory(node.LogRoot, pod),
 		DnsConfig:    dns,
 		PortMappings: portMappings(pod),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			SecurityContext: sandboxSecurity(pod, node),
 			Sysctls:         sysctls(pod),
-			Resources:       cpuAndMemory(podspec.Requests(&bare), podspec.Limits(&bare), node.Cgroups),
+			Resources:       cpuAndMemory(podspec.Requests(&bare), podspec.Limits(&bare), node),
 		},
+	}
+	if node.LogRoot != "" {
+		config.LogDirectory = LogDirectory(node.LogRoot, pod)
 	}
 	config.Linux.Overhead = &runtimeapi.LinuxContainerResources{}
 	if o := pod.Spec.Overhead; o != nil {
-		config.Linux.Overhead = cpuAndMemory(o, o, node.Cgroups)
+		config.Linux.Overhead = cpuAndMemory(o, o, node)
 	}
 	if node.CgroupParent != nil {
 		config.Linux.CgroupParent = node.CgroupParent(pod)

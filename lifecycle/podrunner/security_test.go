@@ -129,7 +129,7 @@ func TestSeccomp(t *testing.T) {
 		want string
 	}{
 		"none":                      {want: "Unconfined"},
-		"none, with a default":      {node: podrunner.Node{SeccompDefault: true}, want: "RuntimeDefault"},
+		"none, with a default":      {node: podrunner.Node{Policy: podrunner.Policy{SeccompDefault: true}}, want: "RuntimeDefault"},
 		"the pod's":                 {pod: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}, want: "RuntimeDefault"},
 		"the container's":           {pod: local("x"), own: own(&corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}), want: "Unconfined"},
 		"a file":                    {pod: local("a/b.json"), node: withRoot, want: "Localhost /profiles/a/b.json"},

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,16 +75,18 @@ func (v *fakeVolumes) Pods() ([]types.UID, error) { return slices.Collect(maps.K
 type fakeCgroups struct {
 	journal
 
-	err  error // of Ensure
-	busy int   // how often Remove fails
+	err    error         // of Ensure
+	period time.Duration // of quotas, at the last Ensure
+	busy   int           // how often Remove fails
 }
 
-func (c *fakeCgroups) Ensure(_ context.Context, pod *corev1.Pod) (string, error) {
+func (c *fakeCgroups) Ensure(_ context.Context, pod *corev1.Pod, quotaPeriod time.Duration) (string, error) {
+	c.period = quotaPeriod
 	c.add("ensure %s", pod.UID)
 	return "/kubepods/pod" + string(pod.UID), c.err
 }
 
-func (c *fakeCgroups) Update(_ context.Context, pod *corev1.Pod) error {
+func (c *fakeCgroups) Update(_ context.Context, pod *corev1.Pod, _ time.Duration) error {
 	c.add("update %s", pod.UID)
 	return nil
 }

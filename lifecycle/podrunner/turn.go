@@ -133,8 +133,7 @@ func (t *turn) prepareReplacements(ctx context.Context, a *Actions) error {
 
 // createSandbox makes the sandbox.
 func (t *turn) createSandbox(ctx context.Context) error {
-	err := makeLogs(t.cfg.LogRoot, logFolder(t.pod.Namespace, t.pod.Name, t.pod.UID))
-	if err != nil {
+	if err := t.makeLogs(); err != nil {
 		return err
 	}
 	_, warnings := DNSConfig(t.pod, t.node)

@@ -75,8 +75,8 @@ func TestUnsupportedKnowsTheConfig(t *testing.T) {
 	require.NoError(t, err)
 	b := newBed(t, func(c *podrunner.Config) {
 		c.Hooks, c.UserIDs, c.RootDir, c.Volumes = hooks, ids, t.TempDir(), &fakeVolumes{}
-		c.Node = func() podrunner.Node {
-			return podrunner.Node{
+		c.Facts = func() podrunner.Facts {
+			return podrunner.Facts{
 				RuntimeHandler: func(string) (string, error) { return "", nil },
 				Handler:        func(string) *runtimeapi.RuntimeHandlerFeatures { return nil },
 			}

@@ -101,8 +101,10 @@ type handmade struct {
 func (h *byHand) pod(name string) handmade {
 	h.t.Helper()
 	node := podrunner.Node{
-		Agent: h.agent, LogRoot: filepath.Join(h.root, "logs"), DNS: podrunner.DNS{Host: &h.resolv},
-		Cgroups: podrunner.Cgroups{V2: exists("/sys/fs/cgroup/cgroup.controllers")},
+		Agent: h.agent, LogRoot: filepath.Join(h.root, "logs"),
+		Facts: podrunner.Facts{
+			DNS: podrunner.DNS{Host: &h.resolv}, Cgroups: podrunner.Cgroups{V2: exists("/sys/fs/cgroup/cgroup.controllers")},
+		},
 	}
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = name, "by-hand", types.UID(h.agent+name)

@@ -24,7 +24,7 @@ func (o *ours) direct(t *testing.T, pod *corev1.Pod) {
 	}
 	node.Agent, node.LogRoot = "peer", o.logs()
 	node.CgroupParent = func(pod *corev1.Pod) string {
-		parent, _ := podCgroups{o.world.Node}.Ensure(t.Context(), pod)
+		parent, _ := podCgroups{o.world.Node}.Ensure(t.Context(), pod, o.world.Node.CFSPeriod)
 		return parent
 	}
 	config := podrunner.SandboxConfig(pod, 0, node)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -68,7 +69,8 @@ func (o *ours) newRunner(t *testing.T) *podrunner.Runner {
 	runner, err := podrunner.New(podrunner.Config{
 		Sandboxes: o.runtimeService(), Containers: o.runtimeService(), Images: pulls,
 		Volumes: volumes{world: o.world, root: o.root}, PodCgroups: podCgroups{o.world.Node}, UserIDs: o.userIDs, Hooks: hooks,
-		Resizer: o.runtimeService(), LogRoot: o.logs(), ContainerLogs: o.links(), RootDir: o.root, Agent: "peer", Node: func() podrunner.Node { return o.node(t) },
+		Resizer: o.runtimeService(), LogRoot: o.logs(), ContainerLogs: o.links(), RootDir: o.root, Agent: "peer",
+		Policy: o.world.ourPolicy(), Facts: func() podrunner.Facts { return o.nodeFacts(t) }, SeccompRoot: seccompRoot(o.root),
 		Refresh: func(context.Context, types.UID) (*podcache.Status, error) { return o.status(), nil },
 		Events:  podEvents{o.facts}, Clock: o.clock,
 	})
@@ -125,19 +127,42 @@ func (o *ours) status() *podcache.Status {
 	return s
 }
 
-// node is the world's node in our terms, with the machine's hosts file.
+// node is the world's node in our terms, as a Runner makes it.
 func (o *ours) node(t *testing.T) podrunner.Node {
 	t.Helper()
-	n := o.world.ourNode(o.root)
+	return podrunner.Node{Policy: o.world.ourPolicy(), Facts: o.nodeFacts(t), SeccompRoot: seccompRoot(o.root)}
+}
+
+func seccompRoot(root string) string { return filepath.Join(root, "seccomp") }
+
+// nodeFacts are those of the world's node, with the machine's hosts file.
+func (o *ours) nodeFacts(t *testing.T) podrunner.Facts {
+	t.Helper()
+	n := o.world.ourFacts()
 	var err error
 	n.HostsFile, err = os.ReadFile("/etc/hosts")
 	require.NoError(t, err)
 	return n
 }
 
-func (w *world) ourNode(root string) podrunner.Node {
+func (w *world) ourPolicy() podrunner.Policy {
 	n := w.Node
-	ours := podrunner.Node{
+	ours := podrunner.Policy{
+		ClusterDNS: n.ClusterDNS, ClusterDomain: n.ClusterDomain, SeccompDefault: n.SeccompDefault,
+		Limits: podrunner.Limits{
+			LimitedSwap: n.SwapBehavior == "LimitedSwap", NoCPUQuota: !n.CFSQuota, CPUPeriod: n.CFSPeriod,
+			SingleProcessOOMKill: n.SingleOOMKill == nil || *n.SingleOOMKill,
+		},
+	}
+	if n.MemoryQoS {
+		ours.Limits.MemoryThrottling, ours.Limits.TieredMemoryReservation = n.ThrottlingFactor, n.TieredReservation
+	}
+	return ours
+}
+
+func (w *world) ourFacts() podrunner.Facts {
+	n := w.Node
+	ours := podrunner.Facts{
 		Name: "node-1", IPs: n.IPs, MemoryCapacityBytes: n.Memory, Allocatable: n.Allocatable, Objects: lookups{objects{world: w}},
 		Services: func(namespace string) (all []*corev1.Service, err error) {
 			for _, s := range w.Services {
@@ -147,8 +172,7 @@ func (w *world) ourNode(root string) podrunner.Node {
 			}
 			return all, nil
 		},
-		DNS:         podrunner.DNS{ClusterServers: n.ClusterDNS, ClusterDomain: n.ClusterDomain, NoLookups: n.ResolvConf == nil},
-		SeccompRoot: filepath.Join(root, "seccomp"), SeccompDefault: n.SeccompDefault, AppArmor: true, SELinux: n.SELinux,
+		DNS: podrunner.DNS{NoLookups: n.ResolvConf == nil}, AppArmor: true, SELinux: n.SELinux,
 		RuntimeHandler: func(class string) (string, error) {
 			handler, ok := n.RuntimeClasses[class]
 			if !ok {
@@ -161,13 +185,8 @@ func (w *world) ourNode(root string) podrunner.Node {
 		},
 		Runtime: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
 		Cgroups: podrunner.Cgroups{
-			V2: n.CgroupV2, SwapAccounting: n.SwapController, LimitedSwap: n.SwapBehavior == "LimitedSwap", SwapCapacityBytes: n.Swap,
-			NoCPUQuota: !n.CFSQuota, CPUPeriod: n.CFSPeriod, SingleProcessOOMKill: n.SingleOOMKill == nil || *n.SingleOOMKill,
-			HugePageSizes: pageSizes(n.HugePages),
+			V2: n.CgroupV2, SwapAccounting: n.SwapController, SwapCapacityBytes: n.Swap, HugePageSizes: pageSizes(n.HugePages),
 		},
-	}
-	if n.MemoryQoS {
-		ours.Cgroups.MemoryThrottling, ours.Cgroups.TieredMemoryReservation = n.ThrottlingFactor, n.TieredReservation
 	}
 	if n.ResolvConf != nil {
 		host, err := podrunner.ParseResolvConf(*n.ResolvConf)
@@ -195,15 +214,15 @@ func (e podEvents) Eventf(object runtime.Object, eventType, reason, format strin
 // podCgroups names the pod's cgroup as cgroups does.
 type podCgroups struct{ node node }
 
-func (c podCgroups) Ensure(_ context.Context, pod *corev1.Pod) (string, error) {
+func (c podCgroups) Ensure(_ context.Context, pod *corev1.Pod, _ time.Duration) (string, error) {
 	if c.node.SystemdCgroups {
 		return cgroups.PodName(pod).Systemd(), nil
 	}
 	return cgroups.PodName(pod).Cgroupfs(), nil
 }
 
-func (podCgroups) Update(context.Context, *corev1.Pod) error { return nil }
-func (podCgroups) Remove(context.Context, types.UID) error   { return nil }
+func (podCgroups) Update(context.Context, *corev1.Pod, time.Duration) error { return nil }
+func (podCgroups) Remove(context.Context, types.UID) error                  { return nil }
 
 // volumes are there already.
 type volumes struct {
