@@ -24,7 +24,7 @@ import (
 type supplies struct {
 	objects *podsource.Store // ConfigMaps and Secrets among the manifests
 	images  *images.Manager
-	volumes *volumes.Local
+	volumes *volumes.Manager
 	cgroups *cgroups.Cgroupfs // nil without --cgroup-parent
 	userIDs *podrunner.IDRanges
 	hooks   *lifecycle.HookRunner

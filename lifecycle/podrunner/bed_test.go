@@ -35,7 +35,7 @@ var (
 	_ podrunner.Sandboxes  = cri.RuntimeService(nil)
 	_ podrunner.Containers = cri.RuntimeService(nil)
 	_ podrunner.Images     = (*images.Manager)(nil)
-	_ podrunner.Volumes    = (*volumes.Local)(nil)
+	_ podrunner.Volumes    = (*volumes.Manager)(nil)
 	_ podrunner.PodCgroups = cgroups.Pods(nil)
 	_ podrunner.Resizer    = cri.RuntimeService(nil)
 )

@@ -43,14 +43,17 @@ type Images interface {
 	Forget(pod types.UID)
 }
 
-// Volumes makes the volumes of pods ready and takes them away; volumes.Local has
+// Volumes makes the volumes of pods ready and takes them away; volumes.Manager has
 // it. Each call can be repeated.
 type Volumes interface {
+	// Unsupported names every volume that can't be made ready, or returns nil.
+	Unsupported(pod *corev1.Pod) error
 	// Mount returns where on the node each volume is that the pod's containers
-	// use, but those that are images. One that is ready already is no error, also
+	// use, but those that are images, and which of them are read-only whatever containers
+	// ask for. One that is ready already is no error, also
 	// if it can't be brought up to date: Refresh returns that.
-	Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]string, err error)
-	// Refresh brings up to date what shows ConfigMaps, Secrets and the pod itself.
+	Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]string, readOnly map[string]bool, err error)
+	// Refresh brings up to date what the pod's volumes show.
 	Refresh(ctx context.Context, pod *corev1.Pod) error
 	// Unmount removes all of a pod's volumes; there may be none.
 	Unmount(ctx context.Context, uid types.UID) error

@@ -28,6 +28,9 @@ type Instance struct {
 	PodIPs []string
 	// Volumes are the pod's volumes: where on the node each one is, by name.
 	Volumes map[string]string
+	// ReadOnlyVolumes are those of them that containers can't write to, whatever they ask
+	// for. Types that the agent keeps up to date are read-only in any case.
+	ReadOnlyVolumes map[string]bool
 	// ImageVolumes are those that are images, which the runtime mounts itself.
 	ImageVolumes map[string]*runtimeapi.ImageSpec
 	// BlockDevices are volumes without a file system: the node's device, by name.

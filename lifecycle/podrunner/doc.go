@@ -24,7 +24,7 @@
 // resize in place; images.Manager; a way to look at one pod now (Refresh), which
 // pleg and podcache make; and the agent's name, which marks every sandbox and
 // container as the label io.kubeparts.agent. The rest is optional, and what needs
-// it is named by Unsupported: volumes (volumes.Local), cgroups of pods
+// it is named by Unsupported: volumes (volumes.Manager), cgroups of pods
 // (cgroups.Cgroupfs), hooks (lifecycle.HookRunner), user IDs ([IDRanges]), a folder
 // for hosts files, termination messages and sub-paths, the settings of pods
 // ([Policy]), what the node is ([Facts]), and what probes found. Without a folder

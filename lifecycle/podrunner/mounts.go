@@ -73,6 +73,7 @@ func (v mounter) mount(index int) (*runtimeapi.Mount, error) {
 		m.Image, m.ImageSubPath, m.Readonly = image, subPath, true
 	} else {
 		m.HostPath = hostPath
+		m.Readonly = m.Readonly || in.ReadOnlyVolumes[vm.Name]
 		if volume := volumeNamed(v.pod, vm.Name); volume != nil {
 			m.Readonly = m.Readonly || readOnlyVolume(volume)
 			m.SelinuxRelabel = v.node.SELinux && volume.HostPath == nil

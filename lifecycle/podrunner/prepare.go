@@ -49,7 +49,7 @@ func (t *turn) makeReady(ctx context.Context, a Actions) error {
 	}
 	if t.cfg.Volumes != nil {
 		var err error
-		if t.volumes, err = t.cfg.Volumes.Mount(ctx, t.pod); err != nil {
+		if t.volumes, t.readOnly, err = t.cfg.Volumes.Mount(ctx, t.pod); err != nil {
 			return t.mountFailed(ctx, a, err)
 		}
 	}
@@ -102,7 +102,7 @@ func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32)
 		}
 		return nil, err
 	}
-	in := Instance{Attempt: attempt, Image: image.Image, PodIPs: t.sandbox.ips, Volumes: t.volumes}
+	in := Instance{Attempt: attempt, Image: image.Image, PodIPs: t.sandbox.ips, Volumes: t.volumes, ReadOnlyVolumes: t.readOnly}
 	if in.ImageVolumes, err = t.imageVolumes(ctx, c); err != nil {
 		return nil, err
 	}

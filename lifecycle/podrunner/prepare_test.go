@@ -101,7 +101,8 @@ func TestPodGetsWhatItNeedsBeforeItsSandboxAndGivesItBack(t *testing.T) {
 	made := &configs{}
 	s := newSupplied(t, recording(made))
 	s.facts = testNode().Facts
-	pod := mounting(podOf(nil, "app"), "data")
+	s.volumes.readOnly = map[string]bool{"fixed": true}
+	pod := mounting(podOf(nil, "app"), "data", "fixed")
 	pod.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
 	require.NoError(t, s.sync(pod))
 	require.Equal(t, []string{"mount uid"}, s.volumes.take())
@@ -111,9 +112,10 @@ func TestPodGetsWhatItNeedsBeforeItsSandboxAndGivesItBack(t *testing.T) {
 	mounts := map[string]string{}
 	for _, m := range made.container.GetMounts() {
 		mounts[m.GetContainerPath()] = strings.TrimPrefix(m.GetHostPath(), s.root)
+		require.Equal(t, m.GetContainerPath() == "/fixed", m.GetReadonly(), m.GetContainerPath())
 	}
 	require.Equal(t, map[string]string{
-		"/data": "/volumes/data", "/etc/hosts": "/pods/uid/etc-hosts", "/dev/termination-log": "/pods/uid/containers/app/0",
+		"/data": "/volumes/data", "/fixed": "/volumes/fixed", "/etc/hosts": "/pods/uid/etc-hosts", "/dev/termination-log": "/pods/uid/containers/app/0",
 	}, mounts)
 	hosts, err := os.ReadFile(filepath.Join(s.root, "pods/uid/etc-hosts"))
 	require.NoError(t, err)

@@ -37,12 +37,16 @@ func (j *journal) take() []string {
 type fakeVolumes struct {
 	journal
 
-	err   error // of Mount and Refresh
-	stuck int   // how often Unmount fails
-	pods  map[types.UID]bool
+	err         error // of Mount and Refresh
+	unsupported error
+	readOnly    map[string]bool
+	stuck       int // how often Unmount fails
+	pods        map[types.UID]bool
 }
 
-func (v *fakeVolumes) Mount(_ context.Context, pod *corev1.Pod) (map[string]string, error) {
+func (v *fakeVolumes) Unsupported(*corev1.Pod) error { return v.unsupported }
+
+func (v *fakeVolumes) Mount(_ context.Context, pod *corev1.Pod) (map[string]string, map[string]bool, error) {
 	v.add("mount %s", pod.UID)
 	if v.pods == nil {
 		v.pods = map[types.UID]bool{}
@@ -52,7 +56,7 @@ func (v *fakeVolumes) Mount(_ context.Context, pod *corev1.Pod) (map[string]stri
 	for _, vol := range pod.Spec.Volumes {
 		paths[vol.Name] = "/volumes/" + vol.Name
 	}
-	return paths, v.err
+	return paths, v.readOnly, v.err
 }
 
 func (v *fakeVolumes) Refresh(_ context.Context, pod *corev1.Pod) error {

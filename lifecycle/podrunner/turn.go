@@ -33,8 +33,9 @@ type turn struct {
 	images   map[string]*fetched
 	// volumes are where the pod's volumes are, and sandbox is what containers are made in.
 	// They are set when the node is prepared for the pod.
-	volumes map[string]string
-	sandbox *sandbox
+	volumes  map[string]string
+	readOnly map[string]bool // names of volumes
+	sandbox  *sandbox
 }
 
 // sandbox is the sandbox that containers are made in: the present one, or one that is made.

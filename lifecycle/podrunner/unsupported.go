@@ -48,6 +48,11 @@ func (u *unsupported) pod(pod *corev1.Pod) {
 	for i := range s.Volumes {
 		u.when(u.cfg.Volumes == nil && s.Volumes[i].Image == nil, fmt.Sprintf("spec.volumes[%d]", i))
 	}
+	if u.cfg.Volumes != nil {
+		if err := u.cfg.Volumes.Unsupported(pod); err != nil {
+			u.found = append(u.found, err)
+		}
+	}
 	u.when(u.node.RuntimeHandler == nil && s.RuntimeClassName != nil && *s.RuntimeClassName != "", "spec.runtimeClassName")
 	u.when(u.node.UserNamespace == nil && wantsUserNamespace(pod), "spec.hostUsers")
 	u.when(u.cfg.RootDir == "" && len(s.HostAliases) > 0, "spec.hostAliases")

@@ -1,6 +1,7 @@
 package podrunner_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,7 +75,7 @@ func TestUnsupportedKnowsTheConfig(t *testing.T) {
 	ids, err := podrunner.NewIDRanges(podrunner.IDRangesConfig{PodRoot: t.TempDir()})
 	require.NoError(t, err)
 	b := newBed(t, func(c *podrunner.Config) {
-		c.Hooks, c.UserIDs, c.RootDir, c.Volumes = hooks, ids, t.TempDir(), &fakeVolumes{}
+		c.Hooks, c.UserIDs, c.RootDir, c.Volumes = hooks, ids, t.TempDir(), &fakeVolumes{unsupported: errors.New("spec.volumes[0].nfs: no plugin")}
 		c.Facts = func() podrunner.Facts {
 			return podrunner.Facts{
 				RuntimeHandler: func(string) (string, error) { return "", nil },
@@ -82,7 +83,8 @@ func TestUnsupportedKnowsTheConfig(t *testing.T) {
 			}
 		}
 	})
-	require.EqualError(t, b.runner.Unsupported(demanding()), `spec.resourceClaims: not supported
+	require.EqualError(t, b.runner.Unsupported(demanding()), `spec.volumes[0].nfs: no plugin
+spec.resourceClaims: not supported
 spec.securityContext.windowsOptions: not supported
 spec.containers[0].volumeDevices: not supported
 spec.containers[0].resources.claims: not supported

@@ -25,7 +25,7 @@ func BenchmarkRefresh(b *testing.B) {
 		l, err := volumes.New(volumes.Config{Root: b.TempDir(), Mounter: &mounter{}, Objects: o})
 		require.NoError(b, err)
 		p := podOf(vol("v", configMap("cm")))
-		_, err = l.Mount(b.Context(), p)
+		_, _, err = l.Mount(b.Context(), p)
 		require.NoError(b, err)
 		b.Run(fmt.Sprintf("unchanged/files=%d", files), func(b *testing.B) {
 			b.ReportAllocs()

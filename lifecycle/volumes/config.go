@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -26,13 +27,17 @@ type Mounter interface {
 	Mounts() ([]MountPoint, error)
 }
 
-// Config configures a [Local].
+// Config configures a [Manager].
 type Config struct {
 	// Root is the folder under which pods' volumes are, the kubelet's
 	// /var/lib/kubelet. It is made if it is missing, and may be a symbolic link.
 	// Required, absolute.
 	Root string
-	// Objects finds ConfigMaps and Secrets. Default: there are none.
+	// Plugins are asked before the built-in types; the first that supports a volume gets
+	// it. No two plugins have the same name, built-in types included.
+	Plugins []Plugin
+	// Objects finds ConfigMaps and Secrets. Optional; without it volumes that show them
+	// are refused.
 	Objects podspec.Objects
 	// Allocatable is what the node has for pods: what a container without a limit
 	// is told its limit is, and the bound of emptyDir volumes in memory. Without
@@ -55,6 +60,24 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("field Root is required"))
 	} else if !filepath.IsAbs(c.Root) {
 		errs = append(errs, fmt.Errorf("field Root: %q is not absolute", c.Root))
+	}
+	seen := map[string]bool{}
+	for _, p := range builtIn(&c) {
+		seen[p.Name()] = true
+	}
+	for i, p := range c.Plugins {
+		if p == nil {
+			errs = append(errs, fmt.Errorf("field Plugins[%d] is nil", i))
+			continue
+		}
+		name := p.Name()
+		switch {
+		case !isElement(folderName(name)) || strings.Contains(name, "~"):
+			errs = append(errs, fmt.Errorf("field Plugins[%d]: %q can't be the name of a plugin", i, name))
+		case seen[name]:
+			errs = append(errs, fmt.Errorf("field Plugins[%d]: there are several plugins of the name %q", i, name))
+		}
+		seen[name] = true
 	}
 	return errors.Join(errs...)
 }

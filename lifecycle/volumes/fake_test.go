@@ -116,9 +116,9 @@ func (o *objects) set(name string, data map[string]string) {
 	o.configMaps[name] = &corev1.ConfigMap{Data: data}
 }
 
-// node is a Local with everything around it.
+// node is a Manager with everything around it.
 type node struct {
-	*volumes.Local
+	*volumes.Manager
 	root    string
 	mounter *mounter
 	objects *objects
@@ -140,9 +140,15 @@ func newNode(t *testing.T, change func(*volumes.Config)) *node {
 	}
 	n.root = cfg.Root
 	var err error
-	n.Local, err = volumes.New(cfg)
+	n.Manager, err = volumes.New(cfg)
 	require.NoError(t, err)
 	return n
+}
+
+// Mount is that of the Manager, without which volumes are read-only.
+func (n *node) Mount(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
+	paths, _, err := n.Manager.Mount(ctx, pod)
+	return paths, err
 }
 
 // podOf is a pod whose container mounts each of the volumes.

@@ -128,7 +128,7 @@ func TestPayloads(t *testing.T) {
 				"a": "-r-------- web", "b": "-rw-r--r-- 2", "bin": "-rw-r--r-- \x00\x01", "deep/er/pass": "-rw-r--r-- word", "token": "-rw-r--r-- [aud] 600",
 			},
 		},
-		{name: "a source that we don't have", source: projected(corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}), err: "a projected source that is not supported here"},
+		{name: "a source that we don't have", source: projected(corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}), err: "projected.sources[0].clusterTrustBundle: a projected source that is not supported here"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +169,7 @@ func TestWhatIsMissingOnTheNode(t *testing.T) {
 		change func(*volumes.Config)
 		err    string
 	}{
-		{"no tokens", token, nil, "projected serviceAccountToken: there are no service accounts here"},
+		{"no tokens", token, nil, "projected.sources[0].serviceAccountToken: there are no service accounts here"},
 		{"a token that is not given", token, func(c *volumes.Config) {
 			c.Tokens = func(_ context.Context, _ *corev1.Pod, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 				if *r.Spec.ExpirationSeconds != 3600 || r.Spec.Audiences != nil {
@@ -362,9 +362,9 @@ func TestMount_ReadyVolumesStayReady(t *testing.T) {
 	before := in(t, paths["cm"])
 	delete(n.objects.configMaps, "cm")
 	n.objects.secrets["s"].Data = map[string][]byte{"..": []byte("no name of a file")}
-	for _, l := range []*volumes.Local{n.Local, newNode(t, func(c *volumes.Config) {
+	for _, l := range []*node{n, newNode(t, func(c *volumes.Config) {
 		c.Root, c.Mounter, c.Objects = n.root, n.mounter, n.objects // the agent was started anew
-	}).Local} {
+	})} {
 		again, err := l.Mount(t.Context(), p)
 		require.NoError(t, err)
 		require.Equal(t, paths, again)

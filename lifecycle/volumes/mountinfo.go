@@ -86,9 +86,14 @@ func unescape(s string) string {
 func below(mounts []MountPoint, folder string) (targets []string) {
 	for _, m := range slices.Backward(mounts) {
 		target := path.Clean(m.Target)
-		if target == folder || strings.HasPrefix(target, folder+"/") {
+		if isBelow(target, folder) {
 			targets = append(targets, target)
 		}
 	}
 	return targets
+}
+
+// isBelow reports whether a path is a folder or in it.
+func isBelow(target, folder string) bool {
+	return target == folder || strings.HasPrefix(target, folder+"/")
 }

@@ -123,3 +123,45 @@ func TestTokenOwner(t *testing.T) {
 		})
 	}
 }
+
+func TestSetFSGroup(t *testing.T) {
+	t.Parallel()
+	group := someGroup()
+	dir, outside := t.TempDir(), t.TempDir()
+	require.NoError(t, os.Mkdir(dir+"/deep", 0o700))
+	require.NoError(t, os.WriteFile(dir+"/deep/file", nil, 0o600))
+	require.NoError(t, os.WriteFile(outside+"/file", nil, 0o600))
+	require.NoError(t, os.Symlink(outside+"/file", dir+"/link"))
+	require.NoError(t, os.Chmod(dir, 0o700))
+	p := podOf()
+	m := volumes.Mount{Path: dir, ReadOnly: true}
+	require.NoError(t, volumes.SetFSGroup(p, m))
+	top, _ := mode(t, dir)
+	require.Equal(t, fs.ModeDir|0o700, top, "there is no group")
+
+	policy := corev1.FSGroupChangeOnRootMismatch
+	p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, FSGroupChangePolicy: &policy}
+	check := func(folder, file fs.FileMode) {
+		t.Helper()
+		require.NoError(t, volumes.SetFSGroup(p, m))
+		for path, want := range map[string]fs.FileMode{dir: folder, dir + "/deep": folder, dir + "/deep/file": file} {
+			got, gid := mode(t, path)
+			require.Equal(t, want, got, path)
+			require.Equal(t, group, gid, path)
+		}
+	}
+	check(fs.ModeDir|fs.ModeSetgid|0o750, 0o640)
+	m.ReadOnly = false
+	check(fs.ModeDir|fs.ModeSetgid|0o770, 0o660)
+	kept, _ := mode(t, outside+"/file")
+	require.Equal(t, fs.FileMode(0o600), kept, "a link leads out")
+
+	require.NoError(t, os.Chmod(dir+"/deep/file", 0o600))
+	require.NoError(t, volumes.SetFSGroup(p, m))
+	kept, _ = mode(t, dir+"/deep/file")
+	require.Equal(t, fs.FileMode(0o600), kept, "the top folder is right")
+	p.Spec.SecurityContext.FSGroupChangePolicy = nil
+	check(fs.ModeDir|fs.ModeSetgid|0o770, 0o660)
+	m.Path += "/missing"
+	require.Error(t, volumes.SetFSGroup(p, m))
+}

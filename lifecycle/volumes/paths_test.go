@@ -32,7 +32,7 @@ func FuzzPaths(f *testing.F) {
 		s := configMap("cm")
 		s.ConfigMap.Items = []corev1.KeyToPath{{Key: "k", Path: first}, {Key: "k", Path: second}}
 		p := podOf(vol("v", s))
-		paths, err := n.Mount(t.Context(), p)
+		paths, _, err := n.Mount(t.Context(), p)
 		files := 0
 		require.NoError(t, filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {

@@ -39,42 +39,22 @@ const MaxPodBytes = 64 << 20
 
 const pageBytes = 4 << 10
 
-// maker makes the payloads of one pod's volumes.
+// maker makes the payload of a volume.
 type maker struct {
-	cfg  *Config
-	pod  *corev1.Pod
-	left int64 // of MaxPodBytes
-}
+	Request
 
-func newMaker(cfg *Config, pod *corev1.Pod) *maker { return &maker{cfg, pod, MaxPodBytes} }
+	// allocatable is what the node has for pods.
+	allocatable corev1.ResourceList
+}
 
 // add adds a file to p if the pod's volumes may show that much.
 func (m *maker) add(p payload, name string, f file) error {
 	pages := (int64(len(f.data)) + pageBytes - 1) / pageBytes
-	if m.left -= max(pages, 1) * pageBytes; m.left < 0 {
+	if m.batch.left -= max(pages, 1) * pageBytes; m.batch.left < 0 {
 		return fmt.Errorf("the files in the pod's volumes are larger than %d MiB together", MaxPodBytes>>20)
 	}
 	p[name] = f
 	return nil
-}
-
-// make returns what a volume shows, and false if it is not of a kind that shows
-// files of ours.
-func (m *maker) make(ctx context.Context, source *corev1.VolumeSource) (payload, error) {
-	switch p := (payload{}); {
-	case source.ConfigMap != nil:
-		s := source.ConfigMap
-		return p, m.configMap(ctx, p, s.Name, wish{items: s.Items, mode: modeOr(s.DefaultMode), optional: s.Optional})
-	case source.Secret != nil:
-		s := source.Secret
-		return p, m.secret(ctx, p, s.SecretName, wish{items: s.Items, mode: modeOr(s.DefaultMode), optional: s.Optional})
-	case source.DownwardAPI != nil:
-		return p, m.downward(p, source.DownwardAPI.Items, modeOr(source.DownwardAPI.DefaultMode))
-	case source.Projected != nil:
-		return p, m.projected(ctx, p, source.Projected)
-	default:
-		return nil, nil
-	}
 }
 
 func modeOr(mode *int32) int32 {
@@ -90,10 +70,7 @@ func missing(err error, optional *bool) bool {
 }
 
 func (m *maker) configMap(ctx context.Context, p payload, name string, w wish) error {
-	if m.cfg.Objects == nil {
-		return fmt.Errorf("configmap %q: no ConfigMaps here", name)
-	}
-	object, err := m.cfg.Objects.ConfigMap(ctx, m.pod, name)
+	object, err := m.Objects.ConfigMap(ctx, m.Pod, name)
 	if missing(err, w.optional) {
 		return nil
 	}
@@ -112,10 +89,7 @@ func (m *maker) configMap(ctx context.Context, p payload, name string, w wish) e
 }
 
 func (m *maker) secret(ctx context.Context, p payload, name string, w wish) error {
-	if m.cfg.Objects == nil {
-		return fmt.Errorf("secret %q: no Secrets here", name)
-	}
-	object, err := m.cfg.Objects.Secret(ctx, m.pod, name)
+	object, err := m.Objects.Secret(ctx, m.Pod, name)
 	if missing(err, w.optional) {
 		return nil
 	}
@@ -182,9 +156,9 @@ func (m *maker) downward(p payload, items []corev1.DownwardAPIVolumeFile, mode i
 		var err error
 		switch {
 		case item.FieldRef != nil:
-			value, err = fieldValue(m.pod, item.FieldRef.FieldPath)
+			value, err = fieldValue(m.Pod, item.FieldRef.FieldPath)
 		case item.ResourceFieldRef != nil:
-			value, err = resourceValue(m.pod, item.ResourceFieldRef, m.cfg.Allocatable)
+			value, err = resourceValue(m.Pod, item.ResourceFieldRef, m.allocatable)
 		default:
 			err = errors.New("neither fieldRef nor resourceFieldRef")
 		}
@@ -215,8 +189,6 @@ func (m *maker) projected(ctx context.Context, p payload, source *corev1.Project
 			err = m.downward(p, s.DownwardAPI.Items, mode)
 		case s.ServiceAccountToken != nil:
 			err = m.token(ctx, p, s.ServiceAccountToken, mode)
-		default:
-			err = errors.New("a projected source that is not supported here")
 		}
 		if err != nil {
 			return err
@@ -227,26 +199,23 @@ func (m *maker) projected(ctx context.Context, p payload, source *corev1.Project
 
 // token adds a token that only its user may read, where the pod says who that is.
 func (m *maker) token(ctx context.Context, p payload, s *corev1.ServiceAccountTokenProjection, mode int32) error {
-	if m.cfg.Tokens == nil {
-		return errors.New("projected serviceAccountToken: there are no service accounts here")
-	}
 	seconds := int64(defaultTokenSeconds)
 	if s.ExpirationSeconds != nil {
 		seconds = *s.ExpirationSeconds
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &seconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.pod.Name, UID: m.pod.UID},
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Pod.Name, UID: m.Pod.UID},
 	}}
 	if s.Audience != "" {
 		request.Spec.Audiences = []string{s.Audience}
 	}
-	answer, err := m.cfg.Tokens(ctx, m.pod, request)
+	answer, err := m.Tokens(ctx, m.Pod, request)
 	if err != nil {
 		return fmt.Errorf("failed to fetch token: %w", err)
 	}
-	uid := commonUser(m.pod)
-	if uid != nil || fsGroup(m.pod) != nil {
+	uid := commonUser(m.Pod)
+	if uid != nil || fsGroup(m.Pod) != nil {
 		mode = 0o600
 	}
 	return m.add(p, path.Clean(s.Path), file{data: []byte(answer.Status.Token), mode: mode, uid: uid})

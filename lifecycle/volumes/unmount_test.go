@@ -181,8 +181,8 @@ func TestRootThatIsNoFolder(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A reboot takes what is in memory and leaves the folders: the next Mount mounts
-// anew, and until then nothing of a Secret is written to what is a disk now.
+// A reboot takes what is in memory and leaves the folders: the next call mounts anew, and
+// until then nothing of a Secret is written to what is a disk now.
 func TestAfterAReboot(t *testing.T) {
 	n := newNode(t, nil)
 	p := podOf(vol("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}), vol("e", emptyDir()))
@@ -193,10 +193,14 @@ func TestAfterAReboot(t *testing.T) {
 	require.NoError(t, os.RemoveAll(paths["s"]))
 	require.NoError(t, os.Mkdir(paths["s"], 0o777))
 
-	require.NoError(t, n.Refresh(t.Context(), p))
+	n.mounter.tmpfsErr = errors.New("no memory")
+	require.ErrorContains(t, n.Refresh(t.Context(), p), "no memory")
 	left, err := os.ReadDir(paths["s"])
 	require.NoError(t, err)
 	require.Empty(t, left)
+	n.mounter.tmpfsErr = nil
+	require.NoError(t, n.Refresh(t.Context(), p))
+	require.Equal(t, []string{paths["s"]}, n.mounter.targets())
 	_, err = n.Mount(t.Context(), p)
 	require.NoError(t, err)
 	require.Equal(t, []string{paths["s"]}, n.mounter.targets())
@@ -204,7 +208,7 @@ func TestAfterAReboot(t *testing.T) {
 	require.FileExists(t, paths["e"]+"/data")
 }
 
-// Two agents' Locals, one after the other, know the same pods.
+// Two agents' Managers, one after the other, know the same pods.
 func TestAfterARestart(t *testing.T) {
 	first := newNode(t, nil)
 	for _, uid := range []types.UID{"b", "a"} {

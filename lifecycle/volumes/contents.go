@@ -1,0 +1,167 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// contents is what the types have in common whose files the agent keeps up to date.
+type contents struct {
+	local
+
+	// kept is where the files are.
+	kept medium
+}
+
+// A medium is where a volume's files are. Secrets and what may hold some never touch a
+// disk.
+type medium int
+
+const (
+	onDisk medium = iota
+	inMemory
+)
+
+// show makes the volume ready and has it show what fill adds to the payload.
+func (c contents) show(r Request, fill func(*maker, payload) error) (Mount, error) {
+	ready := Mount{Path: r.Dir, ReadOnly: true}
+	err := c.fill(r, fill)
+	if err == nil {
+		return ready, nil
+	}
+	dir := c.dir(r.Ref)
+	if filled, readErr := isFilled(r.batch.root, dir); !filled {
+		return Mount{}, errors.Join(err, readErr)
+	}
+	return ready, &OutdatedError{Err: err}
+}
+
+func (c contents) fill(r Request, fill func(*maker, payload) error) error {
+	p := payload{}
+	// Before the folder: what can't be had leaves nothing behind.
+	if err := fill(&maker{Request: r, allocatable: c.cfg.Allocatable}, p); err != nil {
+		return err
+	}
+	if err := p.validate(); err != nil {
+		return err
+	}
+	var err error
+	if c.kept == inMemory {
+		err = c.memoryFolder(r, 0)
+	} else {
+		err = c.folder(r)
+	}
+	if err != nil {
+		return err
+	}
+	return c.write(r.batch.root, r.Pod, c.dir(r.Ref), p)
+}
+
+// isFilled reports whether a volume shows a version of its contents. The link to
+// it exists only where SetUp was done, after its tmpfs.
+func isFilled(root *os.Root, dir string) (bool, error) {
+	_, err := root.Readlink(path.Join(dir, dataLink))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// write makes a volume's folder show p.
+func (c contents) write(root *os.Root, pod *corev1.Pod, dir string, p payload) error {
+	volume, err := root.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = volume.Close() }()
+	_, err = writer{root: volume, group: fsGroup(pod), now: c.cfg.Clock.Now()}.write(p)
+	return err
+}
+
+type configMapPlugin struct{ contents }
+
+// Supports implements [Plugin].
+func (c configMapPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
+	if v.ConfigMap != nil && c.cfg.Objects == nil {
+		return false, fmt.Errorf("configmap %q: no ConfigMaps here", v.ConfigMap.Name)
+	}
+	return v.ConfigMap != nil, nil
+}
+
+// SetUp implements [Plugin].
+func (c configMapPlugin) SetUp(ctx context.Context, r Request) (Mount, error) {
+	s := r.Spec.ConfigMap
+	return c.show(r, func(m *maker, p payload) error {
+		return m.configMap(ctx, p, s.Name, wish{items: s.Items, mode: modeOr(s.DefaultMode), optional: s.Optional})
+	})
+}
+
+type secretPlugin struct{ contents }
+
+// Supports implements [Plugin].
+func (c secretPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
+	if v.Secret != nil && c.cfg.Objects == nil {
+		return false, fmt.Errorf("secret %q: no Secrets here", v.Secret.SecretName)
+	}
+	return v.Secret != nil, nil
+}
+
+// SetUp implements [Plugin].
+func (c secretPlugin) SetUp(ctx context.Context, r Request) (Mount, error) {
+	s := r.Spec.Secret
+	return c.show(r, func(m *maker, p payload) error {
+		return m.secret(ctx, p, s.SecretName, wish{items: s.Items, mode: modeOr(s.DefaultMode), optional: s.Optional})
+	})
+}
+
+type downwardPlugin struct{ contents }
+
+// Supports implements [Plugin].
+func (downwardPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
+	return v.DownwardAPI != nil, nil
+}
+
+// SetUp implements [Plugin].
+func (c downwardPlugin) SetUp(_ context.Context, r Request) (Mount, error) {
+	s := r.Spec.DownwardAPI
+	return c.show(r, func(m *maker, p payload) error { return m.downward(p, s.Items, modeOr(s.DefaultMode)) })
+}
+
+type projectedPlugin struct{ contents }
+
+// Supports implements [Plugin].
+func (c projectedPlugin) Supports(_ *corev1.Pod, v *corev1.Volume) (bool, error) {
+	if v.Projected == nil {
+		return false, nil
+	}
+	var errs []error
+	for i := range v.Projected.Sources {
+		s := &v.Projected.Sources[i]
+		problem := ""
+		switch {
+		case s.ConfigMap != nil && c.cfg.Objects == nil:
+			problem = "no ConfigMaps here"
+		case s.Secret != nil && c.cfg.Objects == nil:
+			problem = "no Secrets here"
+		case s.ServiceAccountToken != nil && c.cfg.Tokens == nil:
+			problem = "there are no service accounts here"
+		case s.ConfigMap == nil && s.Secret == nil && s.DownwardAPI == nil && s.ServiceAccountToken == nil:
+			problem = "a projected source that is not supported here"
+		default:
+			continue
+		}
+		errs = append(errs, fmt.Errorf("projected.sources[%d].%s: %s", i, fieldsOf(s), problem))
+	}
+	return true, errors.Join(errs...)
+}
+
+// SetUp implements [Plugin].
+func (c projectedPlugin) SetUp(ctx context.Context, r Request) (Mount, error) {
+	return c.show(r, func(m *maker, p payload) error { return m.projected(ctx, p, r.Spec.Projected) })
+}

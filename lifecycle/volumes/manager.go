@@ -1,0 +1,207 @@
+package volumes
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/podlock"
+)
+
+// Manager makes the volumes of pods ready by their plugins, and removes them. Make it with
+// [New]; all methods are safe for concurrent use, and one pod's calls wait for each other.
+type Manager struct {
+	cfg      Config
+	plugins  []Plugin          // in the order in which they are asked
+	byFolder map[string]Plugin // by the names of their folders
+	turns    podlock.Locks
+}
+
+// New returns a Manager that has done nothing yet. The error reports every problem
+// with cfg.
+func New(cfg Config) (*Manager, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("volumes: invalid config: %w", err)
+	}
+	m := &Manager{cfg: cfg.withDefaults(), byFolder: map[string]Plugin{}}
+	m.plugins = slices.Concat(cfg.Plugins, builtIn(&m.cfg))
+	for _, p := range m.plugins {
+		m.byFolder[folderName(p.Name())] = p
+	}
+	return m, nil
+}
+
+// Unsupported returns an error that names every volume that the pod's containers use and
+// no plugin can make ready, with its field, or nil. Such a pod is to be refused. Volumes
+// that no container uses are left alone, as in the kubelet.
+func (m *Manager) Unsupported(pod *corev1.Pod) error {
+	_, problems := m.choose(pod)
+	errs := make([]error, 0, len(problems))
+	for _, p := range problems {
+		errs = append(errs, fmt.Errorf("%s: volume %q: %w", p.field, p.Volume, p.Err))
+	}
+	return errors.Join(errs...)
+}
+
+// check refuses pods whose names would be others' folders, and all volumes that
+// are not supported.
+func (m *Manager) check(pod *corev1.Pod) (chosen []choice, errs []error) {
+	if pod == nil || !isElement(string(pod.UID)) {
+		return nil, []error{errors.New("volumes: a pod without a valid UID")}
+	}
+	chosen, problems := m.choose(pod)
+	for _, p := range problems {
+		errs = append(errs, p.Error)
+	}
+	return chosen, errs
+}
+
+// A choice is a volume with the plugin that supports it.
+type choice struct {
+	*corev1.Volume
+	kind   string
+	plugin Plugin
+}
+
+// A problem is why a volume is refused, and the field of the pod that it is about.
+type problem struct {
+	*Error
+	field string
+}
+
+// choose finds the plugin of each volume that the pod's containers use, in the spec's
+// order. Image volumes are the runtime's.
+func (m *Manager) choose(pod *corev1.Pod) (chosen []choice, problems []problem) {
+	seen := map[string]bool{}
+	for i, v := range used(pod) {
+		kind, at := kindOf(&v.VolumeSource), fmt.Sprintf("spec.volumes[%d]", i)
+		field := at + "." + kind
+		var plugin Plugin
+		var err error
+		switch {
+		case !isElement(v.Name):
+			field, err = at+".name", errors.New("the name is not a volume's")
+		case seen[v.Name]:
+			field, err = at+".name", errors.New("there are several volumes of this name")
+		case strings.Contains(kind, ","):
+			field, err = at, fmt.Errorf("may not specify more than 1 volume type: %s", kind)
+		case v.Image == nil:
+			plugin, err = m.pluginOf(pod, v, kind)
+		}
+		seen[v.Name] = true
+		switch {
+		case err != nil:
+			problems = append(problems, problem{&Error{Volume: v.Name, Type: kind, Err: err}, field})
+		case plugin != nil:
+			chosen = append(chosen, choice{v, kind, plugin})
+		}
+	}
+	return chosen, problems
+}
+
+// pluginOf returns the first plugin that supports the volume.
+func (m *Manager) pluginOf(pod *corev1.Pod, v *corev1.Volume, kind string) (Plugin, error) {
+	for _, p := range m.plugins {
+		if ok, err := p.Supports(pod, v); err != nil || ok {
+			return p, err
+		}
+	}
+	return nil, fmt.Errorf("volume type %s is not supported", kind)
+}
+
+// isElement says whether a name is one folder's.
+func isElement(name string) bool {
+	return name != "." && fs.ValidPath(name) && !strings.ContainsAny(name, "/\\\x00") && len(name) <= maxName
+}
+
+// kindOf names the API's field that says what a volume is, or several. A volume
+// that does not say is an emptyDir.
+func kindOf(source *corev1.VolumeSource) string {
+	return cmp.Or(fieldsOf(source), "emptyDir")
+}
+
+// fieldsOf names the fields that are set in a part of the API.
+func fieldsOf(part any) string {
+	data, err := json.Marshal(part)
+	fields := map[string]json.RawMessage{}
+	if err == nil {
+		err = json.Unmarshal(data, &fields)
+	}
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+}
+
+// used yields the volumes that containers mount, with their places in the spec. Nothing is
+// done about the others, as with the kubelet.
+func used(pod *corev1.Pod) iter.Seq2[int, *corev1.Volume] {
+	names := map[string]bool{}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, m := range c.VolumeMounts {
+			names[m.Name] = true
+		}
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		for _, m := range c.VolumeMounts {
+			names[m.Name] = true
+		}
+	}
+	return func(yield func(int, *corev1.Volume) bool) {
+		for i := range pod.Spec.Volumes {
+			if v := &pod.Spec.Volumes[i]; names[v.Name] && !yield(i, v) {
+				return
+			}
+		}
+	}
+}
+
+// Pods returns the pods that have folders here, sorted. After a restart of the
+// agent, those that are wanted no more can be cleaned up by [Manager.Unmount].
+func (m *Manager) Pods() ([]types.UID, error) {
+	entries, err := os.ReadDir(filepath.Join(m.cfg.Root, podsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("volumes: %w", err)
+	}
+	var uids []types.UID
+	for _, e := range entries {
+		if e.IsDir() {
+			uids = append(uids, types.UID(e.Name()))
+		}
+	}
+	return uids, nil
+}
+
+// enter waits for the pod's turn.
+func (m *Manager) enter(ctx context.Context, uid types.UID) (leave func(), err error) {
+	leave, err = m.turns.Lock(ctx, uid)
+	if err != nil {
+		return nil, fmt.Errorf("volumes: wait for another call for pod %s: %w", uid, err)
+	}
+	return leave, nil
+}
+
+// open opens the root. All that is done below goes through it, so that neither
+// names nor links lead out.
+func (m *Manager) open() (*os.Root, error) {
+	if err := os.MkdirAll(m.cfg.Root, 0o750); err != nil {
+		return nil, fmt.Errorf("volumes: %w", err)
+	}
+	root, err := os.OpenRoot(m.cfg.Root)
+	if err != nil {
+		return nil, fmt.Errorf("volumes: %w", err)
+	}
+	return root, nil
+}

@@ -1,0 +1,187 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Mount makes ready the volumes that a pod's containers use, and returns where each
+// is on the host, by its name in the pod, and the names of those that containers mount
+// read-only, whatever they ask for. Image volumes are not among them: the
+// runtime mounts those. What is ready already stays, with its contents, and is brought up
+// to date. A volume for which that fails, because its ConfigMap was deleted for
+// example, is still ready: [Manager.Refresh] returns why it shows what it showed before.
+//
+// The error is every [*Error], joined. If a volume is not supported, nothing has been
+// done; otherwise what could be mounted is, until [Manager.Unmount]. The pod is not
+// modified.
+func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (paths map[string]string, readOnly map[string]bool, err error) {
+	chosen, errs := m.check(pod)
+	if len(errs) > 0 {
+		return nil, nil, errors.Join(errs...)
+	}
+	b, err := m.begin(ctx, pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer b.end()
+	paths, readOnly = map[string]string{}, map[string]bool{}
+	for _, c := range chosen {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		mount, err := b.mount(ctx, c)
+		if err != nil {
+			errs = append(errs, &Error{Volume: c.Name, Type: c.kind, Err: err})
+			continue
+		}
+		paths[c.Name] = mount.Path
+		if mount.ReadOnly {
+			readOnly[c.Name] = true
+		}
+	}
+	if len(errs) > 0 {
+		return nil, nil, errors.Join(errs...)
+	}
+	return paths, readOnly, nil
+}
+
+// Refresh brings the volumes of a pod up to date. Volumes without a folder are left alone:
+// [Manager.Mount] has not made them ready, or their plugin keeps nothing. The error is
+// every [*Error], joined; a volume with one shows what it showed before. A volume that is
+// not supported is such an error, and the others are brought up to date.
+func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
+	chosen, errs := m.check(pod)
+	if len(errs) > 0 && len(chosen) == 0 {
+		return errors.Join(errs...)
+	}
+	b, err := m.begin(ctx, pod)
+	if err != nil {
+		return err
+	}
+	defer b.end()
+	for _, c := range chosen {
+		if err := b.refresh(ctx, c); err != nil {
+			errs = append(errs, &Error{Volume: c.Name, Type: c.kind, Err: err})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A batch is one call for a pod, and what its volumes share.
+type batch struct {
+	m     *Manager
+	pod   *corev1.Pod
+	root  *os.Root
+	left  int64 // of MaxPodBytes
+	leave func()
+	// mounts reads the table of mounts, once.
+	mounts func() ([]MountPoint, error)
+}
+
+func (m *Manager) begin(ctx context.Context, pod *corev1.Pod) (*batch, error) {
+	leave, err := m.enter(ctx, pod.UID)
+	if err != nil {
+		return nil, err
+	}
+	root, err := m.open()
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return &batch{m: m, pod: pod, root: root, left: MaxPodBytes, leave: leave, mounts: sync.OnceValues(m.cfg.Mounter.Mounts)}, nil
+}
+
+func (b *batch) end() {
+	_ = b.root.Close()
+	b.leave()
+}
+
+// mount makes a volume ready. One that is ready and outdated is no error.
+func (b *batch) mount(ctx context.Context, c choice) (Mount, error) {
+	dir := folderOf(b.pod.UID, c.plugin.Name(), c.Name)
+	if err := b.root.MkdirAll(path.Dir(dir), 0o750); err != nil {
+		return Mount{}, err
+	}
+	mount, err := b.setUp(ctx, c, dir)
+	if isOutdated(err) {
+		err = nil // Refresh returns it
+	}
+	if _, statErr := b.root.Lstat(dir); errors.Is(statErr, fs.ErrNotExist) {
+		b.removeEmpty(path.Dir(dir))
+	}
+	return mount, err
+}
+
+// removeEmpty removes a plugin's folder and those above it, as far as nothing is in them.
+func (b *batch) removeEmpty(folder string) {
+	for ; folder != podsDir; folder = path.Dir(folder) {
+		if b.root.Remove(folder) != nil {
+			return
+		}
+	}
+}
+
+// refresh brings a volume up to date that has a folder.
+func (b *batch) refresh(ctx context.Context, c choice) error {
+	dir := folderOf(b.pod.UID, c.plugin.Name(), c.Name)
+	_, err := b.root.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	_, err = b.setUp(ctx, c, dir)
+	return err
+}
+
+func (b *batch) setUp(ctx context.Context, c choice, dir string) (Mount, error) {
+	r := Request{Ref: b.m.ref(b.pod.UID, dir), Pod: b.pod, Spec: c.Volume, Objects: b.m.cfg.Objects, Tokens: b.m.cfg.Tokens, batch: b}
+	if r.Objects == nil {
+		r.Objects = noObjects{}
+	}
+	if r.Tokens == nil {
+		r.Tokens = noTokens
+	}
+	mount, err := c.plugin.SetUp(ctx, r)
+	if (err == nil || isOutdated(err)) && !filepath.IsAbs(mount.Path) {
+		return Mount{}, fmt.Errorf("plugin %s returned a path that is not absolute: %q", c.plugin.Name(), mount.Path)
+	}
+	return mount, err
+}
+
+func isOutdated(err error) bool {
+	_, ok := errors.AsType[*OutdatedError](err)
+	return ok
+}
+
+// noObjects has no ConfigMaps and Secrets.
+type noObjects struct{}
+
+// ConfigMap returns an error.
+func (noObjects) ConfigMap(_ context.Context, _ *corev1.Pod, name string) (*corev1.ConfigMap, error) {
+	return nil, fmt.Errorf("configmap %q: no ConfigMaps here", name)
+}
+
+// Secret returns an error.
+func (noObjects) Secret(_ context.Context, _ *corev1.Pod, name string) (*corev1.Secret, error) {
+	return nil, fmt.Errorf("secret %q: no Secrets here", name)
+}
+
+// Release does nothing.
+func (noObjects) Release(types.UID) {}
+
+func noTokens(context.Context, *corev1.Pod, *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	return nil, errors.New("there are no service accounts here")
+}
