@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/kubeparts/kubeparts/agent/cri"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 	"github.com/kubeparts/kubeparts/fakecri"
@@ -19,7 +20,7 @@ import (
 
 // node is what the agent runs on: a runtime, and a folder of its own.
 type node struct {
-	cri                         *criClient
+	cri                         *cri.Client
 	rootDir                     string
 	endpoint                    string
 	runtimeName, runtimeVersion string
@@ -71,7 +72,7 @@ func openNode(ctx context.Context, o options, out *console, m *metrics.Metrics) 
 	}
 	n.cri, n.endpoint = client, endpoint
 	n.runtimeName, n.runtimeVersion = version.GetRuntimeName(), version.GetRuntimeVersion()
-	n.closers = append(n.closers, client.close)
+	n.closers = append(n.closers, client.Close)
 	if o.ContainerRuntimeEndpoint != config.EmbeddedEndpoint {
 		if err := kubeletOn("/proc", strings.TrimPrefix(endpoint, "unix://")); err != nil {
 			return nil, err

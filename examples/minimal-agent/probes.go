@@ -12,7 +12,9 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	utilexec "k8s.io/utils/exec"
 
+	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
@@ -44,7 +46,7 @@ func (a *agent) newProbes() (err error) {
 	}
 	p.Manager, err = prober.New(prober.Config{
 		Lookup: a.target,
-		Runner: commands{a.node.cri.runtime},
+		Runner: commands{a.node.cri},
 		GRPC:   p.grpc,
 		Dial:   a.node.dial,
 		Events: a.events,
@@ -202,17 +204,16 @@ func (p *probes) forStatus(uid types.UID) status.Probes {
 // commands runs exec probes by CRI. There is no way to kill a command but to have
 // the runtime do it: containerd does when the call is cancelled.
 type commands struct {
-	runtime runtimeapi.RuntimeServiceClient
+	runtime lifecycle.ExecRunner
 }
 
 // Exec is for [prober.Runner].
 func (c commands) Exec(ctx context.Context, r prober.ExecRequest) (exitCode int32, err error) {
-	answer, err := c.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{
-		ContainerId: r.ContainerID, Cmd: r.Command,
-		// In whole seconds, and 0 is forever.
-		Timeout: int64((r.Timeout + time.Second - 1) / time.Second),
-	})
+	stdout, stderr, err := c.runtime.ExecSync(ctx, r.ContainerID, r.Command, r.Timeout)
+	var exit utilexec.ExitError
 	switch {
+	case errors.As(err, &exit):
+		exitCode = int32(exit.ExitStatus())
 	case grpcstatus.Code(err) == codes.DeadlineExceeded:
 		return 0, context.DeadlineExceeded
 	case err != nil && isNotFound(err):
@@ -220,10 +221,10 @@ func (c commands) Exec(ctx context.Context, r prober.ExecRequest) (exitCode int3
 	case err != nil:
 		return 0, err
 	}
-	for _, part := range [][]byte{answer.GetStdout(), answer.GetStderr()} {
+	for _, part := range [][]byte{stdout, stderr} {
 		_, _ = r.Output.Write(part) // never fails
 	}
-	return answer.GetExitCode(), nil
+	return exitCode, nil
 }
 
 // isNotFound reports whether err means that the command is not in its container. CRI

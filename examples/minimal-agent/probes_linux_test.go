@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -12,11 +13,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	utilexec "k8s.io/utils/exec"
 
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/prober"
@@ -179,15 +179,14 @@ func TestAPodThatAnEarlierAgentRefusedMayRun(t *testing.T) {
 
 // execs is a runtime that has one answer to any command.
 type execs struct {
-	runtimeapi.RuntimeServiceClient
-	asked  *runtimeapi.ExecSyncRequest
-	answer *runtimeapi.ExecSyncResponse
-	err    error
+	stdout, stderr string
+	err            error
+	asked          time.Duration
 }
 
-func (e *execs) ExecSync(_ context.Context, r *runtimeapi.ExecSyncRequest, _ ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error) {
-	e.asked = r
-	return e.answer, e.err
+func (e *execs) ExecSync(_ context.Context, _ string, _ []string, timeout time.Duration) (stdout, stderr []byte, err error) {
+	e.asked = timeout
+	return []byte(e.stdout), []byte(e.stderr), e.err
 }
 
 func TestCommandsOverCRI(t *testing.T) {
@@ -227,10 +226,10 @@ func TestCommandsOverCRI(t *testing.T) {
 		require.ErrorIs(t, err, c.want, name)
 	}
 	var out strings.Builder
-	runtime := &execs{answer: &runtimeapi.ExecSyncResponse{Stdout: []byte("out"), Stderr: []byte("err"), ExitCode: 3}}
+	runtime := &execs{stdout: "out", stderr: "err", err: utilexec.CodeExitError{Err: errors.New("it exited with 3"), Code: 3}}
 	code, err := commands{runtime}.Exec(t.Context(), prober.ExecRequest{ContainerID: "a", Command: []string{"x"}, Timeout: 1100 * time.Millisecond, Output: &out})
 	require.NoError(t, err)
 	require.EqualValues(t, 3, code)
 	require.Equal(t, "outerr", out.String())
-	require.EqualValues(t, 2, runtime.asked.GetTimeout(), "whole seconds, rounded up")
+	require.Equal(t, 1100*time.Millisecond, runtime.asked)
 }

@@ -8,12 +8,13 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/agent/cri"
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
 // puller is a client that remembers, over restarts, which images it has brought here.
 type puller struct {
-	*criClient
+	*cri.Client
 	file string
 	log  *slog.Logger
 
@@ -22,8 +23,8 @@ type puller struct {
 	absent map[string]bool // names that nothing had when last asked about
 }
 
-func newPuller(cri *criClient, file string, log *slog.Logger) *puller {
-	p := &puller{criClient: cri, file: file, log: log, ours: map[string]bool{}, absent: map[string]bool{}}
+func newPuller(client *cri.Client, file string, log *slog.Logger) *puller {
+	p := &puller{Client: client, file: file, log: log, ours: map[string]bool{}, absent: map[string]bool{}}
 	if err := loadCheckpoint(file, &p.ours); err != nil {
 		log.Warn("which images are this agent's is not known any more: none of those that are here will be removed", "err", err)
 	}
@@ -37,7 +38,7 @@ func (p *puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, aut
 	if err != nil {
 		return "", err
 	}
-	ref, err := p.criClient.PullImage(ctx, image, auth, sandbox)
+	ref, err := p.Client.PullImage(ctx, image, auth, sandbox)
 	if err != nil {
 		return ref, err
 	}
@@ -57,12 +58,12 @@ func (p *puller) before(ctx context.Context, image *runtimeapi.ImageSpec) (*runt
 	if absent {
 		return nil, nil
 	}
-	answer, err := p.criClient.ImageStatus(ctx, image, false)
+	answer, err := p.Client.ImageStatus(ctx, image, false)
 	return answer.GetImage(), err
 }
 
 func (p *puller) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
-	answer, err := p.criClient.ImageStatus(ctx, image, verbose)
+	answer, err := p.Client.ImageStatus(ctx, image, verbose)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil && answer.GetImage().GetId() == "" {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/agent/cri"
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/imagegc"
@@ -81,10 +82,10 @@ func TestImagesOfOthersAreKeptOverRestarts(t *testing.T) {
 // Whose an image is, is not asked a second time of the runtime.
 func TestAPullAsksForTheImageOnceBefore(t *testing.T) {
 	node, endpoint := serveRuntime(t)
-	cri, err := dialCRI(endpoint)
+	client, err := cri.New(cri.Config{Endpoint: endpoint})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cri.close()) })
-	p := newPuller(cri, filepath.Join(t.TempDir(), "pulled.json"), slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	p := newPuller(client, filepath.Join(t.TempDir(), "pulled.json"), slog.New(slog.DiscardHandler))
 	image := &runtimeapi.ImageSpec{Image: "demo/web:1"}
 	require.NoError(t, node.RemoveImage(t.Context(), image))
 	answer, err := p.ImageStatus(t.Context(), image, false)
@@ -96,7 +97,7 @@ func TestAPullAsksForTheImageOnceBefore(t *testing.T) {
 	require.Equal(t, imagegc.Default, p.preference(imagegc.Image{ID: id}), "ours")
 
 	// Pulled Always, nobody has asked before; and it was there.
-	p = newPuller(cri, filepath.Join(t.TempDir(), "pulled.json"), slog.New(slog.DiscardHandler))
+	p = newPuller(client, filepath.Join(t.TempDir(), "pulled.json"), slog.New(slog.DiscardHandler))
 	_, err = p.PullImage(t.Context(), image, nil, nil)
 	require.ErrorContains(t, err, "asked again")
 	node.Heal("")

@@ -8,7 +8,6 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/pleg"
-	"github.com/kubeparts/kubeparts/pleg/wirelist"
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/kubeparts/kubeparts/status"
 )
@@ -56,16 +55,11 @@ func (a *agent) newSource() (err error) {
 	return err
 }
 
-func (a *agent) newPLEG() error {
-	lister, err := wirelist.New(wirelist.Config{Conn: a.node.cri.conn, MaxMessageBytes: maxMessageBytes})
-	if err != nil {
-		return err
-	}
+func (a *agent) newPLEG() (err error) {
 	a.pleg, err = pleg.New(pleg.Config{
 		Runtime:       a.node.cri,
-		Lister:        lister,
+		Lister:        a.node.cri.Lister(),
 		Events:        a.node.cri,
-		ListTimeout:   rpcTimeout,
 		Cache:         a.cache,
 		Handler:       a.plegEvent,
 		LabelSelector: a.ownLabels(),

@@ -11,6 +11,7 @@ import (
 // not exist yet may be in the table already.
 func edges() map[string][]string {
 	return map[string][]string{
+		"agent/cri":              {"pleg/wirelist"},
 		"agent/stats":            {"eviction"},
 		"podcache":               {},
 		"pleg":                   {"podcache"},
@@ -57,6 +58,9 @@ func edges() map[string][]string {
 // testEdges are what only tests may import besides: whom they prove to fit.
 func testEdges() map[string][]string {
 	return map[string][]string{
+		"agent/cri": {
+			"agent/stats", "containergc", "containergc/logrotate", "imagegc", "lifecycle", "lifecycle/images", "lifecycle/podrunner", "pleg",
+		},
 		"lifecycle/podrunner":  {"lifecycle/cgroups", "lifecycle/volumes"},
 		"podmanager/podsource": {"lifecycle/podspec"},
 		"pleg/wirelist":        {"pleg", "podcache"},

@@ -1,0 +1,97 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/pleg/wirelist"
+)
+
+const (
+	// connectTimeout is how long the runtime may take to accept a connection.
+	connectTimeout = 5 * time.Second
+	// callTimeout bounds a call, as in the kubelet.
+	callTimeout = 2 * time.Minute
+	// maxMessageBytes is the size of the largest message that is received, as in the kubelet.
+	maxMessageBytes = 16 << 20
+	// windowBytes is how much data may be in flight unread. A fixed size that holds any
+	// message saves gRPC from measuring the bandwidth of a socket.
+	windowBytes = maxMessageBytes
+)
+
+// Config configures a [Client].
+type Config struct {
+	// Endpoint is the address of the runtime, such as
+	// unix:///run/containerd/containerd.sock. It may be any target of gRPC. Required.
+	Endpoint string
+	// DialOptions are added to those of the client and override them: an interceptor that
+	// counts calls, such as that of package metrics, or a dialer.
+	DialOptions []grpc.DialOption
+}
+
+// Validate reports every problem with c.
+func (c Config) Validate() error {
+	if c.Endpoint == "" {
+		return errors.New("field Endpoint is required")
+	}
+	return nil
+}
+
+// Client calls a container runtime. Make it with [New]; all methods are safe for
+// concurrent use.
+type Client struct {
+	conn    *grpc.ClientConn
+	runtime runtimeapi.RuntimeServiceClient
+	images  runtimeapi.ImageServiceClient
+	lister  *wirelist.Lister
+}
+
+// New returns a client that has not connected yet. It must be closed.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("cri: invalid config: %w", err)
+	}
+	conn, err := grpc.NewClient(cfg.Endpoint, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
+		grpc.WithStaticStreamWindowSize(windowBytes),
+		grpc.WithStaticConnWindowSize(windowBytes),
+		grpc.WithDisableRetry(), // no retries are configured; gRPC would prepare for them
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: connectTimeout, // otherwise it is the delay of the back-off
+		}),
+	}, cfg.DialOptions...)...)
+	if err != nil {
+		return nil, fmt.Errorf("cri: endpoint %s: %w", cfg.Endpoint, err)
+	}
+	lister, err := wirelist.New(wirelist.Config{Conn: conn, MaxMessageBytes: maxMessageBytes, Timeout: callTimeout})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cri: %w", err), conn.Close())
+	}
+	return &Client{
+		conn: conn, runtime: runtimeapi.NewRuntimeServiceClient(conn), images: runtimeapi.NewImageServiceClient(conn), lister: lister,
+	}, nil
+}
+
+// Close closes the connection. Calls in progress and later ones return Canceled.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Lister returns the lister of this client, always the same one. It is for one user that
+// lists again and again with one filter; [Client.ListPodSandbox] and
+// [Client.ListContainers] are for all others.
+func (c *Client) Lister() *wirelist.Lister { return c.lister }
+
+// call makes one RPC within limit.
+func call[Req, Resp any](ctx context.Context, limit time.Duration, rpc func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) (Resp, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return rpc(ctx, req)
+}
