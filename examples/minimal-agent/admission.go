@@ -40,7 +40,7 @@ func (a *agent) admitSupported(_ context.Context, attrs lifecycle.PodAdmitAttrib
 
 // admitRunnable refuses what this node's runtime and kernel can't run.
 func (a *agent) admitRunnable(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
-	node := podrunner.Node{Policy: a.podPolicy(), Facts: a.nodeFacts()}
+	node := podrunner.Node{Policy: a.opts.policies.Pods, Facts: a.nodeFacts()}
 	if r, ok := errors.AsType[*podrunner.Refusal](podrunner.Admit(attrs.Pod, node)); ok {
 		return lifecycle.PodAdmitResult{Reason: r.Reason, Message: r.Message}
 	}

@@ -83,7 +83,7 @@ const (
 )
 
 func (a *agent) newBackoffs() (err error) {
-	b, errRestarts := lifecycle.NewBackoff(a.opts.restarts())
+	b, errRestarts := lifecycle.NewBackoff(a.opts.policies.Restarts)
 	pulls, errPulls := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
 	if err := errors.Join(errRestarts, errPulls); err != nil {
 		return err

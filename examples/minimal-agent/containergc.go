@@ -100,15 +100,10 @@ func (g gonePods) swept(uid types.UID) bool {
 // newLogRotation wires what keeps the logs of running containers small.
 func (a *agent) newLogRotation() (err error) {
 	a.logs, err = logrotate.New(logrotate.Config{
-		Runtime: a.node.cri,
-		Running: a.runningLogs,
-		PodLogs: a.logRoot(),
-		Policy: logrotate.Policy{
-			MaxSizeBytes: a.opts.logBytes,
-			MaxFiles:     int(a.opts.ContainerLogMaxFiles),
-			Workers:      int(a.opts.ContainerLogMaxWorkers),
-			Interval:     a.opts.ContainerLogMonitorInterval.Duration,
-		},
+		Runtime:  a.node.cri,
+		Running:  a.runningLogs,
+		PodLogs:  a.logRoot(),
+		Policy:   a.opts.policies.Logs,
 		Logger:   a.log,
 		Observer: a.node.metrics.Logs(logrotate.Observer{Checked: func(_ logrotate.Result, err error) { a.passes.ended("logs", err) }}),
 	})

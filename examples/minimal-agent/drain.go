@@ -28,7 +28,7 @@ func (a *agent) farewell(ctx context.Context) error {
 		if err := a.drain(ctx); err != nil {
 			return fmt.Errorf("--stop-pods: %w", err)
 		}
-	case a.opts.shutdown.Total() > 0:
+	case a.opts.policies.Shutdown.Total() > 0:
 		if err := a.shutDown(ctx); err != nil {
 			return fmt.Errorf("--shutdown-grace-period: %w", err)
 		}
@@ -48,7 +48,7 @@ func (a *agent) shutDown(ctx context.Context) error {
 		}
 	}
 	a.mu.Unlock()
-	cfg := a.opts.shutdown
+	cfg := a.opts.policies.Shutdown
 	a.console.say("ending the pods within %v; another signal leaves them as they are", cfg.Total())
 	return podworker.Shutdown(ctx, a.workers, podworker.PlanShutdown(pods, cfg.GracePeriods(), cfg.Total()), podworker.ShutdownOptions{
 		Flush: a.publish.Flush, Events: a.events, Node: a.reference(),

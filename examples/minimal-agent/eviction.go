@@ -23,12 +23,7 @@ import (
 
 // newEviction wires what ends pods before the machine runs out of something.
 func (a *agent) newEviction() (err error) {
-	a.policy = eviction.Policy{
-		Thresholds:               a.opts.thresholds,
-		PressureTransitionPeriod: a.opts.EvictionPressureTransitionPeriod.Duration,
-		MaxPodGracePeriodSeconds: a.opts.EvictionMaxPodGracePeriod,
-		IgnoreLocalStorageLimits: !a.opts.LocalStorageCapacityIsolation,
-	}
+	a.policy = a.opts.policies.Eviction
 	cfg := eviction.Config{
 		Pods:        a.evictable,
 		Killer:      killer{a},
@@ -51,12 +46,12 @@ func (a *agent) newEviction() (err error) {
 		provider, err := stats.New(stats.Config{
 			Runtime: a.node.cri, Images: a.node.cri, NodeName: a.opts.nodeName,
 			NodePath: a.node.rootDir, LogPath: a.logRoot(), PodsCgroup: a.podsCgroup(), Logger: a.log,
-			WalkPeriod: a.opts.VolumeStatsAggPeriod.Duration, UsageEvents: a.opts.KernelMemcgNotification,
+			WalkPeriod: a.opts.policies.VolumePeriod, UsageEvents: a.opts.policies.UsageEvents,
 		})
 		if err != nil {
 			return err
 		}
-		a.stats = newStatistics(provider, a.opts.thresholds, func() bool { return a.sourceReady() == nil })
+		a.stats = newStatistics(provider, a.policy.Thresholds, func() bool { return a.sourceReady() == nil })
 		a.node.closers = append(a.node.closers, provider.Close)
 		cfg.Stats, cfg.Waker = a.stats, a.stats
 	}

@@ -11,26 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
-
-// podPolicy has the settings of pods.
-func (a *agent) podPolicy() podrunner.Policy {
-	return podrunner.Policy{
-		ClusterDNS:     a.opts.ClusterDNS,
-		ClusterDomain:  a.opts.ClusterDomain,
-		SeccompDefault: a.opts.SeccompDefault,
-		UnsafeSysctls:  a.opts.AllowedUnsafeSysctls,
-		Limits: podrunner.Limits{
-			NoCPUQuota:           !a.opts.CPUCFSQuota,
-			CPUPeriod:            a.opts.CPUCFSQuotaPeriod.Duration,
-			SingleProcessOOMKill: ptr.Deref(a.opts.SingleProcessOOMKill, false),
-		},
-	}
-}
 
 // nodeFacts is what pods' configurations take from this machine, as it is now.
 func (a *agent) nodeFacts() podrunner.Facts {
@@ -67,7 +51,7 @@ func readResolvConf(file string) (*podrunner.ResolvConf, error) {
 
 // allocatable is what the node has for pods.
 func (a *agent) allocatable() corev1.ResourceList {
-	return describe.Allocatable(a.capacity(), a.opts.reserved(), a.opts.thresholds)
+	return describe.Allocatable(a.capacity(), []corev1.ResourceList{a.opts.policies.Reserved}, a.opts.policies.Eviction.Thresholds)
 }
 
 // capacity is what the node has.
@@ -76,7 +60,7 @@ func (a *agent) capacity() corev1.ResourceList {
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(goruntime.NumCPU()), resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(a.host.memory, resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(diskBytes(a.node.rootDir), resource.BinarySI),
-		corev1.ResourcePods:             *resource.NewQuantity(a.opts.podLimit(), resource.DecimalSI),
+		corev1.ResourcePods:             *resource.NewQuantity(int64(a.opts.policies.MaxPods), resource.DecimalSI),
 	}
 }
 

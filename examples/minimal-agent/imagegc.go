@@ -18,16 +18,11 @@ func (a *agent) newImageGC() (err error) {
 		Images:  a.node.cri,
 		Runtime: imageUsers{a},
 		FS:      imagegc.RuntimeFS{Runtime: a.node.cri},
-		Policy: imagegc.Policy{
-			HighThresholdPercent: new(int(a.opts.ImageGCHighThresholdPercent)),
-			LowThresholdPercent:  new(int(a.opts.ImageGCLowThresholdPercent)),
-			MinAge:               &a.opts.ImageMinimumGCAge.Duration,
-			MaxAge:               a.opts.ImageMaximumGCAge.Duration,
-		},
-		Store:  imagegc.FileStore(filepath.Join(a.node.rootDir, "images-seen.json")),
-		Events: a.events,
-		Node:   a.reference(),
-		Logger: a.log,
+		Policy:  a.opts.policies.ImageGC,
+		Store:   imagegc.FileStore(filepath.Join(a.node.rootDir, "images-seen.json")),
+		Events:  a.events,
+		Node:    a.reference(),
+		Logger:  a.log,
 
 		Observer: a.node.metrics.ImageGC(imagegc.Observer{Collected: func(_ imagegc.Result, err error) { a.passes.ended("images", err) }}),
 	}

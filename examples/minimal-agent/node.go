@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/kubeparts/kubeparts/agent/cri"
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 	"github.com/kubeparts/kubeparts/fakecri"
 )
@@ -57,11 +57,11 @@ func openNode(ctx context.Context, o options, out *console, m *metrics.Metrics) 
 	}
 	endpoint := o.ContainerRuntimeEndpoint
 	switch endpoint {
-	case config.EmbeddedEndpoint:
+	case kubeletconfig.EmbeddedEndpoint:
 		if endpoint, err = n.serveEmbedded(ctx); err != nil {
 			return nil, err
 		}
-	case config.AutoEndpoint:
+	case kubeletconfig.AutoEndpoint:
 		if endpoint, err = firstLive(ctx, wellKnownEndpoints); err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func openNode(ctx context.Context, o options, out *console, m *metrics.Metrics) 
 	n.cri, n.endpoint = client, endpoint
 	n.runtimeName, n.runtimeVersion = version.GetRuntimeName(), version.GetRuntimeVersion()
 	n.closers = append(n.closers, client.Close)
-	if o.ContainerRuntimeEndpoint != config.EmbeddedEndpoint {
+	if o.ContainerRuntimeEndpoint != kubeletconfig.EmbeddedEndpoint {
 		if err := kubeletOn("/proc", strings.TrimPrefix(endpoint, "unix://")); err != nil {
 			return nil, err
 		}

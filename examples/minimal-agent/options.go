@@ -8,29 +8,23 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/kubeparts/kubeparts/containergc/logrotate"
-	"github.com/kubeparts/kubeparts/eviction"
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
-	"github.com/kubeparts/kubeparts/internal/quantity"
-	"github.com/kubeparts/kubeparts/lifecycle"
-	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
 // options are what the configuration file and the command line say: the kubelet's
 // settings, and those that only the command line has.
 type options struct {
-	config.Settings
+	kubeletconfig.Settings
 	configFile string
-	notes      []config.Problem // on the file, for whoever reads what is printed at the start
+	notes      []kubeletconfig.Problem // on the file, for whoever reads what is printed at the start
 
 	nodeName  string
 	agentName string
@@ -42,24 +36,22 @@ type options struct {
 	deadPerContainer, deadAll int
 
 	// What follows from the settings.
-	listen     string
-	thresholds []eviction.Threshold
-	logBytes   int64
-	access     server.Access // who may ask over HTTP
-	shutdown   podworker.ShutdownConfig
+	listen   string
+	access   server.Access // who may ask over HTTP
+	policies kubeletconfig.Policies
 }
 
 // parseOptions reads the command line and the file that it names; what is on the
 // command line wins. It names every problem with the values at once. What --help
 // asks for goes to usage.
 func parseOptions(args []string, usage io.Writer) (options, error) {
-	o := options{Settings: config.Default()}
+	o := options{Settings: kubeletconfig.Default()}
 	given, err := o.parse(args, usage)
 	if err != nil {
 		return o, err
 	}
 	if o.configFile != "" {
-		file, err := config.Load(o.configFile)
+		file, err := kubeletconfig.Load(o.configFile)
 		if err != nil {
 			return o, err
 		}
@@ -111,7 +103,7 @@ func (o *options) complete() error {
 		}
 		o.nodeName = strings.ToLower(name)
 	}
-	if o.rootDir == "" && o.ContainerRuntimeEndpoint != config.EmbeddedEndpoint {
+	if o.rootDir == "" && o.ContainerRuntimeEndpoint != kubeletconfig.EmbeddedEndpoint {
 		o.rootDir = "/var/lib/minimal-agent"
 	}
 	for _, path := range []*string{&o.rootDir, &o.StaticPodPath, &o.TLSCertFile, &o.TLSPrivateKeyFile, &o.tokenFile} {
@@ -126,17 +118,7 @@ func (o *options) complete() error {
 	}
 	o.listen = net.JoinHostPort(o.Address, strconv.Itoa(int(o.Port)))
 	o.access = server.Access{CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, TokenFile: o.tokenFile}
-	o.shutdown = podworker.ShutdownConfig{
-		ShutdownGracePeriod:             o.ShutdownGracePeriod.Duration,
-		ShutdownGracePeriodCriticalPods: o.ShutdownGracePeriodCriticalPods.Duration,
-	}
-	for _, p := range o.ShutdownGracePeriodByPodPriority {
-		o.shutdown.ShutdownGracePeriodByPodPriority = append(o.shutdown.ShutdownGracePeriodByPodPriority, podworker.ShutdownGracePeriodByPodPriority{
-			Priority: p.Priority, GracePeriod: time.Duration(p.ShutdownGracePeriodSeconds) * time.Second,
-		})
-	}
-	o.thresholds, _ = o.Thresholds() // validate tells what is wrong with these two
-	o.logBytes, _ = logrotate.ParseMaxSize(o.ContainerLogMaxSize)
+	o.policies, _ = o.Policies() // validate reports what is wrong with the settings
 	return nil
 }
 
@@ -152,7 +134,8 @@ func (o *options) validate(given map[string]string) error {
 	if o.agentName == "" {
 		errs = append(errs, errors.New("--agent-name is empty"))
 	}
-	if o.stopPods && o.shutdown.Total() > 0 {
+	if o.stopPods && (o.ShutdownGracePeriod.Duration > 0 || slices.ContainsFunc(o.ShutdownGracePeriodByPodPriority,
+		func(p kubeletconfig.ShutdownGracePeriodByPodPriority) bool { return p.ShutdownGracePeriodSeconds > 0 })) {
 		errs = append(errs, errors.New("--stop-pods and --shutdown-grace-period, or shutdownGracePeriod: want one of them"))
 	}
 	if o.PodLogsDir != "" && !o.takeOver {
@@ -169,64 +152,17 @@ func (o *options) validate(given map[string]string) error {
 
 // cgroupParent is the cgroup below which pods have theirs, empty if they have none.
 func (o *options) cgroupParent() string {
-	switch {
-	case !o.CgroupsPerQOS:
+	if o.policies.Cgroups == nil {
 		return ""
-	case o.CgroupRoot == "":
-		return "/"
-	default:
-		return o.CgroupRoot
 	}
-}
-
-// podLimit is how many pods may be here.
-func (o *options) podLimit() int64 {
-	if o.PodsPerCore > 0 {
-		return min(int64(o.MaxPods), int64(o.PodsPerCore)*int64(goruntime.NumCPU()))
-	}
-	return int64(o.MaxPods)
+	return o.policies.Cgroups.Parent
 }
 
 // folderPeriod is how often the folder of manifests is looked at. What the kubelet
 // does by default is right only where the folder can be watched: the source decides.
 func (o *options) folderPeriod() time.Duration {
-	if o.FileCheckFrequency == config.Default().FileCheckFrequency {
+	if o.FileCheckFrequency == kubeletconfig.Default().FileCheckFrequency {
 		return 0
 	}
 	return o.FileCheckFrequency.Duration
-}
-
-// parallelPulls is how many images may be pulled at once, 0 for any number.
-func (o *options) parallelPulls() int {
-	switch {
-	case o.SerializeImagePulls:
-		return 1
-	case o.MaxParallelImagePulls == nil:
-		return 0
-	default:
-		return int(*o.MaxParallelImagePulls)
-	}
-}
-
-// restarts is how restarts of containers are delayed.
-func (o *options) restarts() (cfg lifecycle.BackoffConfig) {
-	if longest := o.CrashLoopBackOff.MaxContainerRestartPeriod; longest != nil {
-		cfg.Initial, cfg.Max = min(lifecycle.DefaultInitialBackoff, longest.Duration), longest.Duration
-	}
-	return cfg
-}
-
-// reserved is what others than pods need of the node. validate has refused what is no
-// amount.
-func (o *options) reserved() (all []corev1.ResourceList) {
-	for _, amounts := range []map[string]string{o.SystemReserved, o.KubeReserved} {
-		list := corev1.ResourceList{}
-		for name, text := range amounts {
-			if q, err := quantity.Parse(text); err == nil {
-				list[corev1.ResourceName(name)] = q
-			}
-		}
-		all = append(all, list)
-	}
-	return all
 }

@@ -9,12 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
-	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
@@ -22,7 +18,7 @@ import (
 func configFile(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubelet.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("apiVersion: "+config.APIVersion+"\nkind: "+config.Kind+"\n"+text), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("apiVersion: "+kubeletconfig.APIVersion+"\nkind: "+kubeletconfig.Kind+"\n"+text), 0o600))
 	return file
 }
 
@@ -55,7 +51,7 @@ registerNode: true
 	require.NoError(t, err)
 	require.Equal(t, "[::]:0", o.listen)
 	require.Equal(t, "/node", o.cgroupParent())
-	require.Empty(t, o.thresholds)
+	require.Empty(t, o.policies.Eviction.Thresholds)
 }
 
 func TestProblemsOfFlagsAndFileHaveTheirNames(t *testing.T) {
@@ -125,53 +121,25 @@ func TestEachFlagRefusesNonsense(t *testing.T) {
 	require.ElementsMatch(t, runFlags(), tried, "each flag has a case")
 }
 
-func TestWhatSettingsMean(t *testing.T) {
+func TestFolderIsReadAgainAsTheSettingsSay(t *testing.T) {
 	t.Parallel()
-	o := options{Settings: config.Default()}
-	require.Equal(t, 1, o.parallelPulls())
-	o.SerializeImagePulls = false
-	require.Zero(t, o.parallelPulls(), "no limit")
-	o.MaxParallelImagePulls = new(int32(4))
-	require.Equal(t, 4, o.parallelPulls())
-
-	require.EqualValues(t, 110, o.podLimit())
-	o.MaxPods, o.PodsPerCore = 1<<30, 1
-	require.Positive(t, o.podLimit())
-	require.Less(t, o.podLimit(), int64(1<<20))
-
+	o := options{Settings: kubeletconfig.Default()}
 	require.Zero(t, o.folderPeriod(), "the source's own")
 	o.FileCheckFrequency.Duration = time.Second
 	require.Equal(t, time.Second, o.folderPeriod())
-
-	require.Zero(t, o.restarts(), "the kubelet's")
-	o.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: 3 * time.Second}
-	require.Equal(t, lifecycle.BackoffConfig{Initial: 3 * time.Second, Max: 3 * time.Second}, o.restarts())
-	o.CrashLoopBackOff.MaxContainerRestartPeriod.Duration = time.Minute
-	require.Equal(t, lifecycle.BackoffConfig{Initial: 10 * time.Second, Max: time.Minute}, o.restarts())
-
-	require.Empty(t, o.cgroupParent())
-	o.CgroupsPerQOS = true
-	require.Equal(t, "/", o.cgroupParent())
-
-	o.SystemReserved = map[string]string{"cpu": "500m", "memory": "100Gi"}
-	o.KubeReserved = map[string]string{"cpu": "250m", "ephemeral-storage": "1Gi"}
-	require.Equal(t, []corev1.ResourceList{
-		{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("100Gi")},
-		{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
-	}, o.reserved())
 }
 
 func TestShutdownIsAsTheSettingsSay(t *testing.T) {
 	t.Parallel()
 	o, err := parseOptions([]string{"--shutdown-grace-period", "30s", "--shutdown-grace-period-critical-pods", "10s"}, io.Discard)
 	require.NoError(t, err)
-	require.Equal(t, podworker.ShutdownConfig{ShutdownGracePeriod: 30 * time.Second, ShutdownGracePeriodCriticalPods: 10 * time.Second}, o.shutdown)
+	require.Equal(t, podworker.ShutdownConfig{ShutdownGracePeriod: 30 * time.Second, ShutdownGracePeriodCriticalPods: 10 * time.Second}, o.policies.Shutdown)
 
 	file := configFile(t, "shutdownGracePeriodByPodPriority: [{priority: 5, shutdownGracePeriodSeconds: 10}]\n")
 	o, err = parseOptions([]string{"--config", file}, io.Discard)
 	require.NoError(t, err)
-	require.Equal(t, []podworker.ShutdownGracePeriodByPodPriority{{Priority: 5, GracePeriod: 10 * time.Second}}, o.shutdown.ShutdownGracePeriodByPodPriority)
-	require.NoError(t, o.shutdown.Validate())
+	require.Equal(t, []podworker.ShutdownGracePeriodByPodPriority{{Priority: 5, GracePeriod: 10 * time.Second}}, o.policies.Shutdown.ShutdownGracePeriodByPodPriority)
+	require.NoError(t, o.policies.Shutdown.Validate())
 
 	_, err = parseOptions([]string{"--config", file, "--stop-pods"}, io.Discard)
 	require.ErrorContains(t, err, "--stop-pods and --shutdown-grace-period")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,7 +49,7 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 	cfg.RootDir = a.node.rootDir
 	cfg.Exited = a.exits.of
 	cfg.SeccompRoot = filepath.Join(a.node.rootDir, "seccomp")
-	cfg.Policy, cfg.Facts = a.podPolicy(), a.nodeFacts
+	cfg.Policy, cfg.Facts = a.opts.policies.Pods, a.nodeFacts
 	cfg.Events = a.events
 	return nil
 }
@@ -65,11 +64,7 @@ func (a *agent) planned(_ *corev1.Pod, do podrunner.Actions) {
 func (a *agent) newImages() (err error) {
 	a.images, err = images.New(images.Config{
 		Images: a.pulls, Leases: a.imageGC, Objects: a.objects,
-		Policy: images.Policy{
-			MaxParallelPulls: a.opts.parallelPulls(), QPS: float64(a.opts.RegistryPullQPS), Burst: int(a.opts.RegistryBurst),
-			Verify:          images.Verification(a.opts.ImagePullCredentialsVerificationPolicy),
-			VerifyAllowlist: a.opts.PreloadedImagesVerificationAllowlist,
-		},
+		Policy:     a.opts.policies.Images,
 		Backoff:    a.pullBackoff,
 		RecordsDir: filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
 		Observer: a.node.metrics.Images(images.Observer{}),
@@ -94,16 +89,13 @@ func (noMounts) Unmount(string) error                  { return nil }
 func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }
 
 func (a *agent) newCgroups() (err error) {
-	if a.opts.cgroupParent() == "" {
+	if a.opts.policies.Cgroups == nil {
 		return nil
 	}
-	cfg := cgroups.Config{
-		Parent:     a.opts.cgroupParent(),
-		PidsPerPod: max(0, a.opts.PodPidsLimit),
-	}
-	if slices.Contains(a.opts.EnforceNodeAllocatable, "pods") {
+	cfg := *a.opts.policies.Cgroups
+	if a.opts.policies.EnforceAllocatable {
 		// Below it eviction has to act first.
-		cfg.Allocatable = describe.Allocatable(a.capacity(), a.opts.reserved(), nil)
+		cfg.Allocatable = describe.Allocatable(a.capacity(), []corev1.ResourceList{a.opts.policies.Reserved}, nil)
 	}
 	a.cgroups, err = cgroups.New(cfg)
 	return err

@@ -25,7 +25,7 @@ func TestThresholdsAreTheKubeletsUnlessSaidOtherwise(t *testing.T) {
 	o, err := parseOptions([]string{"--node-name", "n"}, io.Discard)
 	require.NoError(t, err)
 	var texts []string
-	for _, th := range o.thresholds {
+	for _, th := range o.policies.Eviction.Thresholds {
 		texts = append(texts, string(th.Signal)+" "+th.Value.String())
 	}
 	require.Equal(t, []string{
@@ -35,7 +35,7 @@ func TestThresholdsAreTheKubeletsUnlessSaidOtherwise(t *testing.T) {
 
 	o, err = parseOptions([]string{"--node-name", "n", "--eviction-hard", ""}, io.Discard)
 	require.NoError(t, err)
-	require.Empty(t, o.thresholds)
+	require.Empty(t, o.policies.Eviction.Thresholds)
 
 	_, err = parseOptions([]string{"--node-name", "n", "--eviction-hard", "nodefs.available<10"}, io.Discard)
 	require.NoError(t, err)

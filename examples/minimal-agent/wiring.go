@@ -95,7 +95,7 @@ func (a *agent) newWorkers() (err error) {
 		Syncer:       syncer{a},
 		Cache:        a.cache,
 		AfterSync:    a.pleg.RequestRelist,
-		ResyncPeriod: a.opts.SyncFrequency.Duration,
+		ResyncPeriod: a.opts.policies.SyncPeriod,
 		Observer:     a.node.metrics.Workers(podworker.Observer{}),
 		Logger:       a.log,
 	})

@@ -11,7 +11,11 @@ import (
 // not exist yet may be in the table already.
 func edges() map[string][]string {
 	return map[string][]string{
-		"agent/cri":              {"pleg/wirelist"},
+		"agent/cri": {"pleg/wirelist"},
+		"agent/kubeletconfig": {
+			"containergc/logrotate", "eviction", "imagegc", "lifecycle", "lifecycle/cgroups", "lifecycle/images",
+			"lifecycle/podrunner", "lifecycle/podworker",
+		},
 		"agent/stats":            {"eviction"},
 		"podcache":               {},
 		"pleg":                   {"podcache"},

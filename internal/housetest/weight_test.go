@@ -16,6 +16,14 @@ const (
 	maxModules  = 26 // two are of the reader of image references, which was our own before
 )
 
+// mostLinked returns how many packages and modules the package in dir may link.
+func mostLinked(dir string) (packages, modules int) {
+	if dir == "agent/kubeletconfig" {
+		return maxPackages, 28 // two modules read YAML, with the lines of its nodes
+	}
+	return maxPackages, maxModules
+}
+
 // A weight is what somebody links who imports one of our packages, outside the
 // standard library and this module.
 type weight struct {
@@ -53,10 +61,11 @@ func weigh(all []listed) (weights []weight) {
 // checkCeiling finds packages for users that are too heavy to be parts.
 func checkCeiling(m *module) (found []finding) {
 	for _, w := range weigh(m.listed) {
-		if isPublic(w.dir) && (w.packages > maxPackages || w.modules > maxModules) {
+		packages, modules := mostLinked(w.dir)
+		if isPublic(w.dir) && (w.packages > packages || w.modules > modules) {
 			found = append(found, finding{w.dir, 1, fmt.Sprintf(
 				"links %d packages of %d modules, at most %d and %d: `go mod why` tells through what",
-				w.packages, w.modules, maxPackages, maxModules)})
+				w.packages, w.modules, packages, modules)})
 		}
 	}
 	return found

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
@@ -37,7 +37,7 @@ func (p Program) config() command {
 
 // validate says what is wrong with a file, and what is to be known of it.
 func (p Program) validate(file string) error {
-	f, err := config.Load(file)
+	f, err := kubeletconfig.Load(file)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // Package config compares how a KubeletConfiguration is read: by the kubelet, with its
-// loader, its scheme, its defaults and its validation, and by the package config of
-// minimal-agent. Both read the same file, so that relative paths are compared too.
+// loader, its scheme, its defaults and its validation, and by agent/kubeletconfig.
+// Both read the same file, so that relative paths are compared too.
 //
 // A world is a file with up to eight fields of any name and value, right or wrong, some
 // of them twice, in another case or unknown, and now and then with another header or a

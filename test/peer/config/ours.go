@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -21,7 +21,7 @@ func (k *kubelet) ours(t *testing.T, w *world) []judge.Facts {
 	f := judge.Facts{}
 	w.dir = filepath.Dir(k.file)
 	require.NoError(t, os.WriteFile(k.file, []byte(w.text()), 0o600))
-	file, err := config.Load(k.file)
+	file, err := kubeletconfig.Load(k.file)
 	if err == nil {
 		addNotes(t, f, file.Notes)
 		addValues(t, f, file.Settings)
@@ -32,9 +32,9 @@ func (k *kubelet) ours(t *testing.T, w *world) []judge.Facts {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		all = many.Unwrap()
 	}
-	var problems []config.Problem
+	var problems []kubeletconfig.Problem
 	for _, err := range all {
-		p, ok := errors.AsType[config.Problem](err)
+		p, ok := errors.AsType[kubeletconfig.Problem](err)
 		if !ok {
 			return []judge.Facts{{"decode": "refused", "text": strings.ReplaceAll(err.Error(), k.file, "FILE")}}
 		}
@@ -50,7 +50,7 @@ func (k *kubelet) ours(t *testing.T, w *world) []judge.Facts {
 }
 
 // lineText is a problem as a line.
-func lineText(p config.Problem) string {
+func lineText(p kubeletconfig.Problem) string {
 	text := p.Text
 	if p.Field != "" {
 		text = p.Field + ": " + text
@@ -63,7 +63,7 @@ func lineText(p config.Problem) string {
 
 // addNotes adds a fact for each field that is ignored, and the thresholds that a file
 // takes away.
-func addNotes(t *testing.T, f judge.Facts, notes []config.Problem) {
+func addNotes(t *testing.T, f judge.Facts, notes []kubeletconfig.Problem) {
 	t.Helper()
 	for _, note := range notes {
 		if strings.HasPrefix(note.Text, "ignored: ") {
@@ -80,7 +80,7 @@ func addNotes(t *testing.T, f judge.Facts, notes []config.Problem) {
 
 // addLines adds the line of each field that is named, as one fact for its first line
 // and one for those where it stands again. Lines come in order.
-func addLines(t *testing.T, f judge.Facts, all []config.Problem) {
+func addLines(t *testing.T, f judge.Facts, all []kubeletconfig.Problem) {
 	t.Helper()
 	last := 0
 	for _, p := range all {
@@ -101,7 +101,7 @@ func addLines(t *testing.T, f judge.Facts, all []config.Problem) {
 }
 
 // addThresholds adds the thresholds that the eviction manager has.
-func addThresholds(t *testing.T, f judge.Facts, s config.Settings) {
+func addThresholds(t *testing.T, f judge.Facts, s kubeletconfig.Settings) {
 	t.Helper()
 	all, err := s.Thresholds()
 	require.NoError(t, err)
@@ -115,14 +115,14 @@ func addThresholds(t *testing.T, f judge.Facts, s config.Settings) {
 }
 
 // fieldName is the field of the file that a problem is in.
-func fieldName(p config.Problem) string {
+func fieldName(p kubeletconfig.Problem) string {
 	name, _, _ := strings.Cut(p.Field, ".")
 	name, _, _ = strings.Cut(name, "[")
 	return name
 }
 
 // addProblem adds a problem by what kind it is.
-func addProblem(f judge.Facts, p config.Problem) {
+func addProblem(f judge.Facts, p kubeletconfig.Problem) {
 	field := fieldName(p)
 	switch {
 	case strings.HasPrefix(p.Text, "not implemented: "):

@@ -23,7 +23,7 @@ import (
 
 type scene = judge.Scene[*world]
 
-const docPath = "examples/minimal-agent/config/doc.go"
+const docPath = "agent/kubeletconfig/doc.go"
 
 // refusal returns the field of a fact about a value that is refused.
 func refusal(s scene) (field string, ok bool) { return strings.CutPrefix(s.Fact, "refused ") }

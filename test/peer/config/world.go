@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -64,7 +64,7 @@ func fieldTypes() map[string]reflect.Type {
 // ourTypes returns the fields that ours has, with their types.
 func ourTypes() map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
-	for f := range reflect.TypeFor[config.Settings]().Fields() {
+	for f := range reflect.TypeFor[kubeletconfig.Settings]().Fields() {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
 			fields[name] = f.Type
 		}

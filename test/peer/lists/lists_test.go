@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 )
 
@@ -145,10 +145,10 @@ func addFlags(known map[string]bool, file *ast.File) {
 	})
 }
 
-// hasField returns whether the configuration of minimal-agent has a field.
+// hasField returns whether agent/kubeletconfig has a field.
 func hasField() func(string) bool {
 	known := map[string]bool{}
-	for f := range reflect.TypeFor[config.Settings]().Fields() {
+	for f := range reflect.TypeFor[kubeletconfig.Settings]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		known[name] = true
 	}

@@ -1,4 +1,4 @@
-package config_test
+package kubeletconfig_test
 
 import (
 	"os"
@@ -10,10 +10,10 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 )
 
-const header = "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n"
+const header = "apiVersion: " + kubeletconfig.APIVersion + "\nkind: " + kubeletconfig.Kind + "\n"
 
 // TestFiles shows what files are understood as: problems, or what differs from the
 // defaults, and notes.
@@ -24,17 +24,20 @@ func TestFiles(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			t.Helper()
 			text := d.Input + "\n"
-			if d.Cmd == "parse" {
+			switch d.Cmd {
+			case "parse":
 				text = header + text
+			case "policies":
+				return changedPolicies(t, d.Input+"\n")
 			}
-			f, err := config.Parse([]byte(text))
+			f, err := kubeletconfig.Parse([]byte(text))
 			if err != nil {
-				require.Equal(t, config.File{}, f)
+				require.Equal(t, kubeletconfig.File{}, f)
 				return err.Error() + "\n"
 			}
 			out, err := f.Settings.YAML()
 			require.NoError(t, err)
-			again, err := config.Parse(out)
+			again, err := kubeletconfig.Parse(out)
 			require.NoError(t, err, string(out))
 			require.Equal(t, f.Settings, again.Settings, "what is written is read as the same")
 			lines := difference(t, string(out))
@@ -49,7 +52,7 @@ func TestFiles(t *testing.T) {
 // difference are the lines of out that the defaults don't have.
 func difference(t *testing.T, out string) string {
 	t.Helper()
-	base, err := config.Default().YAML()
+	base, err := kubeletconfig.Default().YAML()
 	require.NoError(t, err)
 	var b strings.Builder
 	for line := range strings.Lines(out) {
@@ -62,7 +65,7 @@ func difference(t *testing.T, out string) string {
 
 func TestEachFieldRefusesWrongTypes(t *testing.T) {
 	t.Parallel()
-	out, err := config.Default().YAML()
+	out, err := kubeletconfig.Default().YAML()
 	require.NoError(t, err)
 	names := []string{ // and those that are in the default's YAML
 		"staticPodURLHeader", "allowedUnsafeSysctls", "clusterDNS", "systemReserved", "kubeReserved", "singleProcessOOMKill",
@@ -77,7 +80,7 @@ func TestEachFieldRefusesWrongTypes(t *testing.T) {
 	require.Greater(t, len(names), 50)
 	for _, name := range names {
 		for _, value := range []string{"{a: {b: [c]}}", "[[1], {}]", "1.5", "2024-01-01", "!!binary aGk=", "[{priority: x}]", "{maxContainerRestartPeriod: 5}"} {
-			_, err := config.Parse([]byte(header + name + ": " + value + "\n"))
+			_, err := kubeletconfig.Parse([]byte(header + name + ": " + value + "\n"))
 			require.ErrorContains(t, err, "line 3: "+name, value)
 			require.Regexp(t, ": (want |unknown field)", err.Error(), "%s: %s", name, value)
 		}
@@ -86,9 +89,9 @@ func TestEachFieldRefusesWrongTypes(t *testing.T) {
 
 func TestNullIsNotSet(t *testing.T) {
 	t.Parallel()
-	f, err := config.Parse([]byte(header + "maxPods: null\nevictionHard:\nauthentication: null\nfeatureGates: ~\ncrashLoopBackOff: {maxContainerRestartPeriod: null}\n"))
+	f, err := kubeletconfig.Parse([]byte(header + "maxPods: null\nevictionHard:\nauthentication: null\nfeatureGates: ~\ncrashLoopBackOff: {maxContainerRestartPeriod: null}\n"))
 	require.NoError(t, err)
-	require.Equal(t, config.File{Settings: config.Default()}, f)
+	require.Equal(t, kubeletconfig.File{Settings: kubeletconfig.Default()}, f)
 }
 
 func TestPathsStartAtTheFilesFolder(t *testing.T) {
@@ -97,7 +100,7 @@ func TestPathsStartAtTheFilesFolder(t *testing.T) {
 	file := filepath.Join(dir, "kubelet.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(header+
 		"staticPodPath: manifests\ntlsCertFile: pki/tls.crt\ntlsPrivateKeyFile: /pki/tls.key\nresolvConf: \"\"\npodLogsDir: ../logs\n"), 0o600))
-	f, err := config.Load(file)
+	f, err := kubeletconfig.Load(file)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "manifests"), f.Settings.StaticPodPath)
 	require.Equal(t, filepath.Join(dir, "pki", "tls.crt"), f.Settings.TLSCertFile)
@@ -110,21 +113,21 @@ func TestLoadNamesTheFileInEachProblem(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "kubelet.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(header+"maxPod: 3\nport: x\n"), 0o600))
-	_, err := config.Load(file)
+	_, err := kubeletconfig.Load(file)
 	require.EqualError(t, err, file+": line 3: maxPod: unknown field\n"+file+`: line 4: port: want a whole number, got "x"`)
 
-	_, err = config.Load(file + "s")
+	_, err = kubeletconfig.Load(file + "s")
 	require.ErrorIs(t, err, os.ErrNotExist)
-	_, err = config.Load(filepath.Dir(file))
+	_, err = kubeletconfig.Load(filepath.Dir(file))
 	require.Error(t, err)
 	require.NoError(t, os.WriteFile(file, make([]byte, 2<<20), 0o600))
-	_, err = config.Load(file)
+	_, err = kubeletconfig.Load(file)
 	require.ErrorContains(t, err, "longer than")
 }
 
 func TestThresholdsAreThoseOfTheSettings(t *testing.T) {
 	t.Parallel()
-	s := config.Default()
+	s := kubeletconfig.Default()
 	s.EvictionHard = map[string]string{"memory.available": "1Gi"}
 	s.EnforceNodeAllocatable = []string{"none"}
 	got, err := s.Thresholds()
@@ -137,18 +140,18 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(header + "maxPods: 10\nevictionHard: {memory.available: 1Gi}\nclusterDNS: [10.0.0.10]\n"))
 	f.Add([]byte(header + "a: &a [1]\nclusterDNS: *a\n<<: {kind: x}\n"))
 	f.Add([]byte(header + "shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 2}]\ncrashLoopBackOff: {maxContainerRestartPeriod: 2s}"))
-	f.Add([]byte(`{"apiVersion":"` + config.APIVersion + `","kind":"` + config.Kind + `","systemReserved":{"cpu":"1"},"cgroupRoot":"/x"}`))
+	f.Add([]byte(`{"apiVersion":"` + kubeletconfig.APIVersion + `","kind":"` + kubeletconfig.Kind + `","systemReserved":{"cpu":"1"},"cgroupRoot":"/x"}`))
 	f.Add([]byte("a: 1\n---\nb: 2\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := config.Parse(data)
+		file, err := kubeletconfig.Parse(data)
 		if err != nil {
-			require.Equal(t, config.File{}, file)
+			require.Equal(t, kubeletconfig.File{}, file)
 			return
 		}
 		require.Empty(t, file.Settings.Check())
 		out, err := file.Settings.YAML()
 		require.NoError(t, err)
-		again, err := config.Parse(out)
+		again, err := kubeletconfig.Parse(out)
 		require.NoError(t, err, string(out))
 		require.Equal(t, file.Settings, again.Settings, string(out))
 	})

@@ -1,4 +1,4 @@
-package config
+package kubeletconfig
 
 import (
 	"runtime"
@@ -15,7 +15,7 @@ const (
 	Kind       = "KubeletConfiguration"
 )
 
-// Endpoints that are no address.
+// Endpoints that are no address. A program that cannot serve one of them refuses it.
 const (
 	// EmbeddedEndpoint is an in-process runtime in memory.
 	EmbeddedEndpoint = "embedded"

@@ -1,4 +1,4 @@
-package config
+package kubeletconfig
 
 import (
 	"fmt"
@@ -117,7 +117,7 @@ func TestTypesAreTheKubelets(t *testing.T) {
 		for got.Kind() == reflect.Pointer {
 			got = got.Elem()
 		}
-		text := strings.NewReplacer("config.", "", "v1.", "").Replace(got.String())
+		text := strings.NewReplacer("kubeletconfig.", "", "v1.", "").Replace(got.String())
 		want := strings.ReplaceAll(kubelet[f.name].typ, "ImagePullCredentialsVerificationPolicy", "string")
 		require.Equal(t, want, text, f.name)
 		require.NotEmpty(t, names[f.name], f.name)

@@ -1,4 +1,4 @@
-// Package config reads the agent's configuration file, which is a kubelet's: a
+// Package kubeletconfig reads an agent's configuration from a kubelet's file: a
 // KubeletConfiguration of kubelet.config.k8s.io/v1beta1 (Kubernetes 1.36).
 //
 // # What it does
@@ -17,6 +17,18 @@
 // What is no field of it is a mistake. A file is read whole and every mistake is
 // reported at once, with its line.
 //
+// [Settings.Policies] returns what the settings mean for the managers, in the types that
+// their configs have:
+//
+//	file, err := kubeletconfig.Load("/etc/kubernetes/kubelet.yaml")
+//	…
+//	policies, err := file.Settings.Policies()
+//	…
+//	collector, err := imagegc.New(imagegc.Config{Policy: policies.ImageGC, …})
+//
+// The other settings are the program's own: its server, its sources of pods, its folders
+// and the runtime's address.
+//
 // # What you supply
 //
 // A file, JSON or YAML, of one document. Paths in it that are not absolute start at
@@ -30,6 +42,7 @@
 //  2. A field that is not set, or is null, has its default; so has one that is 0 or
 //     empty where the kubelet does not tell that from one that is not set.
 //  3. What [Settings.YAML] writes, Parse reads as the same settings.
+//  4. Settings that Load or Parse have returned always have policies.
 //
 // # Goroutines and locking
 //
@@ -80,4 +93,4 @@
 // # Testing your code with it
 //
 // Settings are a struct: [Default] and an assignment make any. Parse takes bytes.
-package config
+package kubeletconfig

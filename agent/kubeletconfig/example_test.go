@@ -1,13 +1,13 @@
-package config_test
+package kubeletconfig_test
 
 import (
 	"fmt"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/config"
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 )
 
 func ExampleParse() {
-	f, err := config.Parse([]byte(`
+	f, err := kubeletconfig.Parse([]byte(`
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 maxPods: 30
@@ -19,7 +19,7 @@ registerNode: true
 		fmt.Println(n)
 	}
 
-	_, err = config.Parse([]byte(`
+	_, err = kubeletconfig.Parse([]byte(`
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 maxPods: many

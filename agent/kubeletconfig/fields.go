@@ -1,4 +1,4 @@
-package config
+package kubeletconfig
 
 // field is where a field of the file goes: a pointer into Settings of one of the
 // types that [assign] knows.
