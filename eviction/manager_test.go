@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/mock/gomock"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -194,27 +195,6 @@ func TestPodThatAsksAsAWholeIsBlamedAsAWhole(t *testing.T) {
 		"Container sidecar was using 2Mi, request is 0, has larger consumption of memory. ", message)
 	require.Equal(t, "a", annotations[eviction.OffendingPodKey])
 	require.Equal(t, "3Mi", annotations[eviction.OffendingPodUsageKey])
-}
-
-func TestConditionTexts(t *testing.T) {
-	t.Parallel()
-	var got []string
-	for _, c := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
-		for _, holds := range []bool{true, false} {
-			s := eviction.ConditionStatus(c, holds)
-			got = append(got, strings.Join([]string{string(s.Type), string(s.Status), s.Reason, s.Message, eviction.ConditionEvent(c, holds)}, "|"))
-		}
-	}
-	require.Equal(t, []string{
-		"MemoryPressure|True|KubeletHasInsufficientMemory|kubelet has insufficient memory available|NodeHasInsufficientMemory",
-		"MemoryPressure|False|KubeletHasSufficientMemory|kubelet has sufficient memory available|NodeHasSufficientMemory",
-		"DiskPressure|True|KubeletHasDiskPressure|kubelet has disk pressure|NodeHasDiskPressure",
-		"DiskPressure|False|KubeletHasNoDiskPressure|kubelet has no disk pressure|NodeHasNoDiskPressure",
-		"PIDPressure|True|KubeletHasInsufficientPID|kubelet has insufficient PID available|NodeHasInsufficientPID",
-		"PIDPressure|False|KubeletHasSufficientPID|kubelet has sufficient PID available|NodeHasSufficientPID",
-		"Ready|True|||",
-		"Ready|False|||",
-	}, got)
 }
 
 // Three pods, one for each kind of limit, go in one step, and nothing else.
@@ -471,4 +451,19 @@ func TestEvaluate_RecordsThatNothingCanBeEvicted(t *testing.T) {
 		"event node Warning EvictionThresholdMet: Attempting to reclaim memory",
 	}, n.take(), "each 10 s")
 	require.Equal(t, 2, strings.Count(log.String(), `msg="no pod can be evicted, the node stays short" threshold="memory.available<1Gi (hard)" available=0`))
+}
+
+func TestReserved(t *testing.T) {
+	t.Parallel()
+	capacity := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourceEphemeralStorage: resource.MustParse("12Gi")}
+	soft := hard(eviction.MemoryAvailable, 500*mi)
+	soft.GracePeriod = time.Minute
+	quarter := eviction.Threshold{Signal: eviction.NodeFSAvailable, Value: eviction.Value{Fraction: 0.25}}
+	got := eviction.Reserved(capacity, []eviction.Threshold{
+		hard(eviction.MemoryAvailable, 200*mi), hard(eviction.MemoryAvailable, 100*mi), soft, quarter, hard(eviction.ImageFSAvailable, gi), hard(eviction.AllocatableMemoryAvailable, gi),
+	})
+	memory, storage := got[corev1.ResourceMemory], got[corev1.ResourceEphemeralStorage]
+	require.Equal(t, []string{"100Mi", "3Gi"}, []string{memory.String(), storage.String()})
+	require.Len(t, got, 2)
+	require.Empty(t, eviction.Reserved(capacity, nil))
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -119,4 +120,27 @@ func thresholdsFor(thresholds []Threshold, layout Layout) (all []Threshold) {
 		}
 	}
 	return all
+}
+
+// Reserved returns what the hard thresholds keep free of a node's capacity, and pods therefore
+// can't use: memory and ephemeral storage. The last of several thresholds on the same signal
+// counts.
+func Reserved(capacity corev1.ResourceList, thresholds []Threshold) corev1.ResourceList {
+	reserved := corev1.ResourceList{}
+	for _, t := range thresholds {
+		var name corev1.ResourceName
+		switch {
+		case !t.Hard():
+			continue
+		case t.Signal == MemoryAvailable:
+			name = corev1.ResourceMemory
+		case t.Signal == NodeFSAvailable:
+			name = corev1.ResourceEphemeralStorage
+		default:
+			continue
+		}
+		whole := capacity[name]
+		reserved[name] = *resource.NewQuantity(t.Value.Of(whole.Value()), resource.BinarySI)
+	}
+	return reserved
 }

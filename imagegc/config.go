@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
 // ImageService lists and removes images, a literal subset of
@@ -117,7 +119,7 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	c.Period = cmp.Or(c.Period, 5*time.Minute)
 	c.DetectPeriod = cmp.Or(c.DetectPeriod, time.Minute)
-	c.MaxNodeImages = cmp.Or(c.MaxNodeImages, 50)
+	c.MaxNodeImages = cmp.Or(c.MaxNodeImages, nodestatus.DefaultMaxImages)
 	c.EventPeriod = cmp.Or(c.EventPeriod, time.Hour)
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}

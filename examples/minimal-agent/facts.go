@@ -7,13 +7,15 @@ import (
 	goruntime "runtime"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
+	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
 // nodeFacts is what pods' configurations take from this machine, as it is now.
@@ -51,7 +53,12 @@ func readResolvConf(file string) (*podrunner.ResolvConf, error) {
 
 // allocatable is what the node has for pods.
 func (a *agent) allocatable() corev1.ResourceList {
-	return describe.Allocatable(a.capacity(), []corev1.ResourceList{a.opts.policies.Reserved}, a.opts.policies.Eviction.Thresholds)
+	return nodestatus.Allocatable(a.capacity(), a.reserved())
+}
+
+// reserved is what others need of the node, and what hard eviction keeps free.
+func (a *agent) reserved() []corev1.ResourceList {
+	return []corev1.ResourceList{a.opts.policies.Reserved, eviction.Reserved(a.capacity(), a.opts.policies.Eviction.Thresholds)}
 }
 
 // capacity is what the node has.
@@ -66,27 +73,33 @@ func (a *agent) capacity() corev1.ResourceList {
 
 // self is this node as admission sees it.
 func (a *agent) self(context.Context) (*corev1.Node, error) {
-	n := &corev1.Node{}
-	n.Name = a.opts.nodeName
-	n.Labels = map[string]string{
-		corev1.LabelHostname: a.opts.nodeName, corev1.LabelOSStable: goruntime.GOOS, corev1.LabelArchStable: goruntime.GOARCH,
-	}
-	n.Status.Allocatable = a.allocatable()
-	runtime, _ := a.features.get()
-	n.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(runtime.GetSupplementalGroupsPolicy())}
-	return n, nil
+	n := a.nodeNow()
+	return &n, nil
 }
 
 // features are what the runtime says that it can do.
 type features struct {
-	mu   sync.Mutex
-	last *runtimeapi.StatusResponse
+	mu      sync.Mutex
+	last    *runtimeapi.StatusResponse
+	readyAt time.Time // when the runtime last said that it is ready
 }
 
 func (f *features) set(answer *runtimeapi.StatusResponse) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last = answer
+	for _, c := range answer.GetStatus().GetConditions() {
+		if c.GetType() == runtimeapi.RuntimeReady && c.GetStatus() {
+			f.readyAt = time.Now()
+		}
+	}
+}
+
+// answers returns the runtime's last answers, for the node's status.
+func (f *features) answers() nodestatus.Runtime {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return nodestatus.Runtime{Status: f.last, ReadyAt: f.readyAt}
 }
 
 // get returns the runtime's own, and those of its handlers by name.
@@ -111,19 +124,6 @@ func (f *features) handlerOf(class string) (string, error) {
 		return "", fmt.Errorf("failed to get RuntimeClass %s: the runtime has no handler of that name", class)
 	}
 	return class, nil
-}
-
-// handlers are the runtime's handlers, for the node's status.
-func (f *features) handlers() (out []corev1.NodeRuntimeHandler) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, h := range f.last.GetRuntimeHandlers() {
-		out = append(out, corev1.NodeRuntimeHandler{Name: h.GetName(), Features: &corev1.NodeRuntimeHandlerFeatures{
-			RecursiveReadOnlyMounts: new(h.GetFeatures().GetRecursiveReadOnlyMounts()),
-			UserNamespaces:          new(h.GetFeatures().GetUserNamespaces()),
-		}})
-	}
-	return out
 }
 
 // fileText is a file's content, empty where there is none.

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	goruntime "runtime"
 	"runtime/debug"
 	"slices"
@@ -14,12 +14,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
+	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
 const (
@@ -32,10 +34,10 @@ const (
 
 // nodeState is what is remembered of the node between two looks.
 type nodeState struct {
-	mu         sync.Mutex
-	decision   eviction.Decision // the last one
-	missing    error             // what could not be measured for it
-	conditions []corev1.NodeCondition
+	mu       sync.Mutex
+	decision eviction.Decision // the last one
+	missing  error             // what could not be measured for it
+	status   *corev1.NodeStatus
 }
 
 // evaluated keeps what the last look at the node has found.
@@ -51,22 +53,34 @@ func (n *nodeState) last() eviction.Decision {
 	return n.decision
 }
 
-// conditionsNow are the node's conditions. They are looked at whenever the runtime was
-// asked, so that their times are right whoever looks when.
-func (a *agent) conditionsNow() []corev1.NodeCondition {
-	var problems []string
-	if err := a.runtimeDown(); err != nil {
-		problems = append(problems, err.Error())
-	} else if errors.Is(a.runtime.get(), errNotKnownYet) {
-		problems = append(problems, "container runtime status check may not have completed yet")
+// next computes the node's status from the last one, and returns a copy.
+func (n *nodeState) next(f nodestatus.Facts) corev1.NodeStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f.Pressure = n.decision.Conditions
+	n.status = nodestatus.Next(n.status, f, time.Now())
+	return *n.status.DeepCopy()
+}
+
+// statusNow returns the node's status. It is computed whenever the runtime was asked, so
+// that the times of its conditions are right whoever looks when.
+func (a *agent) statusNow() corev1.NodeStatus {
+	f := nodestatus.Facts{
+		Capacity: a.capacity(), MaxPods: a.opts.policies.MaxPods, Reserved: a.reserved(),
+		Info: a.nodeInfo(), Images: a.imageGC.Images(),
+		Addresses: nodestatus.Addresses{Hostname: a.opts.nodeName},
+		Runtime:   a.features.answers(),
+	}
+	f.Runtime.Version = &runtimeapi.VersionResponse{RuntimeName: a.node.runtimeName, RuntimeVersion: a.node.runtimeVersion}
+	for _, text := range a.host.ips {
+		if ip, err := netip.ParseAddr(text); err == nil {
+			f.Addresses.NodeIPs = append(f.Addresses.NodeIPs, ip)
+		}
 	}
 	if err := a.pleg.Healthy(); err != nil {
-		problems = append(problems, "PLEG is not healthy: "+err.Error())
+		f.Problems.Health = []string{"PLEG is not healthy: " + err.Error()}
 	}
-	a.state.mu.Lock()
-	defer a.state.mu.Unlock()
-	a.state.conditions = describe.Conditions(a.state.conditions, a.state.decision.Conditions, problems, time.Now())
-	return slices.Clone(a.state.conditions)
+	return a.state.next(f)
 }
 
 // runtimeDown is the runtime's trouble once it counts. What is not known yet is none
@@ -80,28 +94,27 @@ func (a *agent) runtimeDown() error {
 	return fmt.Errorf("container runtime is down for %v: %w", down.Round(time.Second), err)
 }
 
-// nodeStatus is the node as a kubelet would report it.
-func (a *agent) nodeStatus(ctx context.Context) corev1.Node {
-	self, _ := a.self(ctx) // never fails
+// nodeNow is the node as a kubelet would report it.
+func (a *agent) nodeNow() corev1.Node {
 	return describe.Node(describe.NodeFacts{
-		Name: a.opts.nodeName, Labels: self.Labels, IPs: a.host.ips, Created: a.began, Now: time.Now(),
-		Info: a.nodeInfo(), Capacity: a.capacity(), Allocate: a.allocatable(), Images: a.imageGC.Images(),
-		Features: self.Status.Features, Handlers: a.features.handlers(), Condition: a.conditionsNow(),
+		Name: a.opts.nodeName, Created: a.began, Status: a.statusNow(),
+		Labels: map[string]string{
+			corev1.LabelHostname: a.opts.nodeName, corev1.LabelOSStable: goruntime.GOOS, corev1.LabelArchStable: goruntime.GOARCH,
+		},
 	})
 }
 
 // nodeInfo is what this machine is. Where there are no such files it is unknown.
 func (a *agent) nodeInfo() corev1.NodeSystemInfo {
 	return corev1.NodeSystemInfo{
-		MachineID:               strings.TrimSpace(fileText("/etc/machine-id")),
-		SystemUUID:              strings.TrimSpace(fileText("/sys/class/dmi/id/product_uuid")),
-		BootID:                  strings.TrimSpace(fileText("/proc/sys/kernel/random/boot_id")),
-		KernelVersion:           strings.TrimSpace(fileText("/proc/sys/kernel/osrelease")),
-		OSImage:                 osImage(fileText("/etc/os-release")),
-		ContainerRuntimeVersion: a.node.runtimeName + "://" + a.node.runtimeVersion,
-		KubeletVersion:          version(),
-		OperatingSystem:         goruntime.GOOS,
-		Architecture:            goruntime.GOARCH,
+		MachineID:       strings.TrimSpace(fileText("/etc/machine-id")),
+		SystemUUID:      strings.TrimSpace(fileText("/sys/class/dmi/id/product_uuid")),
+		BootID:          strings.TrimSpace(fileText("/proc/sys/kernel/random/boot_id")),
+		KernelVersion:   strings.TrimSpace(fileText("/proc/sys/kernel/osrelease")),
+		OSImage:         osImage(fileText("/etc/os-release")),
+		KubeletVersion:  version(),
+		OperatingSystem: goruntime.GOOS,
+		Architecture:    goruntime.GOARCH,
 	}
 }
 

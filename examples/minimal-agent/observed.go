@@ -87,7 +87,7 @@ func (a *agent) askRuntime(ctx context.Context) time.Duration {
 		a.features.set(answer)
 		a.runtimeIs(notReady(answer.GetStatus()))
 	}
-	a.conditionsNow() // so that the times of the node's conditions are right
+	a.statusNow() // so that the times of the node's conditions are right
 	if a.runtime.get() != nil {
 		return troublePeriod
 	}

@@ -95,7 +95,7 @@ func (a *agent) status(ctx context.Context) api.Status {
 		Now:      time.Now(),
 		Agent:    api.Agent{Name: a.opts.agentName, Version: version(), Started: a.began, Adopted: a.startup.count()},
 		Runtime:  api.Runtime{Name: a.node.runtimeName, Version: a.node.runtimeVersion, Endpoint: a.node.endpoint},
-		Node:     a.nodeStatus(ctx),
+		Node:     a.nodeNow(),
 		Managers: []api.Manager{},
 		Signals:  a.signals(),
 		Pods:     []api.Pod{},

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/describe"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/cgroups"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
@@ -17,6 +16,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
+	"github.com/kubeparts/kubeparts/status/nodestatus"
 )
 
 // supplies are what pods need besides a runtime.
@@ -95,7 +95,7 @@ func (a *agent) newCgroups() (err error) {
 	cfg := *a.opts.policies.Cgroups
 	if a.opts.policies.EnforceAllocatable {
 		// Below it eviction has to act first.
-		cfg.Allocatable = describe.Allocatable(a.capacity(), []corev1.ResourceList{a.opts.policies.Reserved}, nil)
+		cfg.Allocatable = nodestatus.Allocatable(a.capacity(), []corev1.ResourceList{a.opts.policies.Reserved})
 	}
 	a.cgroups, err = cgroups.New(cfg)
 	return err

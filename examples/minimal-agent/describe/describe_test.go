@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeparts/kubeparts/eviction"
@@ -246,68 +245,13 @@ func TestExplainTellsThePlaceInTheOrderOfEviction(t *testing.T) {
 	require.Equal(t, "there is no threshold of eviction that is near", explain(q).Stays)
 }
 
-func TestAllocatableIsWhatPodsCanUse(t *testing.T) {
-	t.Parallel()
-	capacity := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("1Gi"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("12Gi"), corev1.ResourcePods: resource.MustParse("110"),
-	}
-	thresholds, err := eviction.ParseThresholds(eviction.ThresholdSettings{
-		EvictionHard:            map[string]string{"memory.available": "100Mi", "nodefs.available": "25%", "imagefs.available": "50%"},
-		EvictionSoft:            map[string]string{"memory.available": "500Mi"},
-		EvictionSoftGracePeriod: map[string]string{"memory.available": "1m"},
-	})
-	require.NoError(t, err)
-	got := describe.Allocatable(capacity, []corev1.ResourceList{
-		{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("24Mi")}, {corev1.ResourceCPU: resource.MustParse("5"), "x": resource.MustParse("1")},
-	}, thresholds)
-	want := map[corev1.ResourceName]string{
-		corev1.ResourceCPU: "0", corev1.ResourceMemory: "900Mi", corev1.ResourceEphemeralStorage: "9Gi", corev1.ResourcePods: "110",
-	}
-	require.Len(t, got, len(want))
-	for name, text := range want {
-		q := got[name]
-		require.Zero(t, q.Cmp(resource.MustParse(text)), "%s: %s", name, q.String())
-	}
-	memory := capacity[corev1.ResourceMemory]
-	require.Equal(t, "1Gi", memory.String(), "the capacity is as it was")
-}
-
-func TestConditionsKeepTheirTimesWhileTheyHold(t *testing.T) {
-	t.Parallel()
-	first := describe.Conditions(nil, nil, nil, now)
-	var kinds []corev1.NodeConditionType
-	for _, c := range first {
-		kinds = append(kinds, c.Type)
-		require.Equal(t, now, c.LastTransitionTime.Time)
-	}
-	require.Equal(t, []corev1.NodeConditionType{"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"}, kinds)
-	require.Equal(t, "kubelet is posting ready status", first[3].Message)
-	later := now.Add(time.Minute)
-	second := describe.Conditions(first, []corev1.NodeConditionType{corev1.NodeDiskPressure}, []string{"one", "two"}, later)
-	require.Equal(t, now, second[0].LastTransitionTime.Time)
-	require.Equal(t, later, second[1].LastTransitionTime.Time)
-	require.Equal(t, corev1.ConditionTrue, second[1].Status)
-	require.Equal(t, "KubeletHasDiskPressure", second[1].Reason)
-	require.Equal(t, []any{corev1.ConditionFalse, "KubeletNotReady", "[one, two]", later}, []any{second[3].Status, second[3].Reason, second[3].Message, second[3].LastTransitionTime.Time})
-	third := describe.Conditions(second, []corev1.NodeConditionType{corev1.NodeDiskPressure}, []string{"one"}, later.Add(time.Minute))
-	require.Equal(t, later, third[3].LastTransitionTime.Time)
-	require.Equal(t, "one", third[3].Message)
-}
-
 func TestNodeIsAsAKubeletWouldReportIt(t *testing.T) {
 	t.Parallel()
 	n := describe.Node(describe.NodeFacts{
-		Name: "n", IPs: []string{"10.0.0.1", "fd00::1"}, Now: now, Created: now,
-		Condition: describe.Conditions(nil, nil, nil, now.Add(-time.Hour)),
+		Name: "n", Labels: map[string]string{"a": "b"}, Created: now, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "1"}},
 	})
-	require.Equal(t, "Node", n.Kind)
-	require.Equal(t, []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeInternalIP, Address: "fd00::1"}, {Type: corev1.NodeHostName, Address: "n"},
-	}, n.Status.Addresses)
-	for _, c := range n.Status.Conditions {
-		require.Equal(t, now, c.LastHeartbeatTime.Time)
-	}
+	require.Equal(t, []string{"Node", "v1", "n", "b", "1"}, []string{n.Kind, n.APIVersion, n.Name, n.Labels["a"], n.Status.NodeInfo.BootID})
+	require.Equal(t, now, n.CreationTimestamp.Time)
 }
 
 func TestExplainSaysWhatBecomesOfAContainerThatCouldNotStart(t *testing.T) {

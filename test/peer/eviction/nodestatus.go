@@ -7,22 +7,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/kubelet/nodestatus"
+	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/nodestatus"
 
-	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/status/nodestatus"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
 // setter is of the kubelet: it writes one condition into a node's status.
-type setter func(now func() time.Time, pressed func() bool, record func(klog.Logger, string, string)) nodestatus.Setter
+type setter func(now func() time.Time, pressed func() bool, record func(klog.Logger, string, string)) kubeletstatus.Setter
 
 // statusFacts notes what the node's status and the node's events say of a condition
 // that begins or ends to hold.
 func statusFacts(f judge.Facts, holds bool) {
 	for c, set := range map[corev1.NodeConditionType]setter{
-		corev1.NodeMemoryPressure: nodestatus.MemoryPressureCondition,
-		corev1.NodeDiskPressure:   nodestatus.DiskPressureCondition,
-		corev1.NodePIDPressure:    nodestatus.PIDPressureCondition,
+		corev1.NodeMemoryPressure: kubeletstatus.MemoryPressureCondition,
+		corev1.NodeDiskPressure:   kubeletstatus.DiskPressureCondition,
+		corev1.NodePIDPressure:    kubeletstatus.PIDPressureCondition,
 	} {
 		node := &corev1.Node{}
 		event := ""
@@ -38,8 +38,13 @@ func statusFacts(f judge.Facts, holds bool) {
 
 // oursStatusFacts does the same with our functions.
 func oursStatusFacts(f judge.Facts, holds bool) {
-	for _, c := range conditionTypes() {
-		f["status "+string(c)] = statusText(eviction.ConditionStatus(c, holds), eviction.ConditionEvent(c, holds))
+	facts := nodestatus.Facts{}
+	if holds {
+		facts.Pressure = conditionTypes()
+	}
+	status := nodestatus.Next(nil, facts, time.Time{})
+	for i, event := range nodestatus.Events("", nil, status) {
+		f["status "+string(status.Conditions[i].Type)] = statusText(status.Conditions[i], event.Reason)
 	}
 }
 

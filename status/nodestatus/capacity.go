@@ -1,0 +1,82 @@
+package nodestatus
+
+import (
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// setResources sets what the node has, and what of it pods can have.
+func setResources(s *corev1.NodeStatus, f Facts) {
+	if s.Capacity == nil {
+		s.Capacity = corev1.ResourceList{}
+	}
+	maps.Copy(s.Capacity, machine(f))
+	maps.Copy(s.Capacity, f.Extended.Capacity.DeepCopy())
+
+	if s.Allocatable == nil {
+		s.Allocatable = corev1.ResourceList{}
+	}
+	maps.DeleteFunc(s.Allocatable, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		_, found := s.Capacity[name]
+		return !found && isExtended(name)
+	})
+	maps.Copy(s.Allocatable, Allocatable(s.Capacity, f.Reserved))
+	maps.Copy(s.Allocatable, f.Extended.Allocatable.DeepCopy())
+}
+
+// machine returns the capacity of the machine: without processors and memory if it could
+// not be measured.
+func machine(f Facts) corev1.ResourceList {
+	list := f.Capacity.DeepCopy()
+	pods := int64(f.MaxPods)
+	if list == nil {
+		list = corev1.ResourceList{
+			corev1.ResourceCPU:    *resource.NewQuantity(0, resource.DecimalSI),
+			corev1.ResourceMemory: *resource.NewQuantity(0, resource.BinarySI),
+		}
+	} else if f.PodsPerCore > 0 {
+		cores := list[corev1.ResourceCPU]
+		pods = min(pods, cores.Value()*int64(f.PodsPerCore))
+	}
+	list[corev1.ResourcePods] = *resource.NewQuantity(pods, resource.DecimalSI)
+	return list
+}
+
+// Allocatable returns what pods can have of a node's capacity: without what is reserved, and
+// without the memory of huge pages, which nothing else can use. No amount is below 0.
+func Allocatable(capacity corev1.ResourceList, reserved []corev1.ResourceList) corev1.ResourceList {
+	left := capacity.DeepCopy()
+	take := func(name corev1.ResourceName, amount resource.Quantity) {
+		q := left[name]
+		q.Sub(amount)
+		if q.Sign() < 0 {
+			q = *resource.NewQuantity(0, q.Format)
+		}
+		left[name] = q
+	}
+	for name := range capacity {
+		for _, list := range reserved {
+			if amount, ok := list[name]; ok {
+				take(name, amount)
+			}
+		}
+	}
+	for name, amount := range capacity {
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			take(corev1.ResourceMemory, amount)
+		}
+	}
+	return left
+}
+
+// isExtended reports whether a resource is one that a device plugin may offer.
+func isExtended(name corev1.ResourceName) bool {
+	const ofQuotas = corev1.DefaultResourceRequestsPrefix
+	text := string(name)
+	return strings.Contains(text, "/") && !strings.Contains(text, corev1.ResourceDefaultNamespacePrefix) &&
+		!strings.HasPrefix(text, ofQuotas) && len(validation.IsQualifiedName(ofQuotas+text)) == 0
+}

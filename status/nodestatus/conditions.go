@@ -1,0 +1,140 @@
+package nodestatus
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// runtimeGrace is for how long a runtime may be away before the node is not ready: one that
+// restarts is back by then.
+const runtimeGrace = 30 * time.Second
+
+// Problems are what keeps a node from being ready, besides its runtime.
+type Problems struct {
+	// Health are the failed health checks of the agent, such as "PLEG is not healthy: …".
+	Health []string
+	// Storage is why volumes can't be used. Empty means no problem.
+	Storage string
+	// ShuttingDown means that the machine is about to be shut down.
+	ShuttingDown bool
+	// Warning is what the agent lacks of its machine though it works: it is added to the
+	// message of the condition Ready and changes nothing else.
+	Warning string
+}
+
+// setConditions sets the four conditions of a node. New ones are added in this order.
+func setConditions(s *corev1.NodeStatus, f Facts, now time.Time) {
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		c := pressure(kind, slices.Contains(f.Pressure, kind))
+		if i := find(s.Conditions, kind); i >= 0 && s.Conditions[i].Status == c.Status {
+			c.Reason, c.Message = s.Conditions[i].Reason, s.Conditions[i].Message
+		}
+		setCondition(s, c, now)
+	}
+	setCondition(s, ready(s, f, now), now)
+}
+
+// setCondition writes a condition. Its transition time moves with its status.
+func setCondition(s *corev1.NodeStatus, c corev1.NodeCondition, now time.Time) {
+	c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
+	i := find(s.Conditions, c.Type)
+	if i < 0 {
+		s.Conditions = append(s.Conditions, c)
+		return
+	}
+	if s.Conditions[i].Status == c.Status {
+		c.LastTransitionTime = s.Conditions[i].LastTransitionTime
+	}
+	s.Conditions[i] = c
+}
+
+func find(conditions []corev1.NodeCondition, kind corev1.NodeConditionType) int {
+	return slices.IndexFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
+}
+
+// ready returns the condition Ready, without times. s has its capacity already.
+func ready(s *corev1.NodeStatus, f Facts, now time.Time) corev1.NodeCondition {
+	c := corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+		Reason: "KubeletReady", Message: "kubelet is posting ready status",
+	}
+	problems := runtimeProblems(f, now)
+	if f.Problems.Storage != "" {
+		problems = append(problems, errors.New(f.Problems.Storage))
+	}
+	if f.Problems.ShuttingDown {
+		problems = append(problems, errors.New("node is shutting down"))
+	}
+	if missing := missingCapacity(s.Capacity, f.NoLocalStorageIsolation); len(missing) > 0 {
+		problems = append(problems, fmt.Errorf("missing node capacity for resources: %s", strings.Join(missing, ", ")))
+	}
+	if err := utilerrors.NewAggregate(problems); err != nil {
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, "KubeletNotReady", err.Error()
+	}
+	if f.Problems.Warning != "" {
+		c.Message += ". WARNING: " + f.Problems.Warning
+	}
+	return c
+}
+
+// runtimeProblems returns what is wrong with the runtime, the agent and the network, in the
+// kubelet's order.
+func runtimeProblems(f Facts, now time.Time) (problems []error) {
+	switch r := f.Runtime; {
+	case r.ReadyAt.IsZero():
+		problems = append(problems, errors.New("container runtime status check may not have completed yet"))
+	case !r.ReadyAt.Add(runtimeGrace).After(now):
+		problems = append(problems, errors.New("container runtime is down"))
+	}
+	for _, text := range f.Problems.Health {
+		problems = append(problems, errors.New(text))
+	}
+	if f.Runtime.Status == nil {
+		return append(problems, errors.New("network state unknown"))
+	}
+	for _, check := range []struct{ condition, what string }{
+		{runtimeapi.RuntimeReady, "container runtime"}, {runtimeapi.NetworkReady, "container runtime network"},
+	} {
+		if c := runtimeCondition(f.Runtime.Status, check.condition); !c.GetStatus() {
+			problems = append(problems, fmt.Errorf("%s not ready: %s", check.what, conditionText(c)))
+		}
+	}
+	return problems
+}
+
+func runtimeCondition(answer *runtimeapi.StatusResponse, kind string) *runtimeapi.RuntimeCondition {
+	for _, c := range answer.GetStatus().GetConditions() {
+		if c.GetType() == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+func conditionText(c *runtimeapi.RuntimeCondition) string {
+	if c == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("%s=%t reason:%s message:%s", c.GetType(), c.GetStatus(), c.GetReason(), c.GetMessage())
+}
+
+// missingCapacity returns the resources that a node must have and this one has not.
+func missingCapacity(capacity corev1.ResourceList, noLocalStorageIsolation bool) (missing []string) {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
+		if name == corev1.ResourceEphemeralStorage && noLocalStorageIsolation {
+			continue
+		}
+		if _, found := capacity[name]; !found {
+			missing = append(missing, string(name))
+		}
+	}
+	return missing
+}

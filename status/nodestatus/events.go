@@ -1,0 +1,86 @@
+package nodestatus
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// pressureTexts are the reason and the message of a condition, and the reason of the event when
+// it begins or ends to hold.
+type pressureTexts struct{ reason, message, event string }
+
+func textsOf(kind corev1.NodeConditionType, holds bool) pressureTexts {
+	switch {
+	case kind == corev1.NodeMemoryPressure && holds:
+		return pressureTexts{"KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"}
+	case kind == corev1.NodeMemoryPressure:
+		return pressureTexts{"KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"}
+	case kind == corev1.NodeDiskPressure && holds:
+		return pressureTexts{"KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"}
+	case kind == corev1.NodeDiskPressure:
+		return pressureTexts{"KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"}
+	case holds:
+		return pressureTexts{"KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"}
+	default:
+		return pressureTexts{"KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"}
+	}
+}
+
+// pressure returns the condition of a scarce resource, without times.
+func pressure(kind corev1.NodeConditionType, holds bool) corev1.NodeCondition {
+	texts := textsOf(kind, holds)
+	c := corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: texts.reason, Message: texts.message}
+	if holds {
+		c.Status = corev1.ConditionTrue
+	}
+	return c
+}
+
+// Event is an event about a node.
+type Event struct {
+	// Type is Normal or Warning.
+	Type string
+	// Reason and Message are the kubelet's.
+	Reason, Message string
+}
+
+// Events returns the events about a change of a node's status, in the kubelet's order: that it
+// was rebooted, that a condition began or ended to hold. previous is nil for a new node.
+func Events(node string, previous, next *corev1.NodeStatus) (events []Event) {
+	if previous == nil {
+		previous = &corev1.NodeStatus{}
+	}
+	if before, now := previous.NodeInfo.BootID, next.NodeInfo.BootID; before != "" && before != now {
+		events = append(events, Event{
+			Type: corev1.EventTypeWarning, Reason: "Rebooted", Message: fmt.Sprintf("Node %s has been rebooted, boot id: %s", node, now),
+		})
+	}
+	for _, kind := range []corev1.NodeConditionType{
+		corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady,
+	} {
+		before, now := statusOf(previous, kind), statusOf(next, kind)
+		// A new node's condition Ready has no event.
+		if before == now || kind == corev1.NodeReady && before == "" {
+			continue
+		}
+		reason := textsOf(kind, now == corev1.ConditionTrue).event
+		if kind == corev1.NodeReady {
+			reason = "NodeNotReady"
+			if now == corev1.ConditionTrue {
+				reason = "NodeReady"
+			}
+		}
+		events = append(events, Event{
+			Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf("Node %s status is now: %s", node, reason),
+		})
+	}
+	return events
+}
+
+func statusOf(s *corev1.NodeStatus, kind corev1.NodeConditionType) corev1.ConditionStatus {
+	if i := find(s.Conditions, kind); i >= 0 {
+		return s.Conditions[i].Status
+	}
+	return ""
+}

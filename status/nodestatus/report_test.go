@@ -1,0 +1,78 @@
+package nodestatus_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/status/nodestatus"
+)
+
+func TestDue(t *testing.T) {
+	t.Parallel()
+	first := nodestatus.Next(nil, well(), start())
+	for name, c := range map[string]struct {
+		change func(*corev1.NodeStatus)
+		age    time.Duration
+		want   bool
+	}{
+		"nothing new":         {func(*corev1.NodeStatus) {}, 5*time.Minute - 1, false},
+		"the period is over":  {func(*corev1.NodeStatus) {}, 5 * time.Minute, true},
+		"a transition":        {func(s *corev1.NodeStatus) { s.Conditions[0].LastTransitionTime.Time = start().Add(time.Second) }, 0, true},
+		"a message":           {func(s *corev1.NodeStatus) { s.Conditions[3].Message = "x" }, 0, true},
+		"the order":           {func(s *corev1.NodeStatus) { slices.Reverse(s.Conditions) }, 0, false},
+		"one condition less":  {func(s *corev1.NodeStatus) { s.Conditions = s.Conditions[1:] }, 0, true},
+		"an amount":           {func(s *corev1.NodeStatus) { s.Capacity = list("cpu", "1") }, 0, true},
+		"an empty list":       {func(s *corev1.NodeStatus) { s.Images = []corev1.ContainerImage{} }, 0, false},
+		"another form of it":  {func(s *corev1.NodeStatus) { s.Capacity["cpu"] = list("x", "4000m")["x"] }, 0, false},
+		"an image":            {func(s *corev1.NodeStatus) { s.Images = []corev1.ContainerImage{{SizeBytes: 1}} }, 0, true},
+		"volumes of a driver": {func(s *corev1.NodeStatus) { s.VolumesInUse = []corev1.UniqueVolumeName{"v"} }, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := start().Add(10 * time.Second)
+			next := nodestatus.Next(first, well(), now)
+			c.change(next)
+			require.Equal(t, c.want, nodestatus.Due(first, next, now.Add(-c.age), now, nodestatus.ReportPeriod))
+		})
+	}
+	require.True(t, nodestatus.Due(nil, first, start(), start(), time.Hour))
+	require.False(t, nodestatus.Due(nil, nil, start(), start(), time.Hour))
+	require.True(t, nodestatus.Due(first, first, time.Time{}, start(), time.Hour), "there was no report yet")
+}
+
+func TestDue_ModifiesNothing(t *testing.T) {
+	t.Parallel()
+	first := nodestatus.Next(nil, well(), start())
+	slices.Reverse(first.Conditions)
+	kept := first.DeepCopy()
+	nodestatus.Due(first, first.DeepCopy(), start(), start(), time.Hour)
+	require.Equal(t, kept, first)
+}
+
+func TestLeaseDue(t *testing.T) {
+	t.Parallel()
+	const duration = 40 * time.Second
+	require.Equal(t, 10*time.Second, nodestatus.RenewInterval(duration))
+	for name, c := range map[string]struct {
+		attempts nodestatus.Attempts
+		after    time.Duration
+		want     bool
+	}{
+		"the first":               {nodestatus.Attempts{}, 0, true},
+		"renewed":                 {nodestatus.Attempts{Last: start()}, 10*time.Second - 1, false},
+		"a quarter is over":       {nodestatus.Attempts{Last: start()}, 10 * time.Second, true},
+		"failed once":             {nodestatus.Attempts{Last: start(), Failed: 1}, 0, true},
+		"failed four times":       {nodestatus.Attempts{Last: start(), Failed: 4}, 0, true},
+		"failed five times":       {nodestatus.Attempts{Last: start(), Failed: 5}, 10*time.Second - 1, false},
+		"five failures, later":    {nodestatus.Attempts{Last: start(), Failed: 5}, 10 * time.Second, true},
+		"six failures":            {nodestatus.Attempts{Last: start(), Failed: 6}, 0, true},
+		"ten failures, a pause":   {nodestatus.Attempts{Last: start(), Failed: 10}, time.Second, false},
+		"a clock that jumps back": {nodestatus.Attempts{Last: start()}, -time.Hour, false},
+	} {
+		require.Equal(t, c.want, nodestatus.LeaseDue(c.attempts, duration, start().Add(c.after)), name)
+	}
+}
