@@ -60,11 +60,13 @@
 //  5. A list that fails changes nothing but the health, and one that hangs fails after
 //     ListTimeout. If it fails because it is too large, single pods are still looked
 //     at: see [ErrTooLarge].
-//  6. Nothing is kept of a pod that is gone and told.
-//  7. However many events and requests come, those of one pod are one, and those of many
-//     are one global relist. After serving some it rests three times as long as that
-//     took, which leaves a quarter of the time to them at most, but never longer than
-//     100 ms: beside relists under way a request waits for no more than that.
+//  6. The record of a removed pod is deleted when its last event is delivered and a global
+//     relist has confirmed the removal.
+//  7. However many events and requests come, those of one pod are one, and those of more
+//     than eight pods, or of more than one with a [Config].Lister, are one global relist.
+//     After it has served hints or requests, Run waits three times as long as that took, at
+//     most 100 ms, before it serves more: calls that take less than 33 ms together use at most
+//     a quarter of the time.
 //  8. [Generator.RelistPod] and [Generator.RequestRelist] always lead to a list that begins
 //     after the call, so a caller that has changed something sees the result.
 //
@@ -77,8 +79,9 @@
 // Relist and RelistPod wait for the inspections they set off, and deliver on the
 // goroutine of their caller; beside Run, either may deliver what the other found,
 // but never both at a time. One lock serialises the passes and is held while the
-// handler runs; Relist and RelistPod wait for their turn no longer than their context
-// lasts. Healthy, Stats, Watch and the two requests do not need it.
+// handler runs. Relist and RelistPod wait for it no longer than their context lasts before
+// they list; after that, until the pass under way has ended. Healthy, Stats, Watch and the
+// two requests do not need it.
 //
 // ListTimeout and InspectTimeout are real time even on a fake clock.
 //
@@ -89,7 +92,15 @@
 // proceed decide for each changed pod: inspect it (inspect.go), forget it, or only deliver
 // its events. Of a changed pod only the containers are inspected that are new or in
 // another state: of an exited one nothing changes any more. The stream of events
-// (stream.go) does nothing but note hints for plan.
+// (stream.go) only records hints for plan.
+//
+// Of each pod there are three views (record.go): what the lists show, what the last good
+// inspection found, and what the handler knows. Events are the difference between the first
+// and the last, and are delivered one at a time, so that a pass that was cancelled goes on.
+//
+// A relist that finds a change which no hint announced makes the pod a suspect; if no hint
+// follows before the next relist, the stream has missed it, and relists come each Period for
+// ten minutes (judge, in period.go).
 //
 // # Differences from the kubelet
 //

@@ -49,7 +49,7 @@ type job struct {
 
 // startJobs starts the queued jobs for which there are places. Pods whose last inspection
 // failed come last and get half of the places at most: any number of hanging pods leaves
-// the others theirs. It needs mu.
+// the others theirs. The caller holds mu.
 func (g *Generator) startJobs() {
 	for _, again := range [...]bool{false, true} {
 		most := g.cfg.MaxInspections

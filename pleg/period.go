@@ -14,15 +14,16 @@ const (
 	// list of all is less for the agent too than the lists of two.
 	maxSingle = 8
 	// restFactor is how long no single pod is relisted after some were, in multiples
-	// of the time that took: a flood of hints or requests takes a quarter of one core
-	// at most, and becomes one relist of all. maxRest is the longest, so that a request
-	// to a slow runtime does not wait for several of its answers.
+	// of the time that took, so that a flood of hints or requests becomes one relist of
+	// all. maxRest is the longest, so that a request to a slow runtime does not wait for
+	// several of its answers.
 	restFactor = 3
 	maxRest    = 100 * time.Millisecond
 )
 
 // plan returns what Run has to do now: to relist everything, or else the given pods, and
-// otherwise to wait. It needs step.
+// otherwise to wait. It deletes hints whose effect is listed already. The caller holds
+// step.
 func (g *Generator) plan(now time.Time) (relist bool, pods []types.UID, wait time.Duration) {
 	isAwaited := g.cfg.Cache.Waiting()
 	g.mu.Lock()
@@ -55,7 +56,7 @@ func (g *Generator) plan(now time.Time) (relist bool, pods []types.UID, wait tim
 }
 
 // addHints adds the pods of hints and requests, and drops the due hints that are no news
-// any more. It needs step and mu.
+// any more. The caller holds step and mu.
 func (g *Generator) addHints(now time.Time, add func(uid types.UID, in time.Duration)) {
 	for h, at := range g.hints {
 		in := max(at.Sub(now), g.rest.Sub(now))
@@ -69,7 +70,7 @@ func (g *Generator) addHints(now time.Time, add func(uid types.UID, in time.Dura
 }
 
 // period returns the time between two global relists: MaxPeriod while the stream of
-// events can be relied on, and Period otherwise. It needs mu.
+// events can be relied on, and Period otherwise. The caller holds mu.
 func (g *Generator) period(now time.Time) time.Duration {
 	s := g.stream
 	if s == nil || !s.proven || !s.synced || len(s.suspects) > 0 || now.Before(g.doubted) || g.relistErr != nil {
@@ -79,7 +80,7 @@ func (g *Generator) period(now time.Time) time.Duration {
 }
 
 // asked returns the pods with requests or hints. An empty UID is among them if any other
-// pod may have changed as well. It needs mu.
+// pod may have changed as well. The caller holds mu.
 func (g *Generator) asked() map[types.UID]bool {
 	pods := map[types.UID]bool{}
 	for h := range g.hints {
@@ -91,7 +92,7 @@ func (g *Generator) asked() map[types.UID]bool {
 	return pods
 }
 
-// takeAsked returns the same and clears it: a global relist serves it all. It needs mu.
+// takeAsked returns the same and clears it: a global relist serves it all. The caller holds mu.
 func (g *Generator) takeAsked() map[types.UID]bool {
 	pods := g.asked()
 	clear(g.hints)

@@ -28,7 +28,7 @@ type Generator struct {
 	// It serialises them, guards the fields down to mu, and is a channel because
 	// those who wait for it have a context.
 	step    chan struct{}
-	listed  []object // by the last global relist
+	listed  []object // the newest listed objects of each pod
 	records map[types.UID]*record
 	// dirty holds the records that the next global relist must look at even if
 	// it finds no change.
@@ -47,7 +47,7 @@ type Generator struct {
 	relistErr  error         // of the last relist
 	reinspects map[types.UID]bool
 	hints      map[hint]time.Time // and requests; with the time at which each is due
-	soon       bool               // the next global relist is due after Period
+	soon       bool               // the next global relist is due after Period, not MaxPeriod
 	rest       time.Time          // before it no single pod is relisted for a hint or request
 	stream     *stream            // nil if none is open
 	opened     uint64             // how many streams were open so far
@@ -134,9 +134,9 @@ func (g *Generator) Run(ctx context.Context) error {
 	return err
 }
 
-// turn does what is due. The first pod whose relist fails ends it: a runtime that does
-// not answer would keep us for as many deadlines as there are pods from the next global
-// relist, which serves them all.
+// turn does what is due. It stops at the first pod whose relist fails: otherwise a runtime
+// that hangs would delay the next global relist, which serves all pods, by one ListTimeout
+// for each pod.
 func (g *Generator) turn(p *pass) {
 	began := g.cfg.Clock.Now()
 	relist, pods, _ := g.plan(began)
@@ -254,7 +254,7 @@ func (g *Generator) lock() { g.step <- struct{}{} }
 func (g *Generator) unlock() { <-g.step }
 
 // collect finishes the inspections that are done, of whatever pass, and returns a
-// channel that is closed when there are more. It needs step.
+// channel that is closed when there are more. The caller holds step.
 func (g *Generator) collect() (more <-chan struct{}) {
 	g.mu.Lock()
 	jobs := g.finished

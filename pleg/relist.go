@@ -13,11 +13,12 @@ import (
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 )
 
-// roamed is how many pods a degraded generator visits instead of each global relist.
+// roamed is how many pods are relisted after a global relist that failed with
+// [ErrTooLarge].
 const roamed = 16
 
 // relist lists everything, finds out what has changed, and starts what has to be done
-// about that. All of this file needs step.
+// about that. The caller of every function here holds step.
 func (g *Generator) relist(p *pass) (Result, error) {
 	g.cfg.Observer.RelistStart()
 	at := g.cfg.Clock.Now() // before the first call: nothing in the lists is older

@@ -89,7 +89,7 @@ func (h hint) delay() time.Duration {
 
 // isNews reports whether the newest listing does not show yet what the hint reports. If it
 // shows that, another list would bring nothing: each change has an event of its own. The
-// order and the times of events do not matter for that. It needs step.
+// order and the times of events do not matter for that. The caller holds step.
 func (g *Generator) isNews(h hint) bool {
 	now := absent
 	if i := slices.IndexFunc(g.listed, func(o object) bool { return o.id == h.id }); i >= 0 {
@@ -225,7 +225,7 @@ func (g *Generator) hear(e *runtimeapi.ContainerEventResponse) {
 }
 
 // addHint notes a hint. An event that does not name its pod may mean any pod, unless
-// something was removed: that may be known already. It needs mu.
+// something was removed: that may be known already. The caller holds mu.
 func (g *Generator) addHint(h hint, now time.Time) {
 	if s := g.stream; s != nil {
 		s.proven = true
