@@ -294,6 +294,9 @@ type Stats struct {
 	// Hints counts the events of the runtime's stream, and MissedHints the pods in
 	// which a global relist found a change that the open stream did not announce.
 	Hints, MissedHints uint64
+	// RelistedAt is when the newest global relist that succeeded began; zero before the
+	// first one.
+	RelistedAt time.Time
 	// Reconnects counts how often the stream was opened but for the first time.
 	Reconnects uint64
 	// Streaming says that the stream is open.
@@ -317,6 +320,7 @@ func (g *Generator) Stats() Stats {
 	s := g.stats
 	s.Streaming, s.Period, s.ListError = g.stream != nil, g.period(now), g.relistErr
 	s.Reconnects = max(1, g.opened) - 1
+	s.RelistedAt = g.relistedAt
 	if !g.began.IsZero() {
 		s.InProgress = now.Sub(g.began)
 	}

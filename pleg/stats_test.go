@@ -22,11 +22,14 @@ import (
 func TestStatsCount(t *testing.T) {
 	clk := fakeClock()
 	r := newRig(t, clk)
+	require.Zero(t, r.Stats().RelistedAt)
 	r.node.container("a", "a1", runs)
 	r.node.container("b", "b1", runs)
 	r.relist()
 	require.NoError(t, r.RelistPod(t.Context(), "a"))
-	require.Equal(t, pleg.Stats{Relists: 1, PodRelists: 1, Inspections: 2, Events: 2, Period: time.Second}, r.Stats())
+	require.Equal(t, pleg.Stats{
+		Relists: 1, PodRelists: 1, Inspections: 2, Events: 2, Period: time.Second, RelistedAt: clk.Now(),
+	}, r.Stats())
 
 	r.node.fail("a1", errRuntime)
 	r.node.fail("b1", errRuntime)
@@ -35,7 +38,7 @@ func TestStatsCount(t *testing.T) {
 	_, err := r.Relist(t.Context())
 	require.Error(t, err)
 	require.Equal(t, pleg.Stats{
-		Relists: 2, PodRelists: 1, Inspections: 4, FailedInspections: 2, Events: 4, SetAside: 2, Period: time.Second,
+		Relists: 2, PodRelists: 1, Inspections: 4, FailedInspections: 2, Events: 4, SetAside: 2, Period: time.Second, RelistedAt: clk.Now(),
 	}, r.Stats())
 	clk.Step(time.Second)
 	_, err = r.Relist(t.Context())
@@ -49,9 +52,12 @@ func TestStatsCount(t *testing.T) {
 	r.relist()
 	require.Zero(t, r.Stats().SetAside)
 
+	relisted := clk.Now()
 	r.node.failLists(errRuntime)
+	clk.Step(time.Second)
 	_, err = r.Relist(t.Context())
 	require.Error(t, err)
+	require.Equal(t, relisted, r.Stats().RelistedAt, "of the last that succeeded")
 	require.Equal(t, uint64(1), r.Stats().FailedRelists)
 	require.ErrorIs(t, r.Stats().ListError, errRuntime)
 }
