@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/status"
@@ -33,7 +32,7 @@ func newStill(t *testing.T, args ...string) *still {
 	o, err := parseOptions(append([]string{"--manifests", dir, "--root-dir", t.TempDir(), "--node-name", "node1"}, args...), io.Discard)
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
-	counts, err := metrics.New(metrics.Config{NodeName: o.nodeName, Logger: log})
+	counts, err := newExporter(log)
 	require.NoError(t, err)
 	n, err := openNode(t.Context(), o, &console{out: io.Discard}, counts)
 	require.NoError(t, err)

@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/clock"
 
 	cli "github.com/kubeparts/kubeparts/examples/minimal-agent/commands"
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 
@@ -61,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 
-	counts, err := metrics.New(metrics.Config{NodeName: o.nodeName, Logger: logger})
+	counts, err := newExporter(logger)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/kubeparts/kubeparts/agent/cri"
 	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
@@ -27,7 +26,7 @@ type node struct {
 	closers                     []func() error // in the order of opening
 	fake                        *fakecri.Node  // nil with a real runtime
 	dial                        dialer         // of probes and hooks: reaches the programs of fake; nil with a real runtime
-	metrics                     *metrics.Metrics
+	metrics                     *exporter
 }
 
 // A dialer makes connections as [net.Dialer.DialContext] does.
@@ -45,7 +44,7 @@ func (n *node) close() error {
 
 // openNode connects to the runtime that the options name, and says on the console
 // which one it is. The embedded runtime lives until close.
-func openNode(ctx context.Context, o options, out *console, m *metrics.Metrics) (_ *node, err error) {
+func openNode(ctx context.Context, o options, out *console, m *exporter) (_ *node, err error) {
 	n := &node{rootDir: o.rootDir, metrics: m}
 	defer func() {
 		if err != nil {

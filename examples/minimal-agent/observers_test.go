@@ -80,6 +80,10 @@ func TestEveryManagerIsCounted(t *testing.T) {
 		"kubelet_running_pods",
 		`kubelet_running_containers{container_state="running"}`,
 		"process_resident_memory_bytes",
+		"process_start_time_seconds",
+		"go_goroutines",
+		"go_memstats_heap_inuse_bytes",
+		`kubelet_node_name{node="node1"}`,
 	} {
 		a.shows(t, series)
 	}

@@ -34,7 +34,7 @@ func (a *agent) newServer() (err error) {
 	a.answers = answers{
 		summary: newShared(a.summary), running: newShared(a.runningPods), garbage: newShared(a.planGC), pressure: newShared(a.evaluate),
 	}
-	pages := a.metricsPages()
+	a.addMetrics()
 	cfg := server.Config{
 		Checks:       a.checks(),
 		Status:       a.status,
@@ -46,8 +46,9 @@ func (a *agent) newServer() (err error) {
 		Configz:      a.configz,
 		EvictionPlan: a.planEviction,
 		GCPlan:       a.answers.garbage.get,
-		Metrics:      pages.Metrics, ProbeMetrics: pages.Probes, ResourceMetrics: pages.Resource,
-		Page: page.Handler(),
+		Metrics:      a.node.metrics.page(a.node.metrics.registry), ProbeMetrics: a.node.metrics.page(a.node.metrics.probes),
+		ResourceMetrics: a.resourceMetrics(),
+		Page:            page.Handler(),
 
 		Pprof:  a.opts.EnableProfilingHandler && a.opts.EnableDebuggingHandlers,
 		Access: a.opts.access,

@@ -77,10 +77,10 @@ func hasPath(t *testing.T) func(string) bool {
 	}
 }
 
-// hasMetric returns whether the exporter of minimal-agent has a metric.
+// hasMetric returns whether agent/metrics has a metric.
 func hasMetric(t *testing.T, root string) func(string) bool {
 	t.Helper()
-	known := literals(parse(t, filepath.Join(root, "examples", "minimal-agent", "metrics")))
+	known := literals(parse(t, filepath.Join(root, "agent", "metrics")))
 	return func(entry string) bool {
 		name, _, _ := strings.Cut(entry, " ")
 		for _, prefix := range []string{"node_", "pod_", "container_"} { // put together there

@@ -14,7 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
+	"github.com/kubeparts/kubeparts/agent/metrics"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
@@ -27,7 +27,7 @@ func TestPodsAreCountedWhenAskedFor(t *testing.T) {
 	web, db, api := newPod("web", "app"), newPod("db", "app"), newPod("api", "app")
 	api.Annotations = nil // of an API server
 	db.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 2)
-	b.from = metrics.Sources{
+	b.Add(metrics.Source{
 		Desired: func() []*corev1.Pod { return []*corev1.Pod{web, db, api, nil} },
 		Mirrors: func() int { return 2 },
 		Known: func() map[types.UID]podworker.Known {
@@ -38,7 +38,7 @@ func TestPodsAreCountedWhenAskedFor(t *testing.T) {
 				"foreign": {Phase: podworker.Terminating, Orphan: true},
 			}
 		},
-	}
+	})
 	b.is(`kubelet_desired_pods{static="true"}`, 2)
 	b.is(`kubelet_desired_pods{static=""}`, 1)
 	b.is(`kubelet_active_pods{static="true"}`, 1)
@@ -69,7 +69,7 @@ func TestContainersAreCountedInEveryState(t *testing.T) {
 		container("x", runtimeapi.ContainerState_CONTAINER_EXITED), container("y", runtimeapi.ContainerState_CONTAINER_CREATED),
 		container("z", runtimeapi.ContainerState_CONTAINER_UNKNOWN), container("\xff", 77), nil,
 	}}
-	b.from.Observed = func() []*podcache.Status { return []*podcache.Status{web, gone} }
+	b.Add(metrics.Source{Observed: func() []*podcache.Status { return []*podcache.Status{web, gone} }})
 	b.is("kubelet_running_pods", 1)
 	b.is(`kubelet_running_containers{container_state="running"}`, 2)
 	b.is(`kubelet_running_containers{container_state="exited"}`, 1)
@@ -94,7 +94,7 @@ func swap(used, available uint64) *statsapi.SwapStats {
 func TestWhatIsUsedComesWithTheTimeOfItsMeasurement(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	b.from.Summary = func(context.Context) (*statsapi.Summary, error) {
+	b.summary = func(context.Context) (*statsapi.Summary, error) {
 		return &statsapi.Summary{
 			Node: statsapi.NodeStats{CPU: cpu(9), Memory: memory(900), Swap: swap(90, 10)},
 			Pods: []statsapi.PodStats{{
@@ -131,8 +131,7 @@ func TestWhatIsUsedComesWithTheTimeOfItsMeasurement(t *testing.T) {
 func TestWhatIsNotKnownIsMissing(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	require.Nil(t, b.Handlers(b.from).Resource)
-	b.from.Summary = func(context.Context) (*statsapi.Summary, error) {
+	b.summary = func(context.Context) (*statsapi.Summary, error) {
 		return &statsapi.Summary{
 			// The kubelet takes the time of the node's swap from its memory, if it has one.
 			Node: statsapi.NodeStats{CPU: &statsapi.CPUStats{}, Swap: &statsapi.SwapStats{SwapUsageBytes: new(uint64(7))}},
@@ -151,7 +150,7 @@ func TestWhatIsNotKnownIsMissing(t *testing.T) {
 	}, values(b.resource()))
 	require.Contains(t, b.log.String(), "measuring what is used failed")
 
-	b.from.Summary = func(context.Context) (*statsapi.Summary, error) { return nil, errNo }
+	b.summary = func(context.Context) (*statsapi.Summary, error) { return nil, errNo }
 	require.Equal(t, []string{"resource_scrape_error 1", "scrape_error 1"}, values(b.resource()))
 }
 
@@ -168,12 +167,12 @@ func values(page string) (lines []string) {
 func TestTheMeasurementEndsWithTheRequest(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	b.from.Summary = func(ctx context.Context) (*statsapi.Summary, error) {
+	b.summary = func(ctx context.Context) (*statsapi.Summary, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	w := httptest.NewRecorder()
-	b.Handlers(b.from).Resource.ServeHTTP(w, httptest.NewRequestWithContext(canceled(t), http.MethodGet, "/", nil))
+	b.Resource(b.summary).ServeHTTP(w, httptest.NewRequestWithContext(canceled(t), http.MethodGet, "/", nil))
 	require.Contains(t, w.Body.String(), "scrape_error 1")
 }
 
@@ -182,7 +181,7 @@ func TestTheMeasurementEndsWithTheRequest(t *testing.T) {
 func TestTwoOfANameCostNobodyElse(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	b.from.Summary = func(context.Context) (*statsapi.Summary, error) {
+	b.summary = func(context.Context) (*statsapi.Summary, error) {
 		pod := statsapi.PodStats{PodRef: statsapi.PodReference{Name: "web", Namespace: "ns"}, CPU: cpu(5)}
 		return &statsapi.Summary{Node: statsapi.NodeStats{CPU: cpu(9)}, Pods: []statsapi.PodStats{pod, pod}}, nil
 	}

@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/agent/metrics"
 	"github.com/kubeparts/kubeparts/containergc"
 	"github.com/kubeparts/kubeparts/containergc/logrotate"
 	"github.com/kubeparts/kubeparts/eviction"
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
 	"github.com/kubeparts/kubeparts/imagegc"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
@@ -40,7 +41,6 @@ func TestPLEG(t *testing.T) {
 	b.is("kubelet_pleg_relist_duration_seconds_count", 3)
 	b.is("kubelet_pleg_relist_interval_seconds_sum", 10)
 	b.is("kubelet_pleg_relist_interval_seconds_count", 1)
-	b.is("kubelet_pleg_last_seen_seconds", float64(epoch.Unix()+10))
 	b.is("kubelet_pleg_discard_events", 0)
 
 	o.PodInspected("a", 3*time.Second, errNo)
@@ -288,7 +288,7 @@ func TestKillsForWantOfMemory(t *testing.T) {
 	b := newBed(t)
 	web, db := newPod("web", "app", "side"), newPod("db", "app")
 	there := []*podcache.Status{observed(web), observed(db)}
-	b.from.Observed = func() []*podcache.Status { return there }
+	b.Add(metrics.Source{Observed: func() []*podcache.Status { return there }})
 	asked := 0
 	find := func(uid types.UID, id string) (*corev1.Pod, string, bool) {
 		asked++
@@ -356,11 +356,13 @@ func TestObserversGoOnToTheNext(t *testing.T) {
 
 func TestAPrefixThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
-	_, err := metrics.New(metrics.Config{Prefix: "my kubelet"})
+	registry := prometheus.NewRegistry()
+	_, err := metrics.New(metrics.Config{Registerer: registry, Prefix: "my kubelet"})
 	require.EqualError(t, err, `metrics: invalid config: field Prefix: "my kubelet" is not the beginning of a metric's name`)
-	m, err := metrics.New(metrics.Config{Prefix: "agent_"})
+	m, err := metrics.New(metrics.Config{Registerer: registry, Prefix: "agent_"})
 	require.NoError(t, err)
-	page := get(t, m.Handlers(metrics.Sources{Mirrors: func() int { return 0 }}).Metrics)
+	m.Add(metrics.Source{Mirrors: func() int { return 0 }})
+	page := scrape(t, registry)
 	require.Empty(t, series(page, "kubelet_"))
 	require.InDelta(t, 0, value(t, page, "agent_pleg_discard_events"), 0)
 	require.InDelta(t, 0, value(t, page, "agent_mirror_pods"), 0)

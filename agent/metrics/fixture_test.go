@@ -10,15 +10,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/metrics"
+	"github.com/kubeparts/kubeparts/agent/metrics"
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -29,21 +32,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // epoch is when the clock of a bed begins.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// bed is the metrics of an agent on a clock that stands still.
+// bed is the metrics of a program, with a clock that stands still.
 type bed struct {
 	*metrics.Metrics
-	t     testing.TB
-	clock *testingclock.FakePassiveClock
-	log   strings.Builder
-	from  metrics.Sources
+	t          testing.TB
+	clock      *testingclock.FakePassiveClock
+	log        strings.Builder
+	all, probe *prometheus.Registry
+	summary    func(context.Context) (*statsapi.Summary, error)
 }
 
 func newBed(tb testing.TB) *bed {
 	tb.Helper()
-	b := &bed{t: tb, clock: testingclock.NewFakePassiveClock(epoch)}
+	b := &bed{t: tb, clock: testingclock.NewFakePassiveClock(epoch), all: prometheus.NewRegistry(), probe: prometheus.NewRegistry()}
 	var err error
 	b.Metrics, err = metrics.New(metrics.Config{
-		NodeName: "node1", Clock: b.clock, Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
+		Registerer: b.all, ProbeRegisterer: b.probe, Clock: b.clock, Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
 	require.NoError(tb, err)
 	return b
@@ -58,9 +62,15 @@ func get(tb testing.TB, h http.Handler) string {
 	return w.Body.String()
 }
 
-func (b *bed) page() string     { b.t.Helper(); return get(b.t, b.Handlers(b.from).Metrics) }
-func (b *bed) probes() string   { b.t.Helper(); return get(b.t, b.Handlers(b.from).Probes) }
-func (b *bed) resource() string { b.t.Helper(); return get(b.t, b.Handlers(b.from).Resource) }
+func (b *bed) page() string     { b.t.Helper(); return scrape(b.t, b.all) }
+func (b *bed) probes() string   { b.t.Helper(); return scrape(b.t, b.probe) }
+func (b *bed) resource() string { b.t.Helper(); return get(b.t, b.Resource(b.summary)) }
+
+// scrape returns the page of a registry.
+func scrape(tb testing.TB, r *prometheus.Registry) string {
+	tb.Helper()
+	return get(tb, promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+}
 
 // series returns the lines of a page that begin so, without timestamps.
 func series(page, prefix string) (found []string) {

@@ -244,9 +244,8 @@ func (m *Metrics) Rejected(reason string) {
 	m.pods.rejections.WithLabelValues(rejection(reason)).Inc()
 }
 
-// ShutdownStarted says that the agent takes its pods down, and ShutdownEnded that they
-// are down.
+// ShutdownStarted records that an agent begins to end its pods.
 func (m *Metrics) ShutdownStarted() { m.pods.shutdownStart.Set(unix(m.cfg.Clock.Now())) }
 
-// ShutdownEnded says that all pods are down.
+// ShutdownEnded records that all pods of an agent have ended.
 func (m *Metrics) ShutdownEnded() { m.pods.shutdownEnd.Set(unix(m.cfg.Clock.Now())) }

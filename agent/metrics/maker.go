@@ -23,17 +23,34 @@ func safe(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 // A maker makes metrics and registers them.
 type maker struct {
 	prefix   string
-	registry *prometheus.Registry
+	registry prometheus.Registerer
+	made     []prometheus.Collector // registered
 	err      error
 }
 
-func (m *maker) add(c prometheus.Collector) { m.err = errors.Join(m.err, m.registry.Register(c)) }
+func (m *maker) add(c prometheus.Collector) {
+	if err := m.registry.Register(c); err != nil {
+		m.err = errors.Join(m.err, err)
+		return
+	}
+	m.made = append(m.made, c)
+}
+
+// undo unregisters what m has registered.
+func (m *maker) undo() {
+	for _, c := range m.made {
+		m.registry.Unregister(c)
+	}
+}
 
 // own returns a maker of metrics that the kubelet does not have.
 func (m *maker) own() *maker { return &maker{prefix: ownPrefix, registry: m.registry} }
 
-// also makes the errors of another maker m's.
-func (m *maker) also(other *maker) { m.err = errors.Join(m.err, other.err) }
+// also makes what another maker has made, and its errors, m's.
+func (m *maker) also(other *maker) {
+	m.made = append(m.made, other.made...)
+	m.err = errors.Join(m.err, other.err)
+}
 
 func (m *maker) counter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: m.prefix + name, Help: alpha + help})
@@ -49,12 +66,6 @@ func (m *maker) counters(name, help string, labels ...string) *prometheus.Counte
 
 func (m *maker) gauge(name, help string) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: m.prefix + name, Help: alpha + help})
-	m.add(g)
-	return g
-}
-
-func (m *maker) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.prefix + name, Help: alpha + help}, labels)
 	m.add(g)
 	return g
 }

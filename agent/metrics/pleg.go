@@ -11,7 +11,6 @@ import (
 
 type plegMetrics struct {
 	relist, interval, podRelist prometheus.Histogram
-	lastSeen                    prometheus.Gauge
 	streamErrors, streamOpened  prometheus.Counter
 	eventAge                    prometheus.Histogram
 }
@@ -22,7 +21,6 @@ func newPLEG(f *maker) plegMetrics {
 		relist:       f.histogram("pleg_relist_duration_seconds", "How long a look at all pods in the runtime took, successful or not.", prometheus.DefBuckets),
 		interval:     f.histogram("pleg_relist_interval_seconds", "Time from the beginning of one look at all pods in the runtime to that of the next.", prometheus.DefBuckets),
 		podRelist:    f.histogram("pleg_pod_relist_duration_seconds", "How long the inspection of one pod took, the wait for its turn included.", prometheus.DefBuckets),
-		lastSeen:     f.gauge("pleg_last_seen_seconds", "When the last look at all pods that succeeded began, as a Unix time."),
 		streamErrors: f.counter("evented_pleg_connection_error_count", "How often the runtime's stream of events broke or could not be opened."),
 		streamOpened: f.counter("evented_pleg_connection_success_count", "How often the runtime's stream of events was opened."),
 		eventAge:     f.histogram("evented_pleg_connection_latency_seconds", "Age of the runtime's events when they came.", prometheus.DefBuckets),
@@ -43,7 +41,6 @@ func (m *Metrics) PLEG(next pleg.Observer) pleg.Observer {
 			c.interval.Observe(r.At.Sub(began).Seconds())
 		}
 		began = r.At
-		c.lastSeen.Set(unix(r.At))
 	}, next.RelistEnd)
 	o.PodInspected = then3(func(_ types.UID, took time.Duration, _ error) { c.podRelist.Observe(took.Seconds()) }, next.PodInspected)
 	o.StreamOpened = then0(c.streamOpened.Inc, next.StreamOpened)

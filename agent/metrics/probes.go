@@ -76,10 +76,15 @@ func (m *Metrics) newSeries(r prober.Run) *probeSeries {
 	}
 }
 
-// unprobed drops the series of a probe.
+// unprobed is called when a probe has ended.
 func (m *Metrics) unprobed(k prober.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.dropSeries(k)
+}
+
+// dropSeries drops the series of a probe. It needs mu.
+func (m *Metrics) dropSeries(k prober.Key) {
 	s := m.runs[k]
 	if s == nil {
 		return

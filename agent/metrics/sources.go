@@ -1,22 +1,25 @@
 package metrics
 
 import (
-	"context"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// Sources are asked when a scrape comes. What they return is read before the scrape is
-// answered and not kept or modified. A nil one has nothing to say, and its metrics are
-// missing.
-type Sources struct {
+// A Source is what is known of one agent when a scrape comes. Its functions are called
+// then, in any goroutine; they must not wait. What they return is read before the scrape is
+// answered, and neither retained nor modified. The metrics of nil functions are missing.
+type Source struct {
+	// NodeName is the label of kubelet_node_name. Empty: the metric is missing.
+	NodeName string
 	// Desired returns the pods that are to run: podmanager's GetPods.
 	Desired func() []*corev1.Pod
 	// Mirrors returns the number of mirror pods: 0 without an API server.
@@ -25,27 +28,88 @@ type Sources struct {
 	Known func() map[types.UID]podworker.Known
 	// Observed returns what the runtime shows: [podcache.Cache.Statuses].
 	Observed func() []*podcache.Status
-	// Summary measures what node, pods and containers use; with an error what it
-	// could measure all the same. stats.Provider's method of that name fits.
-	Summary func(context.Context) (*statsapi.Summary, error)
+	// RelistedAt returns when the newest relist that succeeded began: RelistedAt of
+	// pleg.Stats. Zero: none has succeeded.
+	RelistedAt func() time.Time
 }
 
-// state collects what the sources say of pods.
-type state struct {
-	Sources
-	kills func([]*podcache.Status) map[victim]uint64
+// Add includes an agent in each scrape from now on, until remove is called. Values of
+// several agents are added up; kubelet_pleg_last_seen_seconds is that of the agent whose
+// relist is the oldest. Call remove when the agent has ended: it also deletes the series of
+// the agent's pods, for which it calls the functions of s a last time.
+func (m *Metrics) Add(s Source) (remove func()) {
+	added := &s
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sources = append(m.sources, added)
+	return sync.OnceFunc(func() { m.remove(added) })
+}
 
+func (m *Metrics) remove(s *Source) {
+	gone := s.pods()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sources = slices.DeleteFunc(m.sources, func(other *Source) bool { return other == s })
+	for key := range m.runs {
+		if gone[key.PodUID] {
+			m.dropSeries(key)
+		}
+	}
+	for v := range m.killed {
+		if gone[v.uid] {
+			delete(m.killed, v)
+		}
+	}
+}
+
+// pods returns the UIDs of all pods that the source has.
+func (s *Source) pods() map[types.UID]bool {
+	all := map[types.UID]bool{}
+	if s.Desired != nil {
+		for _, p := range s.Desired() {
+			if p != nil {
+				all[p.UID] = true
+			}
+		}
+	}
+	if s.Known != nil {
+		for uid := range s.Known() {
+			all[uid] = true
+		}
+	}
+	if s.Observed != nil {
+		for _, p := range s.Observed() {
+			all[p.UID] = true
+		}
+	}
+	return all
+}
+
+// added returns the sources in the order of Add.
+func (m *Metrics) added() []*Source {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.sources)
+}
+
+// state collects what the sources know.
+type state struct {
+	metrics *Metrics
+
+	node, lastSeen                      *prometheus.Desc
 	desired, active, mirrors, ephemeral *prometheus.Desc
 	working                             *prometheus.Desc
 	pods, containers, oom               *prometheus.Desc
 }
 
-func newState(s Sources, prefix string, kills func([]*podcache.Status) map[victim]uint64) *state {
+func newState(m *Metrics, prefix string) *state {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prefix+name, alpha+help, labels, nil)
 	}
 	return &state{
-		Sources: s, kills: kills,
+		metrics:    m,
+		node:       desc("node_name", "1, with the name of the node.", "node"),
+		lastSeen:   desc("pleg_last_seen_seconds", "When the last look at all pods that succeeded began, as a Unix time."),
 		desired:    desc("desired_pods", "Pods that are to run. static is true for those of no API server.", "static"),
 		active:     desc("active_pods", "Desired pods that have not ended and were not refused: those that a new one has to fit in with.", "static"),
 		mirrors:    desc("mirror_pods", "Pods in the API server that stand for static ones."),
@@ -60,26 +124,42 @@ func newState(s Sources, prefix string, kills func([]*podcache.Status) map[victi
 
 // Describe is for [prometheus.Collector].
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.desired, s.active, s.mirrors, s.ephemeral, s.working, s.pods, s.containers, s.oom} {
+	for _, d := range []*prometheus.Desc{
+		s.node, s.lastSeen, s.desired, s.active, s.mirrors, s.ephemeral, s.working, s.pods, s.containers, s.oom,
+	} {
 		ch <- d
 	}
 }
 
 // Collect is for [prometheus.Collector].
 func (s *state) Collect(ch chan<- prometheus.Metric) {
-	var known map[types.UID]podworker.Known
-	if s.Known != nil {
-		known = s.Known()
-		s.collectKnown(ch, known)
+	t := tally{nodes: map[string]int{}}
+	for _, source := range s.metrics.added() {
+		t.add(source)
 	}
-	if s.Desired != nil {
-		s.collectDesired(ch, known)
+	for node := range t.nodes {
+		ch <- gauge(s.node, 1, safe(node))
 	}
-	if s.Mirrors != nil {
-		ch <- gauge(s.mirrors, s.Mirrors())
+	if t.relisted != nil {
+		ch <- prometheus.MustNewConstMetric(s.lastSeen, prometheus.GaugeValue, unixOrZero(*t.relisted))
 	}
-	if s.Observed != nil {
-		s.collectObserved(ch, s.Observed())
+	for label, n := range t.desired {
+		ch <- gauge(s.desired, n, label)
+	}
+	for label, n := range t.active {
+		ch <- gauge(s.active, n, label)
+	}
+	if t.desired != nil {
+		ch <- gauge(s.ephemeral, t.ephemeral)
+	}
+	if t.mirrors != nil {
+		ch <- gauge(s.mirrors, *t.mirrors)
+	}
+	for l, n := range t.working {
+		ch <- gauge(s.working, n, l.lifecycle, l.config, l.static)
+	}
+	if t.isObserved {
+		s.collectObserved(ch, t.observed)
 	}
 }
 
@@ -87,69 +167,11 @@ func gauge(d *prometheus.Desc, n int, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 }
 
-func (s *state) collectDesired(ch chan<- prometheus.Metric, known map[types.UID]podworker.Known) {
-	desired, active := map[string]int{"": 0, "true": 0}, map[string]int{"": 0, "true": 0}
-	ephemeral := 0
-	for _, p := range s.Desired() {
-		if p == nil {
-			continue
-		}
-		desired[static(p)]++
-		ephemeral += len(p.Spec.EphemeralContainers)
-		if k, ok := known[p.UID]; ok && k.Phase < podworker.Terminated {
-			active[static(p)]++
-		}
+func unixOrZero(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
 	}
-	for label, n := range desired {
-		ch <- gauge(s.desired, n, label)
-		if s.Known != nil {
-			ch <- gauge(s.active, active[label], label)
-		}
-	}
-	ch <- gauge(s.ephemeral, ephemeral)
-}
-
-// A standing is how a pod stands with its worker: the labels of working_pods.
-type standing struct{ lifecycle, config, static string }
-
-func (s *state) collectKnown(ch chan<- prometheus.Metric, known map[types.UID]podworker.Known) {
-	counts := map[standing]int{}
-	for _, phase := range []podworker.Phase{podworker.Syncing, podworker.Terminating, podworker.Terminated} {
-		counts[stands(podworker.Known{Phase: phase})] = 0
-		for _, orphan := range []bool{false, true} {
-			for _, static := range []bool{false, true} {
-				counts[stands(podworker.Known{Phase: phase, Orphan: orphan, Static: static, HasConfig: true})] = 0
-			}
-		}
-	}
-	for _, k := range known {
-		counts[stands(k)]++
-	}
-	for l, n := range counts {
-		ch <- gauge(s.working, n, l.lifecycle, l.config, l.static)
-	}
-}
-
-func stands(k podworker.Known) standing {
-	s := standing{lifecycle: "terminated", config: "desired"}
-	switch k.Phase {
-	case podworker.Syncing:
-		s.lifecycle = "sync"
-	case podworker.Terminating:
-		s.lifecycle = "terminating"
-	case podworker.Terminated, podworker.Finished:
-	}
-	switch {
-	case !k.HasConfig:
-		s.config, s.static = "runtime_only", "unknown"
-		return s
-	case k.Orphan:
-		s.config = "orphan"
-	}
-	if k.Static {
-		s.static = "true"
-	}
-	return s
+	return unix(t)
 }
 
 func (s *state) collectObserved(ch chan<- prometheus.Metric, pods []*podcache.Status) {
@@ -170,7 +192,7 @@ func (s *state) collectObserved(ch chan<- prometheus.Metric, pods []*podcache.St
 	}
 	type labels struct{ container, namespace, pod string }
 	hits := map[labels]uint64{} // of pods of one name, of which there may be two for a while, together
-	for v, n := range s.kills(pods) {
+	for v, n := range s.metrics.kills(pods) {
 		l := labels{container: safe(v.container)}
 		if p := names[v.uid]; p != nil {
 			l.namespace, l.pod = safe(p.Namespace), safe(p.Name)

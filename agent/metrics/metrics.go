@@ -1,0 +1,102 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/prober"
+)
+
+// DefaultPrefix is that of the kubelet's metrics.
+const DefaultPrefix = "kubelet_"
+
+// Config configures [Metrics].
+type Config struct {
+	// Registerer is where the metrics are registered, such as a *prometheus.Registry.
+	// Required.
+	Registerer prometheus.Registerer
+	// ProbeRegisterer is where the metrics of probes are registered, which the kubelet has
+	// on a page of their own, /metrics/probes. Default Registerer.
+	ProbeRegisterer prometheus.Registerer
+	// Prefix stands before the names of the kubelet's own metrics, for a server that also
+	// scrapes a kubelet of the same node. Default [DefaultPrefix].
+	Prefix string
+	// Clock is the time source. Default the system clock.
+	Clock clock.PassiveClock
+	// Logger receives what fails in a scrape of [Metrics.Resource]. Default: discard.
+	Logger *slog.Logger
+}
+
+// Validate reports every problem with c, joined.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Registerer == nil {
+		errs = append(errs, errors.New("field Registerer is required"))
+	}
+	if c.Prefix != "" && !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(c.Prefix) {
+		errs = append(errs, fmt.Errorf("field Prefix: %q is not the beginning of a metric's name", c.Prefix))
+	}
+	return errors.Join(errs...)
+}
+
+// Metrics are the metrics of one agent, or of several together. Make them with [New]; all
+// methods are safe for concurrent use, and so is what they return.
+type Metrics struct {
+	cfg Config
+
+	pleg      plegMetrics
+	pods      podMetrics
+	upkeep    upkeepMetrics
+	eviction  evictionMetrics
+	calls     callMetrics
+	probeRuns probeMetrics
+
+	mu      sync.Mutex
+	sources []*Source // in the order of Add
+	runs    map[prober.Key]*probeSeries
+	timed   map[timing]int        // how many probes share a duration
+	killed  map[victim]uint64     // kills for want of memory
+	ops     map[string]*operation // by gRPC method
+}
+
+// New registers metrics of which nothing has happened yet. With an error, such as that a
+// registerer has a metric of the same name already, nothing stays registered.
+func New(cfg Config) (*Metrics, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("metrics: invalid config: %w", err)
+	}
+	if cfg.ProbeRegisterer == nil {
+		cfg.ProbeRegisterer = cfg.Registerer
+	}
+	if cfg.Prefix == "" {
+		cfg.Prefix = DefaultPrefix
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	m := &Metrics{
+		cfg:  cfg,
+		runs: map[prober.Key]*probeSeries{}, timed: map[timing]int{}, killed: map[victim]uint64{},
+		ops: map[string]*operation{},
+	}
+	f, p := &maker{prefix: cfg.Prefix, registry: cfg.Registerer}, &maker{registry: cfg.ProbeRegisterer}
+	m.pleg, m.pods, m.upkeep = newPLEG(f), newPods(f), newUpkeep(f)
+	m.eviction, m.calls = newEviction(f), newCalls(f)
+	f.add(newState(m, cfg.Prefix))
+	m.probeRuns = newProbes(p)
+	if err := errors.Join(f.err, p.err); err != nil {
+		f.undo()
+		p.undo()
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,118 @@
+package metrics
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// A tally is what all sources together know. What no source knows is nil.
+type tally struct {
+	nodes           map[string]int
+	relisted        *time.Time     // the oldest
+	desired, active map[string]int // by the label static
+	ephemeral       int
+	mirrors         *int
+	working         map[standing]int
+	isObserved      bool
+	observed        []*podcache.Status
+}
+
+func (t *tally) add(s *Source) {
+	if s.NodeName != "" {
+		t.nodes[s.NodeName]++
+	}
+	if s.RelistedAt != nil {
+		if at := s.RelistedAt(); t.relisted == nil || at.Before(*t.relisted) {
+			t.relisted = &at
+		}
+	}
+	var known map[types.UID]podworker.Known
+	if s.Known != nil {
+		known = s.Known()
+		t.addKnown(known)
+	}
+	if s.Desired != nil {
+		t.addDesired(s, known)
+	}
+	if s.Mirrors != nil {
+		if t.mirrors == nil {
+			t.mirrors = new(int)
+		}
+		*t.mirrors += s.Mirrors()
+	}
+	if s.Observed != nil {
+		t.isObserved = true
+		t.observed = append(t.observed, s.Observed()...)
+	}
+}
+
+func (t *tally) addDesired(s *Source, known map[types.UID]podworker.Known) {
+	if t.desired == nil {
+		t.desired = map[string]int{"": 0, "true": 0}
+	}
+	if t.active == nil && s.Known != nil {
+		t.active = map[string]int{"": 0, "true": 0}
+	}
+	for _, p := range s.Desired() {
+		if p == nil {
+			continue
+		}
+		t.desired[static(p)]++
+		t.ephemeral += len(p.Spec.EphemeralContainers)
+		if k, ok := known[p.UID]; ok && k.Phase < podworker.Terminated {
+			t.active[static(p)]++
+		}
+	}
+}
+
+// A standing is how a pod stands with its worker: the labels of working_pods.
+type standing struct{ lifecycle, config, static string }
+
+func (t *tally) addKnown(known map[types.UID]podworker.Known) {
+	if t.working == nil {
+		t.working = allStandings()
+	}
+	for _, k := range known {
+		t.working[stands(k)]++
+	}
+}
+
+// allStandings returns each standing that is always shown.
+func allStandings() map[standing]int {
+	counts := map[standing]int{}
+	for _, phase := range []podworker.Phase{podworker.Syncing, podworker.Terminating, podworker.Terminated} {
+		counts[stands(podworker.Known{Phase: phase})] = 0
+		for _, orphan := range []bool{false, true} {
+			for _, static := range []bool{false, true} {
+				counts[stands(podworker.Known{Phase: phase, Orphan: orphan, Static: static, HasConfig: true})] = 0
+			}
+		}
+	}
+	return counts
+}
+
+func stands(k podworker.Known) standing {
+	s := standing{lifecycle: "terminated", config: "desired"}
+	switch k.Phase {
+	case podworker.Syncing:
+		s.lifecycle = "sync"
+	case podworker.Terminating:
+		s.lifecycle = "terminating"
+	case podworker.Terminated, podworker.Finished:
+	}
+	switch {
+	case !k.HasConfig:
+		s.config, s.static = "runtime_only", "unknown"
+		return s
+	case k.Orphan:
+		s.config = "orphan"
+	}
+	if k.Static {
+		s.static = "true"
+	}
+	return s
+}
