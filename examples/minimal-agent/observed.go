@@ -129,6 +129,7 @@ func (a *agent) generate(pod *corev1.Pod, observed *podcache.Status, terminal bo
 		Terminal:    terminal,
 		Waiting:     a.runner.Waiting(pod.UID),
 		Enforced:    a.runner.Enforced(pod.UID),
+		Devices:     a.runner.Health(pod.UID),
 		LastWords:   podrunner.LastWords,
 		NodeIPs:     a.host.ips,
 		Probes:      a.probes.forStatus(pod.UID),

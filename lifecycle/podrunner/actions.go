@@ -29,6 +29,8 @@ type Actions struct {
 	// Remove are containers and sandboxes that nothing needs any more, dead ones
 	// but for those that Kill names.
 	Remove []Remove
+	// Pin are the CPUs and memory nodes to change while containers run.
+	Pin []Pin
 	// Update are the resources to change while containers run, in this order: the
 	// pod never has less than its containers may take.
 	Update []Resize
@@ -158,7 +160,7 @@ type Start struct {
 
 // Empty says that there is nothing to do now. Containers may still wait.
 func (a Actions) Empty() bool {
-	return a.StopPod == "" && a.CreateSandbox == "" && len(a.Kill) == 0 && len(a.Remove) == 0 && len(a.Update) == 0 && len(a.Start) == 0
+	return a.StopPod == "" && a.CreateSandbox == "" && len(a.Kill) == 0 && len(a.Remove) == 0 && len(a.Pin) == 0 && len(a.Update) == 0 && len(a.Start) == 0
 }
 
 // String explains the actions, one a line, in the order in which they are done.
@@ -180,6 +182,9 @@ func (a Actions) String() string {
 			kind = "sandbox"
 		}
 		line("remove %s %s (%s): %s", kind, r.Name, r.ID, r.Reason)
+	}
+	for _, p := range a.Pin {
+		line("%s", p)
 	}
 	for _, u := range a.Update {
 		line("%s", u)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
+	"github.com/kubeparts/kubeparts/lifecycle/resources"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -108,6 +109,14 @@ type Config struct {
 	// runtime shows that, so a cache of statuses has to inspect the pod again:
 	// pleg.Generator's RequestReinspect fits. It must not block. Optional.
 	Resized func(types.UID)
+	// Inject returns what a container gets in addition to its spec; resources.Combine
+	// makes it of allocators. It is called before each instance is created: an error is
+	// the container's CreateContainerConfigError. And it is called in each turn for
+	// each container that runs: its CPUs and memory nodes are changed if they are
+	// not those that it was given last, as far as that is known, and an error leaves them
+	// as they are. It needs a Resizer. Pods may ask for extended resources that
+	// [Facts].Allocatable has. Nil: nothing.
+	Inject func(context.Context, resources.ContainerRequest) (resources.Injection, error)
 	// Probes says what probing found of the container of that id, see
 	// [Input.Probes]. Nil: nobody probes.
 	Probes func(id string) ProbeResults
@@ -215,6 +224,9 @@ func (c Config) Validate() error {
 	}
 	if c.ContainerLogs != "" && c.LogRoot == "" {
 		errs = append(errs, errors.New("field ContainerLogs: there are no logs to link to without a LogRoot"))
+	}
+	if c.Inject != nil && c.Resizer == nil {
+		errs = append(errs, errors.New("field Inject: the CPUs of running containers can't be changed without a Resizer"))
 	}
 	if c.PostStartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("field PostStartTimeout: %v is negative", c.PostStartTimeout))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/resources"
 )
 
 // Instance is what one instance of a container takes from elsewhere than its
@@ -49,9 +51,8 @@ type Instance struct {
 	// TargetID is the container in whose process namespace an ephemeral one runs.
 	// Empty: the pod's rule.
 	TargetID string
-	// Devices and CDIDevices are what device plugins and drivers gave it.
-	Devices    []*runtimeapi.Device
-	CDIDevices []*runtimeapi.CDIDevice
+	// Injection is what allocators give it. Its Health has no effect.
+	resources.Injection
 }
 
 // ContainerConfig returns the CRI configuration of an instance of a container of
@@ -70,6 +71,9 @@ func ContainerConfig(ctx context.Context, pod *corev1.Pod, c *corev1.Container, 
 	if err != nil {
 		return nil, err
 	}
+	if vars, err = vars.below(in.Env); err != nil {
+		return nil, err
+	}
 	command, args := vars.expandAll(c.Command), vars.expandAll(c.Args)
 	if err := vars.fits(); err != nil {
 		return nil, err
@@ -82,7 +86,7 @@ func ContainerConfig(ctx context.Context, pod *corev1.Pod, c *corev1.Container, 
 		WorkingDir:  c.WorkingDir,
 		Envs:        keyValues(vars),
 		Labels:      containerLabels(pod, c, node.Agent),
-		Annotations: containerAnnotations(pod, c, in.Attempt),
+		Annotations: containerAnnotations(pod, c, in),
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,
@@ -105,6 +109,7 @@ func ContainerConfig(ctx context.Context, pod *corev1.Pod, c *corev1.Container, 
 	if config.Linux.Resources, err = ContainerResources(pod, c, node); err != nil {
 		return nil, err
 	}
+	config.Linux.Resources.CpusetCpus, config.Linux.Resources.CpusetMems = in.CPUs, in.Mems
 	if config.Linux.SecurityContext, err = containerSecurity(pod, c, in, node); err != nil {
 		return nil, err
 	}
@@ -154,14 +159,16 @@ func containerLabels(pod *corev1.Pod, c *corev1.Container, agent string) map[str
 // container whose pod is gone.
 const portsAnnotation = "io.kubernetes.container.ports"
 
-func containerAnnotations(pod *corev1.Pod, c *corev1.Container, attempt uint32) map[string]string {
-	annotations := map[string]string{
+func containerAnnotations(pod *corev1.Pod, c *corev1.Container, in Instance) map[string]string {
+	annotations := map[string]string{}
+	maps.Copy(annotations, in.Annotations)
+	maps.Copy(annotations, map[string]string{
 		crilabels.Hash:                     podspec.KubeletHash(c),
 		crilabels.Definition:               podspec.ContainerHash(c),
-		crilabels.RestartCount:             strconv.FormatUint(uint64(attempt), 10),
+		crilabels.RestartCount:             strconv.FormatUint(uint64(in.Attempt), 10),
 		crilabels.TerminationMessagePath:   c.TerminationMessagePath,
 		crilabels.TerminationMessagePolicy: string(c.TerminationMessagePolicy),
-	}
+	})
 	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		annotations[crilabels.PodTerminationGracePeriod] = strconv.FormatInt(*g, 10)
 	}

@@ -27,7 +27,8 @@
 // it is named by Unsupported: volumes (volumes.Manager), cgroups of pods
 // (cgroups.Cgroupfs), hooks (lifecycle.HookRunner), user IDs ([IDRanges]), a folder
 // for hosts files, termination messages and sub-paths, the settings of pods
-// ([Policy]), what the node is ([Facts]), and what probes found. Without a folder
+// ([Policy]), what the node is ([Facts]), what allocators give to containers
+// (resources.Combine), and what probes found. Without a folder
 // for logs ([Config].LogRoot) containers run without logs. Labels, annotations and
 // log files are the kubelet's, so that crictl, log shippers and a kubelet know them.
 //
@@ -80,7 +81,10 @@
 //     it is a regular file in the pod's own folder and no link leads to it; a pipe or a
 //     device is never opened.
 //  15. An image is leased from being wanted until its container is created.
-//  16. A pod start costs the sandbox and its status, and of each container its
+//  16. A container gets what [Config].Inject returns for it, or is not created. The
+//     CPUs and memory nodes of one that runs follow in the next turn; what fails to
+//     change is changed by a later turn.
+//  17. A pod start costs the sandbox and its status, and of each container its
 //     image's status, create and start; no list; and one small file if it has requests
 //     or limits. An end costs one small file, which is written again when the deadline
 //     moves or a hook has ended.
@@ -270,7 +274,12 @@
 //   - A pod with a field that this package does not support, such as a variable from a
 //     file (KEP-3721), is refused as a whole by [Runner.Unsupported]; the kubelet
 //     starts it.
-//   - Not here: devices and dynamic resources, block volumes, files as sources of
+//   - The kubelet changes the cpusets of running containers every 10 s, not those of
+//     ephemeral ones, and after its restart once in any case; ours in each turn, those
+//     of all, and after a restart only where the runtime does not show what is wanted.
+//   - An extended resource that the node has never heard of is refused; the kubelet
+//     ignores it.
+//   - Not here: dynamic resources, block volumes, files as sources of
 //     variables (KEP-3721), Windows. [Runner.Unsupported] names them. Checkpoints.
 //
 // # Testing your code with it

@@ -185,6 +185,24 @@ func (v *variables) set(name, value string) {
 	v.names, v.values = append(v.names, name), append(v.values, value)
 }
 
+// below returns v with more variables, of which those win that v has already. They have
+// no effect on values that were expanded before.
+func (v *variables) below(more map[string]string) (*variables, error) {
+	if len(more) == 0 {
+		return v, nil
+	}
+	all := &variables{at: map[string]int{}}
+	for _, name := range sortedKeys(more) {
+		all.set(name, more[name])
+	}
+	injected := all.bytes
+	for i, name := range v.names {
+		all.set(name, v.values[i])
+	}
+	all.bytes = injected + v.bytes
+	return all, all.check()
+}
+
 func (v *variables) get(name string) (string, bool) {
 	i, ok := v.at[name]
 	if !ok {

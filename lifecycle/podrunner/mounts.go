@@ -7,16 +7,22 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 const etcHostsPath = "/etc/hosts"
 
-// mounts returns the container's mounts: its volumes, its hosts file and the file
-// for its last words.
+// mounts returns the container's mounts: those that allocators give it, its volumes, its
+// hosts file and the file for its last words. Of two at one path the later is on top.
 func mounts(pod *corev1.Pod, c *corev1.Container, in Instance, node Node, vars *variables) ([]*runtimeapi.Mount, error) {
 	var out []*runtimeapi.Mount
+	for _, m := range in.Mounts {
+		m = proto.CloneOf(m) // mapMounts writes to it
+		m.SelinuxRelabel = m.GetSelinuxRelabel() && node.SELinux
+		out = append(out, m)
+	}
 	hosts := in.EtcHosts
 	volumes := mounter{pod: pod, container: c, instance: in, node: node, vars: vars}
 	for i := range c.VolumeMounts {

@@ -178,9 +178,9 @@ func TestDevices(t *testing.T) {
 	c := &corev1.Container{Name: "app", VolumeDevices: []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/xvda"}}}
 	in := podrunner.Instance{
 		BlockDevices: map[string]string{"disk": "/dev/loop0"},
-		Devices:      []*runtimeapi.Device{{ContainerPath: "/dev/gpu", HostPath: "/dev/gpu0", Permissions: "rw"}},
-		CDIDevices:   []*runtimeapi.CDIDevice{{Name: "vendor/gpu=0"}},
 	}
+	in.Devices = []*runtimeapi.Device{{ContainerPath: "/dev/gpu", HostPath: "/dev/gpu0", Permissions: "rw"}}
+	in.CDIDevices = []*runtimeapi.CDIDevice{{Name: "vendor/gpu=0"}}
 	got, err := podrunner.ContainerConfig(t.Context(), testPod(), c, in, testNode())
 	require.NoError(t, err)
 	require.Len(t, got.GetDevices(), 2)

@@ -33,6 +33,9 @@ type Input struct {
 	Restarting bool
 	// Resources are what containers are to have. Zero: nothing is resized.
 	Resources Resources
+	// Pinnings are the cpusets of running containers, by container ID. That of any other
+	// stays as it is.
+	Pinnings map[string]Pinning
 }
 
 // Plan computes what must be done to bring the pod from what the runtime shows
@@ -73,6 +76,7 @@ func Plan(in Input) Actions {
 	}
 	if p.StopPod == "" {
 		p.strays()
+		p.pins()
 	}
 	p.leftovers()
 	return p.Actions

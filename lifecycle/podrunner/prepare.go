@@ -112,6 +112,9 @@ func (t *turn) prepare(ctx context.Context, c *corev1.Container, attempt uint32)
 	if in.TargetID, err = t.targetID(c.Name); err != nil {
 		return nil, t.refused(c.Name, CreateContainerConfigError, err)
 	}
+	if in.Injection, err = t.inject(ctx, c); err != nil {
+		return nil, t.refused(c.Name, CreateContainerConfigError, err)
+	}
 	if err := t.files(&in, c); err != nil {
 		return nil, t.refused(c.Name, CreateContainerConfigError, err)
 	}

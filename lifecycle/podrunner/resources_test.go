@@ -17,7 +17,7 @@ import (
 
 // resources makes requests and limits of "memory=1Gi<2Gi": a request and, after
 // the sign, a limit; either may be missing.
-func resources(all ...string) corev1.ResourceRequirements {
+func amounts(all ...string) corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	for _, a := range all {
 		name, both, _ := strings.Cut(a, "=")
@@ -52,34 +52,34 @@ func TestCgroupSettings(t *testing.T) {
 		priority int32
 		want     string
 	}{
-		"v1":                         {r: resources("memory=<1Gi"), want: "mem=1073741824"},
-		"v1, no swap":                {r: resources("memory=<1Gi"), cgroups: podrunner.Cgroups{SwapAccounting: true}, want: "mem=1073741824 swap=1073741824"},
+		"v1":                         {r: amounts("memory=<1Gi"), want: "mem=1073741824"},
+		"v1, no swap":                {r: amounts("memory=<1Gi"), cgroups: podrunner.Cgroups{SwapAccounting: true}, want: "mem=1073741824 swap=1073741824"},
 		"v2, all of it is killed":    {cgroups: podrunner.Cgroups{V2: true}, want: "memory.oom.group=1"},
 		"v2, one process is killed":  {cgroups: v2, limits: oneKilled, want: ""},
 		"v2, no swap":                {cgroups: with(func(c *podrunner.Cgroups) { c.SwapAccounting = true }), limits: oneKilled, want: "memory.swap.max=0"},
 		"v2, swap can't be limited":  {cgroups: v2, limits: limited, want: ""},
-		"swap by request":            {r: resources("memory=2Gi<4Gi"), cgroups: swap, limits: limited, want: "mem=4294967296 memory.swap.max=1073741824"},
-		"swap, but no request":       {r: resources("cpu=1"), cgroups: swap, limits: limited, want: "memory.swap.max=0"},
+		"swap by request":            {r: amounts("memory=2Gi<4Gi"), cgroups: swap, limits: limited, want: "mem=4294967296 memory.swap.max=1073741824"},
+		"swap, but no request":       {r: amounts("cpu=1"), cgroups: swap, limits: limited, want: "memory.swap.max=0"},
 		"swap, but best effort":      {cgroups: swap, limits: limited, want: "memory.swap.max=0"},
-		"swap, but guaranteed":       {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: swap, limits: limited, want: "mem=2147483648 quota=100000/100000 memory.swap.max=0"},
-		"swap, but request is limit": {r: resources("cpu=1", "memory=2Gi<2Gi"), cgroups: swap, limits: limited, want: "mem=2147483648 memory.swap.max=0"},
-		"swap, but critical":         {r: resources("memory=2Gi"), cgroups: swap, limits: limited, priority: 2_000_000_000, want: "memory.swap.max=0"},
-		"throttled":                  {r: resources("memory=1Gi<2Gi"), cgroups: v2, limits: throttled, want: "mem=2147483648 memory.high=2040107008 memory.low=0 memory.min=0"},
-		"throttled by the node's":    {r: resources("memory=1Gi"), cgroups: v2, limits: throttled, want: "memory.high=7838314496 memory.low=0 memory.min=0"},
-		"throttled, but guaranteed":  {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: v2, limits: throttled, want: "mem=2147483648 quota=100000/100000 memory.low=0 memory.min=0"},
-		"throttled, but for nothing": {r: resources("cpu=1"), cgroups: v2, limits: throttled, want: "memory.low=0 memory.min=0"},
-		"kept if possible":           {r: resources("memory=1Gi<2Gi"), cgroups: v2, limits: kept, want: "mem=2147483648 memory.high=2040107008 memory.low=1073741824"},
-		"kept in any case":           {r: resources("cpu=1<1", "memory=2Gi<2Gi"), cgroups: v2, limits: kept, want: "mem=2147483648 quota=100000/100000 memory.min=2147483648"},
-		"nothing to keep":            {r: resources("cpu=1"), cgroups: v2, limits: kept, want: "memory.low=0 memory.min=0"},
-		"another period":             {r: resources("cpu=<500m"), limits: podrunner.Limits{CPUPeriod: 20 * time.Millisecond}, want: "quota=10000/20000"},
-		"no quota":                   {r: resources("cpu=<500m"), limits: podrunner.Limits{NoCPUQuota: true}, want: ""},
+		"swap, but guaranteed":       {r: amounts("cpu=1<1", "memory=2Gi<2Gi"), cgroups: swap, limits: limited, want: "mem=2147483648 quota=100000/100000 memory.swap.max=0"},
+		"swap, but request is limit": {r: amounts("cpu=1", "memory=2Gi<2Gi"), cgroups: swap, limits: limited, want: "mem=2147483648 memory.swap.max=0"},
+		"swap, but critical":         {r: amounts("memory=2Gi"), cgroups: swap, limits: limited, priority: 2_000_000_000, want: "memory.swap.max=0"},
+		"throttled":                  {r: amounts("memory=1Gi<2Gi"), cgroups: v2, limits: throttled, want: "mem=2147483648 memory.high=2040107008 memory.low=0 memory.min=0"},
+		"throttled by the node's":    {r: amounts("memory=1Gi"), cgroups: v2, limits: throttled, want: "memory.high=7838314496 memory.low=0 memory.min=0"},
+		"throttled, but guaranteed":  {r: amounts("cpu=1<1", "memory=2Gi<2Gi"), cgroups: v2, limits: throttled, want: "mem=2147483648 quota=100000/100000 memory.low=0 memory.min=0"},
+		"throttled, but for nothing": {r: amounts("cpu=1"), cgroups: v2, limits: throttled, want: "memory.low=0 memory.min=0"},
+		"kept if possible":           {r: amounts("memory=1Gi<2Gi"), cgroups: v2, limits: kept, want: "mem=2147483648 memory.high=2040107008 memory.low=1073741824"},
+		"kept in any case":           {r: amounts("cpu=1<1", "memory=2Gi<2Gi"), cgroups: v2, limits: kept, want: "mem=2147483648 quota=100000/100000 memory.min=2147483648"},
+		"nothing to keep":            {r: amounts("cpu=1"), cgroups: v2, limits: kept, want: "memory.low=0 memory.min=0"},
+		"another period":             {r: amounts("cpu=<500m"), limits: podrunner.Limits{CPUPeriod: 20 * time.Millisecond}, want: "quota=10000/20000"},
+		"no quota":                   {r: amounts("cpu=<500m"), limits: podrunner.Limits{NoCPUQuota: true}, want: ""},
 		"huge pages": {
-			r: resources("hugepages-2Mi=<4Mi"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{1 << 30, 2 << 20}}, want: "2MB=4194304 1GB=0",
+			r: amounts("hugepages-2Mi=<4Mi"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{1 << 30, 2 << 20}}, want: "2MB=4194304 1GB=0",
 		},
-		"none of them":              {r: resources("hugepages-2Mi=<0"), want: ""},
-		"huge pages that are not":   {r: resources("hugepages-2Mi=<4Mi"), want: "error hugepages-2Mi: this node has no huge pages of that size"},
-		"huge pages of no size":     {r: resources("hugepages-x=<4Mi"), want: `error hugepages-x: "x" is no size: `},
-		"huge pages of an odd size": {r: resources("hugepages-3k=<1"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{3000}}, want: "3000B=1"},
+		"none of them":              {r: amounts("hugepages-2Mi=<0"), want: ""},
+		"huge pages that are not":   {r: amounts("hugepages-2Mi=<4Mi"), want: "error hugepages-2Mi: this node has no huge pages of that size"},
+		"huge pages of no size":     {r: amounts("hugepages-x=<4Mi"), want: `error hugepages-x: "x" is no size: `},
+		"huge pages of an odd size": {r: amounts("hugepages-3k=<1"), cgroups: podrunner.Cgroups{HugePageSizes: []int64{3000}}, want: "3000B=1"},
 	} {
 		pod, node := testPod(), testNode()
 		pod.Spec.Priority = &c.priority
@@ -124,25 +124,25 @@ func TestOOMScoreOfAPodAsAWhole(t *testing.T) {
 		return got.GetOomScoreAdj()
 	}
 	pod := testPod() // the node has 8 GiB
-	pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always, Resources: resources("memory=8Mi")}, {Name: "init"}}
-	pod.Spec.Containers = []corev1.Container{{Name: "a", Resources: resources("memory=2Gi")}, {Name: "b", Resources: resources("memory=4Gi")}}
+	pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always, Resources: amounts("memory=8Mi")}, {Name: "init"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "a", Resources: amounts("memory=2Gi")}, {Name: "b", Resources: amounts("memory=4Gi")}}
 	require.Equal(t, int64(750), score(pod, &pod.Spec.Containers[0]))
 	require.Equal(t, int64(500), score(pod, &pod.Spec.Containers[1]))
 	require.Equal(t, int64(750), score(pod, &pod.Spec.InitContainers[0]), "a sidecar goes no earlier than the first container")
 	require.Equal(t, int64(999), score(pod, &pod.Spec.InitContainers[1]))
 
 	pod.Spec.InitContainers = pod.Spec.InitContainers[1:]
-	pod.Spec.Resources = new(resources("memory=7Gi"))
+	pod.Spec.Resources = new(amounts("memory=7Gi"))
 	require.Equal(t, int64(709), score(pod, &pod.Spec.Containers[0]), "a third of the gigabyte that is left")
-	pod.Spec.Resources = new(resources("memory=1Gi"))
+	pod.Spec.Resources = new(amounts("memory=1Gi"))
 	require.Equal(t, int64(750), score(pod, &pod.Spec.Containers[0]), "nothing is left")
 }
 
 func TestSandboxResources(t *testing.T) {
 	t.Parallel()
 	pod, node := testPod(), testNode()
-	pod.Spec.Containers = []corev1.Container{{Resources: resources("cpu=1<2", "memory=1Gi<2Gi")}, {Resources: resources("cpu=500m<1", "memory=1Gi<1Gi")}}
-	pod.Spec.Overhead = resources("cpu=250m", "memory=64Mi").Requests
+	pod.Spec.Containers = []corev1.Container{{Resources: amounts("cpu=1<2", "memory=1Gi<2Gi")}, {Resources: amounts("cpu=500m<1", "memory=1Gi<1Gi")}}
+	pod.Spec.Overhead = amounts("cpu=250m", "memory=64Mi").Requests
 	node.CgroupParent = func(p *corev1.Pod) string { return "/kubepods/pod" + string(p.UID) }
 	got := podrunner.SandboxConfig(pod, 0, node).GetLinux()
 	require.Equal(t, "/kubepods/poduid", got.GetCgroupParent())
@@ -186,15 +186,15 @@ func TestLimitsOfThePodAsAWhole(t *testing.T) {
 	t.Parallel()
 	pod, node := testPod(), testNode()
 	node.Cgroups = podrunner.Cgroups{SwapAccounting: true, HugePageSizes: []int64{1 << 30, 2 << 20}}
-	pod.Spec.Resources = new(resources("cpu=1<2", "memory=1Gi<2Gi", "hugepages-2Mi=4Mi<4Mi", "hugepages-1Gi=1Gi<1Gi"))
+	pod.Spec.Resources = new(amounts("cpu=1<2", "memory=1Gi<2Gi", "hugepages-2Mi=4Mi<4Mi", "hugepages-1Gi=1Gi<1Gi"))
 	for name, c := range map[string]struct {
 		r                           corev1.ResourceRequirements
 		memory, quota, shares, huge int64
 	}{
 		"none of its own":      {memory: 2 << 30, quota: 200_000, shares: 2048, huge: 4 << 20},
-		"its own":              {r: resources("cpu=<1", "memory=<1Gi", "hugepages-2Mi=<2Mi"), memory: 1 << 30, quota: 100_000, shares: 1024, huge: 2 << 20},
-		"limits of zero":       {r: resources("cpu=<0", "memory=<0", "hugepages-2Mi=<0"), memory: 2 << 30, quota: 200_000, shares: 2048},
-		"a request of its own": {r: resources("cpu=500m"), memory: 2 << 30, quota: 200_000, shares: 512, huge: 4 << 20},
+		"its own":              {r: amounts("cpu=<1", "memory=<1Gi", "hugepages-2Mi=<2Mi"), memory: 1 << 30, quota: 100_000, shares: 1024, huge: 2 << 20},
+		"limits of zero":       {r: amounts("cpu=<0", "memory=<0", "hugepages-2Mi=<0"), memory: 2 << 30, quota: 200_000, shares: 2048},
+		"a request of its own": {r: amounts("cpu=500m"), memory: 2 << 30, quota: 200_000, shares: 512, huge: 4 << 20},
 	} {
 		got, err := podrunner.ContainerResources(pod, &corev1.Container{Resources: c.r}, node)
 		require.NoError(t, err, name)

@@ -35,7 +35,8 @@ type Runner struct {
 	preStopped   map[types.UID]map[string]bool // ids of containers whose preStop hook has ended
 	ends         map[types.UID]*begunEnd       // of pods that are ending
 	restarting   map[types.UID]bool            // of the last plan
-	recalled     sync.Once                     // the ends on disk are in ends
+	injections   map[types.UID]injections
+	recalled     sync.Once // the ends on disk are in ends
 }
 
 var _ podworker.Syncer = (*Runner)(nil)
@@ -57,6 +58,7 @@ func New(cfg Config) (*Runner, error) {
 		preStopped:   map[types.UID]map[string]bool{},
 		ends:         map[types.UID]*begunEnd{},
 		restarting:   map[types.UID]bool{},
+		injections:   map[types.UID]injections{},
 	}, nil
 }
 
@@ -120,10 +122,11 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	}
 	r.forgetHooks(t.Status)
 	node := r.node()
+	pinnings, unpinned := r.pinnings(ctx, t.Pod, t.Status)
 	actions := Plan(Input{
 		Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
 		Attempts: func(name string) uint32 { return r.attempts(t.Pod, name) }, Resources: r.resources(t.Pod, node),
-		Restarting: r.wasRestarting(t.Pod),
+		Restarting: r.wasRestarting(t.Pod), Pinnings: pinnings,
 	})
 	r.setRestarting(t.Pod.UID, actions.Restarting)
 	if !actions.Empty() {
@@ -142,7 +145,7 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 		}
 		r.event(podspec.ContainerReference(t.Pod, name), corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s", name, podID(t.Pod))
 	}
-	err = run.do(ctx, actions)
+	err = errors.Join(unpinned, run.do(ctx, actions))
 	r.setWaiting(t.Pod.UID, run.waiting)
 	if !run.retryAt.IsZero() {
 		err = errors.Join(err, &podworker.RetryError{At: run.retryAt, Err: errBackingOff})
@@ -159,6 +162,7 @@ func (r *Runner) Forget(uid types.UID) {
 	delete(r.preStopped, uid)
 	delete(r.ends, uid)
 	delete(r.restarting, uid)
+	delete(r.injections, uid)
 	r.mu.Unlock()
 	r.cfg.RestartBackoff.Reset(sandboxKey(uid))
 	r.cfg.Images.Forget(uid)

@@ -23,6 +23,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/lifecycle/resources"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -401,6 +402,9 @@ func TestNewNamesEveryProblem(t *testing.T) {
 	require.NotContains(t, err.Error(), "UnsafeSysctls[0]")
 	require.NotContains(t, err.Error(), "UnsafeSysctls[1]")
 
-	_, err = podrunner.New(podrunner.Config{ContainerLogs: "/links"})
+	_, err = podrunner.New(podrunner.Config{
+		ContainerLogs: "/links", Inject: resources.Combine[resources.Ledger](),
+	})
 	require.ErrorContains(t, err, "field ContainerLogs: there are no logs to link to without a LogRoot")
+	require.ErrorContains(t, err, "field Inject: the CPUs of running containers can't be changed without a Resizer")
 }

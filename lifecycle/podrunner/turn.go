@@ -67,7 +67,7 @@ func (t *turn) do(ctx context.Context, a Actions) error {
 	if a.RestartAll != nil {
 		return t.restartAll(ctx, a)
 	}
-	errs := errors.Join(unprepared, t.remove(ctx, a.Remove), t.update(ctx, a.Update))
+	errs := errors.Join(unprepared, t.remove(ctx, a.Remove), t.pin(ctx, a.Pin), t.update(ctx, a.Update))
 	if len(a.Start) == 0 && a.CreateSandbox == "" {
 		return errors.Join(errs, t.refreshVolumes(ctx))
 	}
@@ -259,6 +259,9 @@ func (t *turn) create(ctx context.Context, c *corev1.Container, attempt uint32) 
 	id, err := t.cfg.Containers.CreateContainer(ctx, t.sandbox.id, config, t.sandbox.config)
 	if err != nil {
 		return "", t.refused(c.Name, CreateContainerError, err)
+	}
+	if cpus := config.GetLinux().GetResources(); t.cfg.Inject != nil {
+		t.setCpuset(t.pod.UID, id, Cpuset{CPUs: cpus.GetCpusetCpus(), Mems: cpus.GetCpusetMems()})
 	}
 	if f := t.images[c.Name]; f != nil && f.result.Release != nil {
 		f.result.Release() // hooks may take long

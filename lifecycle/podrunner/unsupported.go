@@ -87,14 +87,16 @@ func (u *unsupported) container(path string, c *corev1.Container) {
 	}
 }
 
-// resources names devices: nobody here hands them out. Ephemeral storage is for
-// eviction.
+// resources names extended resources, unless the node has them and an allocator may give
+// them. Ephemeral storage is for eviction.
 func (u *unsupported) resources(path string, list corev1.ResourceList) {
 	for _, name := range sortedKeys(list) {
 		switch name {
 		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
 		default:
-			u.when(!strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix), fmt.Sprintf("%s[%s]", path, name))
+			_, has := u.node.Allocatable[name]
+			allocated := has && u.cfg.Inject != nil
+			u.when(!allocated && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix), fmt.Sprintf("%s[%s]", path, name))
 		}
 	}
 }

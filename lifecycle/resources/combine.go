@@ -1,0 +1,103 @@
+package resources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+)
+
+// Combine returns a function that calls Container of every ledger, in their order, and
+// merges the Injections. It fits podrunner.Config.Inject. An error names its ledger. If two
+// ledgers set CPUs, Mems, or the same device path, CDI device, variable, mount path,
+// annotation or resource, the error names both and the thing. Every ledger is called even
+// after an error, and the Injection beside an error has what is not in conflict.
+func Combine[L Ledger](ledgers ...L) func(context.Context, ContainerRequest) (Injection, error) {
+	ledgers = slices.Clone(ledgers)
+	return func(ctx context.Context, r ContainerRequest) (Injection, error) {
+		m := merger{owners: map[string]int{}, names: make([]string, len(ledgers))}
+		for i, l := range ledgers {
+			m.names[i] = l.Name()
+			in, err := l.Container(ctx, r)
+			if err != nil {
+				m.errs = append(m.errs, fmt.Errorf("allocator %s: %w", m.names[i], err))
+				continue
+			}
+			m.add(i, in)
+		}
+		return m.out, errors.Join(m.errs...)
+	}
+}
+
+// merger merges Injections. owners has the index of the ledger that has set a thing.
+type merger struct {
+	out    Injection
+	owners map[string]int
+	names  []string
+	errs   []error
+}
+
+// add merges what the ledger of that index has returned.
+func (m *merger) add(ledger int, in Injection) {
+	m.list("CPUs", &m.out.CPUs, in.CPUs, ledger)
+	m.list("Mems", &m.out.Mems, in.Mems, ledger)
+	for _, d := range in.Devices {
+		if d != nil && m.claim(ledger, "device "+path.Clean(d.GetContainerPath())) {
+			m.out.Devices = append(m.out.Devices, d)
+		}
+	}
+	for _, d := range in.CDIDevices {
+		if d != nil && m.claim(ledger, "CDI device "+d.GetName()) {
+			m.out.CDIDevices = append(m.out.CDIDevices, d)
+		}
+	}
+	for _, mount := range in.Mounts {
+		if mount != nil && m.claim(ledger, "mount "+path.Clean(mount.GetContainerPath())) {
+			m.out.Mounts = append(m.out.Mounts, mount)
+		}
+	}
+	m.texts("environment variable", &m.out.Env, in.Env, ledger)
+	m.texts("annotation", &m.out.Annotations, in.Annotations, ledger)
+	for _, h := range in.Health {
+		if m.claim(ledger, "health of "+string(h.Name)) {
+			m.out.Health = append(m.out.Health, h)
+		}
+	}
+}
+
+// claim reports whether no other ledger has set the thing before; otherwise it records an
+// error.
+func (m *merger) claim(ledger int, thing string) bool {
+	owner, claimed := m.owners[thing]
+	if claimed && owner != ledger {
+		m.errs = append(m.errs, fmt.Errorf("allocators %s and %s both set %s", m.names[owner], m.names[ledger], thing))
+		return false
+	}
+	m.owners[thing] = ledger
+	return true
+}
+
+// list merges a list of CPUs or of memory nodes. In a conflict none is right.
+func (m *merger) list(thing string, out *string, value string, ledger int) {
+	switch {
+	case value == "":
+	case m.claim(ledger, thing):
+		*out = value
+	default:
+		*out = ""
+	}
+}
+
+// texts merges variables or annotations.
+func (m *merger) texts(kind string, out *map[string]string, in map[string]string, ledger int) {
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		if m.claim(ledger, kind+" "+name) {
+			if *out == nil {
+				*out = map[string]string{}
+			}
+			(*out)[name] = in[name]
+		}
+	}
+}
