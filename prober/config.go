@@ -162,8 +162,8 @@ type Config struct {
 	// MaxExec is the number of commands that run at a time. One that has outlived
 	// its timeout does not count any more. Default 16.
 	MaxExec int
-	// ExecGrace is how long after its timeout a command is given up for, in
-	// which time it is not run again, and each period counts as a failure.
+	// ExecGrace is how long a command may go on after its timeout before its context is
+	// cancelled. Until then it is not started again, and each period counts as a failure.
 	// Default 2m.
 	ExecGrace time.Duration
 	// PollPeriod is the longest time between two looks at a container that is not
@@ -222,9 +222,8 @@ type Observer struct {
 	Probed func(Run)
 	// ExecOutlived is called when a command has not ended at its timeout.
 	ExecOutlived func(Key)
-	// Removed is called when a probe is no more, for metrics with its name. It is
-	// never followed by a Probed of that probe: one that was about to be told is
-	// followed by Removed once more.
+	// Removed is called when a probe has been removed, for metrics with its name. It may
+	// be called twice: the last call for a probe always follows its last Probed.
 	Removed func(Key)
 }
 

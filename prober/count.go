@@ -4,8 +4,8 @@ package prober
 // one begins with a new count.
 type count struct {
 	result Result
-	// last is the outcome of the current run of equal ones, and run its length.
-	// Zero run means that there is none.
+	// last is the outcome of the last runs of the probe, and run how many in a row had
+	// it. Zero run means that there was none.
 	last Result
 	run  int32
 	// hold says that a verdict was reached that ends this container's probing.

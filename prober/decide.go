@@ -35,13 +35,13 @@ const (
 	wait
 	// poll: the container is not running yet.
 	poll
-	// rest until something else happens: nothing is to be found out.
+	// rest for a period: the container has no decision pending.
 	rest
-	// fail: the container does not run, and will again.
+	// fail: the container has ended and will run again. Nothing is counted.
 	fail
-	// failLast: it does not run, and never will.
+	// failLast: it has ended and will not run again.
 	failLast
-	// drop: there is nothing to probe any more.
+	// drop the probe: there is nothing to probe any more.
 	drop
 )
 

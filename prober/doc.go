@@ -57,6 +57,15 @@
 // TIME_WAIT. A dial ends with its run. gRPC probes have their connections kept by the
 // package grpcprobe, unless [Options].FreshConnection is set.
 //
+// # How it works
+//
+// All probes without a run are in one heap by the time at which they are due. Run
+// (prober.go) starts a goroutine for each due probe, which waits for a place and takes one
+// step (run.go): it looks the container up, see (pods.go) adopts a new container, decide
+// (decide.go) chooses what to do, the probe runs, and end counts its outcome (count.go)
+// and computes when the probe is due again (schedule.go). testdata/stories/life.txt shows a
+// life step by step.
+//
 // # Differences from the kubelet
 //
 // Baseline: kubelet 1.36 with its default feature gates.
@@ -79,16 +88,17 @@
 //     held: it goes from the [Runner] into a buffer that forgets the rest. The first,
 //     not the last, because they are what the kubelet's events and logs show, and a
 //     check says first what is wrong. History keeps the beginning of that.
-//   - Probes that start together part: by up to a tenth of a period or a second, which
-//     is taken off the first interval. Those that an agent finds at its start begin
-//     within ten seconds rather than a period, and can be stopped before.
+//   - Probes that start together are spread: up to a tenth of a period, at most a second,
+//     is taken off the first interval. The first run of a probe on a container that is
+//     older than the Manager is spread over a period, at most ten seconds; the kubelet
+//     spreads it over a period.
 //   - The first run is when the initial delay is over, not at some tick after it. With
 //     no delay that is when the container has just been started, so one that takes a
 //     moment to listen fails it: a failureThreshold of 1 needs an initial delay or a
 //     startup probe.
 //   - A startup probe's success sets off the others at once.
-//   - A probe that is triggered does not count as a failure, and none is triggered by
-//     generating a status.
+//   - A failure of a triggered run is not counted, and generating a status triggers no
+//     run.
 //   - AddPod of the kubelet stops at the first probe that is there already, so a probe
 //     behind it that has ended is never added again when its container starts once
 //     more; here AddPod adds whatever is missing.

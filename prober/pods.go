@@ -292,9 +292,9 @@ func (p *probe) facts(t *Target, known bool, now time.Time) facts {
 	}
 }
 
-// Trigger asks for a run of the probe now, off its turn, which stays when it is. If
-// it fails that does not count; the thresholds count failures a period apart. It
-// does nothing if the probe is in flight, or is not there.
+// Trigger has the probe run now, in addition to its schedule. A failure of that run is not
+// counted, since the thresholds count failures a period apart. It does nothing if the probe
+// runs, is due, or does not exist.
 func (m *Manager) Trigger(key Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

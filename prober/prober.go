@@ -55,8 +55,8 @@ type pod struct {
 	probes []*probe
 	// stopping says that only readiness is probed any more.
 	stopping bool
-	// looks counts the looks of Refresh, which are newer than those of runs that
-	// began before.
+	// looks counts the calls of Refresh. A run repeats its Lookup if it has changed
+	// meanwhile, so that an older answer never replaces a newer one.
 	looks uint64
 }
 
@@ -172,12 +172,12 @@ func (m *Manager) giveUp(p *probe) {
 	}
 }
 
-// Probe is the single step: it runs the probe once, now, counts what it found and
-// returns it, for those who have a schedule of their own. A command that outlives
-// its timeout has a goroutine until it ends, its grace is over or ctx is done. It
-// returns an
-// [ErrNoProbe], [ErrInFlight] or [ErrNotNow] if there was no run, and the cause of
-// ctx if that cut it short. Those of an [Errored] run are in Run.Err only.
+// Probe is the single step: it runs the probe once, now, counts the outcome and returns
+// it, for callers that have a schedule of their own. A command that outlives its timeout
+// has a goroutine until it ends, its grace is over or ctx is done. The error is
+// [ErrNoProbe], [ErrInFlight] or [ErrNotNow] if the probe did not run, and the cause of ctx
+// if that ended the run. If the probe itself could not be carried out, the error is nil,
+// and Run.Err has the cause.
 func (m *Manager) Probe(ctx context.Context, key Key) (Run, error) {
 	m.mu.Lock()
 	p := m.find(key)
