@@ -135,8 +135,7 @@ func (a *APIServer) Forget(uid types.UID) {
 	delete(a.known, uid)
 }
 
-// attempts is how often a publication is tried again at once because somebody else
-// wrote first.
+// attempts is how often one publication is tried because others wrote first.
 const attempts = 3
 
 // Publish makes the API server show what change says. It returns [ErrGone] if the

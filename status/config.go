@@ -24,10 +24,9 @@ type Config struct {
 	// judged, and whose resize conditions count until its status is reported:
 	// podmanager's GetPodByUID. Default: the version that was reported last.
 	Pod func(types.UID) (*corev1.Pod, bool)
-	// Saved returns what was said of a pod before this process started, such as
-	// [Files.Status]. It counts until something is said, so that nothing is
-	// announced again and no start time moves. Default: what the pod's own Status
-	// shows.
+	// Saved returns the status of a pod that an earlier process has saved, such as
+	// [Files.Status]. It counts until a status is set, so that no end of a container is
+	// reported twice and no start time moves. Default: the pod's own Status.
 	Saved func(types.UID) (corev1.PodStatus, bool)
 }
 

@@ -79,7 +79,8 @@
 //
 // A Publisher's Run, Sync and Flush start at most as many goroutines as it has
 // workers, and return when these have ended. They may run side by side: no pod is
-// then published twice at a time. Sinks are called with no lock held.
+// then published twice at a time. Publish of a sink is called with no lock held. Forget may be called
+// while the Manager's writers wait, and must not write to it.
 //
 // # Differences from the kubelet
 //

@@ -52,9 +52,9 @@ func New(cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// GetPodStatus returns a copy of what is said of the pod, and whether anything is.
-// Until something is said, that is what was saved before this process started.
-// The UID of a mirror pod stands for that of its static pod.
+// GetPodStatus returns a copy of the status of the pod that was set last, or of the saved
+// one if none was set in this process. It reports false if there is neither. The UID of a
+// mirror pod stands for that of its static pod.
 func (m *Manager) GetPodStatus(uid types.UID) (corev1.PodStatus, bool) {
 	uid = m.cfg.TranslateUID(uid)
 	if s := m.reported(m.entry(uid), uid); s != nil {
@@ -73,21 +73,21 @@ func (m *Manager) PodPhase(uid types.UID) corev1.PodPhase {
 	return ""
 }
 
-// SetPodStatus says status of the pod and returns what is said of it now, and
-// whether that has changed. These hold for it, whatever status says:
+// SetPodStatus sets the status of the pod, and returns what it is then and whether that is
+// a change. These rules hold for it, whatever status has:
 //
 //   - a pod that has ended, here or as the API server shows it in pod, keeps its
-//     phase, and is not Ready; a status that says another
-//     phase also loses its reason and message, which belong to it;
-//   - a start time stays as it was first set, and is now if nobody knows better;
+//     phase, and is not Ready; a status with another phase also loses its reason and
+//     message, which belong to that phase;
+//   - a start time stays as it was first set, and is now if it is unknown;
 //   - a condition's transition time moves only with its status;
 //   - the observed generation is the pod's, and never decreases;
 //   - it is normalized (see [Normalize]).
 //
-// A status that [CheckTransition] objects to is refused: what is returned is what
-// was said before, or for a pod of which nothing was, status itself. One that is
-// [Equal] to what is said already changes nothing. Neither pod nor status is
-// modified; pod is retained.
+// A status that [CheckTransition] objects to is refused: what is returned is the status
+// that was set before, or for a pod of which none was set in this process, status with the
+// pod's generation. One that is [Equal] to the status that was set last is no change.
+// Neither pod nor status is modified; pod is retained.
 func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored corev1.PodStatus, changed bool) {
 	m.step.Lock()
 	defer m.step.Unlock()
@@ -97,8 +97,8 @@ func (m *Manager) SetPodStatus(pod *corev1.Pod, status corev1.PodStatus) (stored
 }
 
 // Update changes the status of a pod by fn, atomically: fn gets a copy, changes
-// it, and the result is stored as by [Manager.SetPodStatus]. It returns whether
-// that changed anything; for a pod of which nothing is said, fn is not called. fn
+// it, and the result is stored as by [Manager.SetPodStatus]. It reports whether
+// that was a change; for a pod of which no status was set in this process, fn is not called. fn
 // must not call writing methods, and delays other writers for as long as it takes.
 func (m *Manager) Update(uid types.UID, fn func(*corev1.PodStatus)) (changed bool) {
 	m.step.Lock()

@@ -57,13 +57,14 @@ type PublisherConfig struct {
 	Statuses *Manager
 	// Sink is where they go. Required.
 	Sink Sink
-	// Workers is how many pods are published at a time. Default 8.
+	// Workers is how many pods each call of Run, Sync and Flush publishes at a time.
+	// Default 8.
 	Workers int
 	// Timeout bounds one publication. Default 30s.
 	Timeout time.Duration
-	// MinBackoff and MaxBackoff bound how long a pod waits after a failed
-	// publication; the wait doubles with each in a row. Half of it is random.
-	// Default 500ms and 30s.
+	// After a failed publication a pod waits for MinBackoff, then for twice as long each
+	// time, up to MaxBackoff, less a random part of up to a half. A Retry-After of the
+	// API server may be longer. Default 500ms and 30s.
 	MinBackoff, MaxBackoff time.Duration
 	// Reconcile is how often Run publishes every pod again that the sink has, which
 	// puts right what others have changed where nobody calls Trigger; the kubelet does

@@ -25,8 +25,8 @@ const (
 	PriorityUrgent
 )
 
-// normalWaits is how much longer than one whose readiness has changed a pod may
-// wait. A limit, rather than a strict order, so that none waits for ever.
+// normalWaits is how much longer a pod may wait than one whose readiness has changed. It is
+// a limit, not a strict order, so that changes of readiness delay no pod for ever.
 const normalWaits = 5 * time.Second
 
 func priorityOf(c *Change) Priority {
@@ -48,7 +48,7 @@ func isReady(s *corev1.PodStatus) bool {
 type record struct {
 	change  Change // the newest
 	asked   uint64 // the newest request to publish the pod
-	sent    uint64 // the request that the last success has met
+	sent    uint64 // the newest request that a publication has served
 	version uint64 // the version that the sink has
 	gone    bool   // the sink does not have the pod
 
@@ -131,7 +131,8 @@ func (q *queue) repeat(entries map[types.UID]*entry, now time.Time) {
 	}
 }
 
-// renew gives r the pod as e has it: a pod that has changed need not be a change of its status.
+// renew replaces the pod of r by that of e, which the Manager replaces without a Change when
+// the status is equal.
 func (r *record) renew(e *entry) {
 	if e != nil && e.version == r.change.Version {
 		r.change.Pod = e.pod
@@ -142,7 +143,7 @@ func (r *record) renew(e *entry) {
 func (q *queue) ask(r *record, priority Priority, now time.Time) {
 	q.asked++
 	r.asked = q.asked
-	if r.failures == 0 { // if it has to wait, then for news, because its end is held back
+	if r.failures == 0 { // a pod that waits without a failure waits because of ErrHeld
 		r.notBefore = time.Time{}
 	}
 	if q.waiting[r.change.Pod.UID] == nil {
