@@ -67,7 +67,7 @@ func (o *ours) directContainer(t *testing.T, pod *corev1.Pod, c *corev1.Containe
 	}
 	image, _ := o.world.image(c.Image)
 	in.Image = image.status()
-	in.Volumes, _ = volumes{world: o.world, root: o.root}.Mount(t.Context(), pod)
+	in.Volumes, in.ReadOnlyVolumes, _ = volumes{world: o.world, root: o.root}.Mount(t.Context(), pod)
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.Image != nil {
 			image, _ := o.world.image(v.Image.Reference)

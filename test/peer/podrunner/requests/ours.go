@@ -230,16 +230,17 @@ type volumes struct {
 	root  string
 }
 
-func (v volumes) Mount(context.Context, *corev1.Pod) (map[string]string, error) {
+func (v volumes) Mount(context.Context, *corev1.Pod) (map[string]string, map[string]bool, error) {
 	paths := map[string]string{}
 	for i := range v.world.Pod.Spec.Volumes {
 		if volume := &v.world.Pod.Spec.Volumes[i]; volume.Image == nil {
 			paths[volume.Name] = volumePath(v.root, volume.Name)
 		}
 	}
-	return paths, nil
+	return paths, nil, nil
 }
 
+func (volumes) Unsupported(*corev1.Pod) error              { return nil }
 func (volumes) Refresh(context.Context, *corev1.Pod) error { return nil }
 func (volumes) Unmount(context.Context, types.UID) error   { return nil }
 func (volumes) Pods() ([]types.UID, error)                 { return nil, nil }
