@@ -1,7 +1,11 @@
 // Package podmanager is the one place that knows which pods should be on this
-// node, and which of them the API server shows as mirrors.
+// node, by which source, and which of them the API server shows as mirrors.
 //
 // # What it does
+//
+// A [Merge] makes one stream of what several sources define: typed operations, from one
+// set of pods to the next, with the whole set beside them, and which of the sources
+// have not answered yet. [Diff] is the pure function behind it.
 //
 // A [Manager] holds the desired pods and the mirror pods, and finds them by UID
 // and by name. A static pod comes from the node itself, a file or a URL; the API
@@ -10,6 +14,8 @@
 // What the API server says about a mirror is about the static pod, and the UID of
 // the one has to be turned into that of the other.
 //
+// A pod is static if the annotation kubernetes.io/config.source names another source
+// than the API server. A Merge writes it: what a pod says there by itself does not count.
 // A pod is a mirror if it has the annotation kubernetes.io/config.mirror. A mirror
 // belongs to the pod of its name and namespace. Lookups by UID and by name return
 // pods that are not mirrors.
@@ -21,10 +27,15 @@
 //
 // # What you supply
 //
-// The pods, from whatever source: [Manager.SetPods] once a source has said all of
-// what it wants, [Manager.AddPod], [Manager.UpdatePod] and [Manager.RemovePod] as
-// it changes its mind. Give each change as a new object: the Manager keeps the
-// pointers, and so do its readers.
+// For a Merge, the names of the sources, and a Handler. Each source calls the function
+// that [Merge.Source] returns with all pods that it defines, first as soon as it knows
+// them, and again when they have changed. The sources of package podsource do; an
+// informer's lister is one in a few lines.
+//
+// For a Manager, the pods, from a Merge or elsewhere: [Manager.SetPods] for all,
+// [Manager.AddPod], [Manager.UpdatePod] and [Manager.RemovePod] for each change. Give
+// each change as a new object: Merge and Manager keep the pointers, and so do their
+// readers.
 //
 // For mirrors, three methods of client-go's pod client, through one closure, and the
 // node that is to own them: see [MirrorConfig]. An agent without an API server leaves
@@ -46,11 +57,22 @@
 //  7. A mirror is deleted by its UID: what was planned for one of them never hits a
 //     successor of its name, or a pod that is no mirror. None is made that the node
 //     would not own.
+//  8. A source that has not answered removes no pod, and keeps no other source from
+//     removing its own. No operation is lost, each [Change] has at most one for each
+//     pod, and a pod's name is free before the next pod of that name is added.
+//  9. Of two sources that define one pod, the source that defined it first has it; the
+//     pod of the other is a [Conflict], which is logged once when it appears and once
+//     when it is gone.
+//  10. A pod is delivered with the name of its source. A Merge copies no pod that has it
+//     already, copies any other pod once, and modifies none. So a pod that its source
+//     gives as the same object is delivered as the same object.
 //
 // # Goroutines and locking
 //
 // There are none of its own, and there is nothing to run. All methods may be
-// called from any goroutine. One RWMutex guards two indexes. A reader holds it for
+// called from any goroutine. A Merge works in the goroutine of the source that calls it:
+// one lock serialises the calls and is held during the Handler, and another guards what
+// the reads return. In a Manager one RWMutex guards two indexes. A reader holds it for
 // a map lookup or for copying a slice header, because a list that has been handed
 // out is never changed: the next writer makes a copy of it. What has to be worked out
 // of all pods, orphans and the two maps, is worked out of such lists without the lock.
@@ -100,10 +122,20 @@
 //     leaves it alone.
 //   - The kubelet does not sync a pod that has finished, so that its mirror never comes
 //     back when it is deleted; ours plans mirrors apart from syncs.
+//   - The kubelet makes two pods of one that two sources give, of which one waits for
+//     the other to end; ours leaves it to the source that gave it first, and reports a
+//     conflict of the other.
+//   - The kubelet keeps the old name of a pod with a UID whose manifest has another name
+//     now; ours gives it the new name.
+//   - The kubelet counts a list or map that is empty and one that is not set as two
+//     things, and updates the pod; ours does not.
+//   - The kubelet ends no removed pod before every source has answered, so that one server
+//     that is down keeps the pods of removed files running; ours waits for the source of
+//     the pod only.
 //
 // # Testing your code with it
 //
 // A Manager is made by [New], costs nothing and needs no fake. Fill it with the pods
-// of the case. A plan is a value to compare. For a MirrorClient, three methods on a
+// of the case. A Merge is a function of the calls of its sources. A plan is a value to compare. For a MirrorClient, three methods on a
 // map of pods are an API server.
 package podmanager

@@ -1,6 +1,7 @@
 package podmanager_test
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,4 +53,36 @@ func ExamplePlanMirrors() {
 	}
 	// Output:
 	// delete 8c32, create one of etcd-node1: the mirror is not of this version of the static pod
+}
+
+// Two sources, of which one has not answered yet when the other removes its pod.
+func ExampleMerge() {
+	m, err := podmanager.NewMerge(podmanager.MergeConfig{
+		Sources: []string{podspec.SourceFile, podspec.SourceHTTP},
+		Handler: func(_ context.Context, c podmanager.Change) {
+			for _, op := range c.Ops {
+				fmt.Println(op.Type, op.Pod.Name)
+			}
+			fmt.Println("pods:", len(c.Pods), "waiting for:", c.Unanswered)
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"}}
+	dns := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "dns", UID: "2"}}
+
+	// Run of a podsource.Directory and of a podsource.HTTP would call them.
+	file, http := m.Source(podspec.SourceFile), m.Source(podspec.SourceHTTP)
+	file(context.Background(), []*corev1.Pod{web})
+	file(context.Background(), nil)
+	http(context.Background(), []*corev1.Pod{dns})
+	// Output:
+	// ADD web
+	// pods: 1 waiting for: [http]
+	// REMOVE web
+	// pods: 0 waiting for: [http]
+	// ADD dns
+	// pods: 1 waiting for: []
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kubeparts/kubeparts/internal/loop"
 	"github.com/kubeparts/kubeparts/lifecycle"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/pleg"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -45,7 +46,7 @@ type agent struct {
 	manifestDir string
 	source      *podsource.Directory
 	url         *podsource.HTTP // nil without --manifest-url
-	merge       *podsource.Merge
+	merge       *podmanager.Merge
 	pods        *podmanager.Manager
 	cache       *podcache.Cache
 	pleg        *pleg.Generator
@@ -122,7 +123,7 @@ func (a *agent) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	urlRun := func(context.Context) error { return nil }
 	if a.url != nil {
-		urlRun = func(ctx context.Context) error { return a.url.Run(ctx, a.merge.Source(podsource.SourceHTTP)) }
+		urlRun = func(ctx context.Context) error { return a.url.Run(ctx, a.merge.Source(podspec.SourceHTTP)) }
 	}
 	start := func(name string, part func(context.Context) error) {
 		parts.Go(func() {
@@ -136,7 +137,7 @@ func (a *agent) run(ctx context.Context) error {
 	a.lookAround(ctx)
 	for name, part := range map[string]func(context.Context) error{
 		"url":     urlRun,
-		"source":  func(ctx context.Context) error { return a.source.Run(ctx, a.merge.Source(podsource.SourceFile)) },
+		"source":  func(ctx context.Context) error { return a.source.Run(ctx, a.merge.Source(podspec.SourceFile)) },
 		"pleg":    a.pleg.Run,
 		"workers": a.workers.Run,
 		"probes":  a.runProbes,

@@ -145,18 +145,21 @@ func (a *agent) create(pod *corev1.Pod) {
 	}
 }
 
-// problems are the manifests' problems for /healthz?verbose. They make nobody
-// unhealthy: the other pods go on.
+// problems are the manifests' problems and the pods that two sources define, for
+// /healthz?verbose. They make nobody unhealthy: the other pods go on.
 func (a *agent) problems() []string {
 	var lines []string
 	for _, p := range a.manifestProblems() {
 		lines = append(lines, p.Error())
 	}
+	for _, c := range a.merge.Conflicts() {
+		lines = append(lines, c.String())
+	}
 	return lines
 }
 
 func (a *agent) manifestProblems() []podsource.Problem {
-	problems := append(a.source.Problems(), a.merge.Problems()...)
+	problems := a.source.Problems()
 	if a.url != nil {
 		problems = append(problems, a.url.Problems()...)
 	}

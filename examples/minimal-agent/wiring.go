@@ -6,8 +6,10 @@ import (
 
 	"github.com/kubeparts/kubeparts/internal/crilabels"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 	"github.com/kubeparts/kubeparts/pleg"
+	"github.com/kubeparts/kubeparts/podmanager"
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 	"github.com/kubeparts/kubeparts/status"
 )
@@ -21,13 +23,13 @@ func (a *agent) newSource() (err error) {
 		}
 	}
 	a.manifestDir = dir
-	sources := []string{podsource.SourceFile}
+	sources := []string{podspec.SourceFile}
 	if a.opts.StaticPodURL != "" {
-		sources = append(sources, podsource.SourceHTTP)
+		sources = append(sources, podspec.SourceHTTP)
 	}
-	a.merge, err = podsource.NewMerge(podsource.MergeConfig{
+	a.merge, err = podmanager.NewMerge(podmanager.MergeConfig{
 		Sources: sources,
-		Handler: func(ctx context.Context, c podsource.Change) { a.desired(ctx, c.Pods) },
+		Handler: func(ctx context.Context, c podmanager.Change) { a.desired(ctx, c.Pods) },
 		Logger:  a.log,
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func edges() map[string][]string {
 		"pleg":                   {"podcache"},
 		"pleg/wirelist":          {},
 		"podmanager":             {"lifecycle/podspec"},
-		"podmanager/podsource":   {},
+		"podmanager/podsource":   {"lifecycle/podspec"},
 		"lifecycle":              {"lifecycle/podspec"},
 		"lifecycle/podspec":      {},
 		"lifecycle/podworker":    {"lifecycle", "lifecycle/podspec", "podcache"},
@@ -71,9 +71,8 @@ func testEdges() map[string][]string {
 		"agent/cri": {
 			"agent/stats", "containergc", "containergc/logrotate", "imagegc", "lifecycle", "lifecycle/images", "lifecycle/podrunner", "pleg",
 		},
-		"lifecycle/podrunner":  {"lifecycle/cgroups", "lifecycle/volumes"},
-		"podmanager/podsource": {"lifecycle/podspec"},
-		"pleg/wirelist":        {"pleg", "podcache"},
+		"lifecycle/podrunner": {"lifecycle/cgroups", "lifecycle/volumes"},
+		"pleg/wirelist":       {"pleg", "podcache"},
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // Annotations by which the kubelet tells where a pod came from.
 const (
-	// SourceAnnotation names the pod's source: "file", "http" or "api".
+	// SourceAnnotation names the pod's source, such as [SourceAPI].
 	SourceAnnotation = "kubernetes.io/config.source"
 	// HashAnnotation is the hash of the pod as its source gave it.
 	HashAnnotation = "kubernetes.io/config.hash"
@@ -26,11 +26,21 @@ const (
 	MirrorAnnotation = corev1.MirrorPodAnnotationKey
 )
 
-// IsStatic says whether the pod comes from elsewhere than the API server. A pod
+// The kubelet's names of sources, values of [SourceAnnotation].
+const (
+	// SourceFile is the source of pods from manifests on the node.
+	SourceFile = "file"
+	// SourceHTTP is the source of pods from manifests at a URL.
+	SourceHTTP = "http"
+	// SourceAPI is the API server.
+	SourceAPI = "api"
+)
+
+// IsStatic reports whether the pod has a source other than [SourceAPI]. A pod
 // without a source annotation is not static.
 func IsStatic(pod *corev1.Pod) bool {
 	source, ok := pod.Annotations[SourceAnnotation]
-	return ok && source != "api"
+	return ok && source != SourceAPI
 }
 
 // IsMirror says whether the pod is the API server's image of a static pod.

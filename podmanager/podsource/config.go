@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // DirectoryConfig says which folder a [Directory] reads and for which node.
@@ -102,7 +104,7 @@ func (c DirectoryConfig) period(watched bool) time.Duration {
 }
 
 func (c DirectoryConfig) origin() origin {
-	return origin{source: SourceFile, node: c.NodeName, owner: c.Owner, objects: c.Store != nil}
+	return origin{source: podspec.SourceFile, node: c.NodeName, owner: c.Owner, objects: c.Store != nil}
 }
 
 func (o Observer) withDefaults() Observer {

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // maxDocuments bounds what one file can hold: what is wrong with each is a line in
@@ -33,7 +35,7 @@ type manifest struct {
 
 // ownUID says whether the manifest has a UID, instead of one made from its content.
 func (m manifest) ownUID() bool {
-	return m.pod != nil && string(m.pod.UID) != m.pod.Annotations[HashAnnotation]
+	return m.pod != nil && string(m.pod.UID) != m.pod.Annotations[podspec.HashAnnotation]
 }
 
 func (m manifest) uid() types.UID {

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // podWith is a good manifest with more lines in its spec and in its container.
@@ -26,7 +28,7 @@ func indent(by, text string) string {
 
 func decodeErr(t *testing.T, file, text string) string {
 	t.Helper()
-	manifests, problems := decodeFile(file, []byte(text), origin{source: SourceFile, node: "node1"})
+	manifests, problems := decodeFile(file, []byte(text), origin{source: podspec.SourceFile, node: "node1"})
 	require.Empty(t, manifests)
 	require.NotEmpty(t, problems)
 	return problems[0].Error()
@@ -90,7 +92,7 @@ func TestAnAmountThatNobodyCouldReadInTimeIsRefusedAtOnce(t *testing.T) {
 
 func TestAllProblemsOfAManifestAreOneError(t *testing.T) {
 	t.Parallel()
-	_, problems := decodeFile("f.yaml", []byte(podWith("restartPolicy: Nope\nnope: 1", "ports: [{containerPort: 0}]")), origin{source: SourceFile, node: "n"})
+	_, problems := decodeFile("f.yaml", []byte(podWith("restartPolicy: Nope\nnope: 1", "ports: [{containerPort: 0}]")), origin{source: podspec.SourceFile, node: "n"})
 	require.Len(t, problems, 1)
 	bad, ok := errors.AsType[*field.Error](problems[0])
 	require.True(t, ok)
@@ -102,7 +104,7 @@ func TestAllProblemsOfAManifestAreOneError(t *testing.T) {
 
 func TestEveryBadDocumentOfAFileIsNamed(t *testing.T) {
 	t.Parallel()
-	manifests, problems := decodeFile("f.yaml", []byte("--- x\n---\n"+podWith("", "")+"---\n[]\n"), origin{source: SourceFile, node: "n"})
+	manifests, problems := decodeFile("f.yaml", []byte("--- x\n---\n"+podWith("", "")+"---\n[]\n"), origin{source: podspec.SourceFile, node: "n"})
 	require.Empty(t, manifests)
 	require.Len(t, problems, 2)
 	require.Equal(t, 1, problems[0].Document)
@@ -145,7 +147,7 @@ func TestManifestsThatAreRight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			manifests, problems := decodeFile("f.yaml", []byte(text), origin{source: SourceFile, node: "n"})
+			manifests, problems := decodeFile("f.yaml", []byte(text), origin{source: podspec.SourceFile, node: "n"})
 			require.Empty(t, problems)
 			require.Len(t, manifests, 1)
 			require.Equal(t, "a-n", manifests[0].pod.Name)
@@ -177,15 +179,15 @@ func TestAliasesThatAddTooMuchAreRefused(t *testing.T) {
 			t.Parallel()
 			text := podWith("", args)
 			require.Contains(t, decodeErr(t, "f.yaml", text), want)
-			_, problems := decodeAnswer("u", []byte(text), origin{source: SourceHTTP, node: "n"})
+			_, problems := decodeAnswer("u", []byte(text), origin{source: podspec.SourceHTTP, node: "n"})
 			require.Len(t, problems, 1)
 			require.ErrorContains(t, problems[0], want)
 		})
 	}
 	few := podWith("", `args: [&v "`+long+`", `+strings.Repeat("*v, ", 9)+`"*", "** a"]`)
-	manifests, problems := decodeFile("f.yaml", []byte(few), origin{source: SourceFile, node: "n"})
+	manifests, problems := decodeFile("f.yaml", []byte(few), origin{source: podspec.SourceFile, node: "n"})
 	require.Empty(t, problems)
 	require.Len(t, manifests[0].pod.Spec.Containers[0].Args, 12)
-	_, problems = decodeFile("f.yaml", []byte(podWith("", "args: [*no]")), origin{source: SourceFile, node: "n"})
+	_, problems = decodeFile("f.yaml", []byte(podWith("", "args: [*no]")), origin{source: podspec.SourceFile, node: "n"})
 	require.ErrorContains(t, problems[0], "unknown anchor")
 }

@@ -7,11 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 func decodeOne(t *testing.T, text string) *corev1.Pod {
 	t.Helper()
-	manifests, problems := decodeFile("f.yaml", []byte(text), origin{source: SourceFile, node: "node1"})
+	manifests, problems := decodeFile("f.yaml", []byte(text), origin{source: podspec.SourceFile, node: "node1"})
 	require.Empty(t, problems)
 	require.Len(t, manifests, 1)
 	return manifests[0].pod
@@ -121,7 +123,7 @@ func TestTolerationsOfTaintsThatEvict(t *testing.T) {
 	pod := decodeOne(t, podWith("tolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 5}, {key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 5}]", ""))
 	require.Equal(t, always, pod.Spec.Tolerations[0])
 	require.Len(t, pod.Spec.Tolerations, 2)
-	manifests, problems := decodeFile("a", []byte(podWith("", "")), origin{source: SourceHTTP, node: "n"})
+	manifests, problems := decodeFile("a", []byte(podWith("", "")), origin{source: podspec.SourceHTTP, node: "n"})
 	require.Empty(t, problems)
 	require.Empty(t, manifests[0].pod.Spec.Tolerations, "not those of a URL")
 }

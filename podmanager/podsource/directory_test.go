@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
@@ -95,9 +96,9 @@ func TestIdentityOfAStaticPod(t *testing.T) {
 	require.Equal(t, "Node1", pod.Spec.NodeName)
 	require.Regexp(t, "^[0-9a-f]{32}$", pod.UID)
 	require.Equal(t, map[string]string{
-		podsource.SourceAnnotation: podsource.SourceFile,
-		podsource.HashAnnotation:   string(pod.UID),
-		podsource.SeenAnnotation:   "2026-01-02T03:04:05.000000000Z",
+		podspec.SourceAnnotation: podspec.SourceFile,
+		podspec.HashAnnotation:   string(pod.UID),
+		podspec.SeenAnnotation:   "2026-01-02T03:04:05.000000000Z",
 	}, pod.Annotations)
 	require.Equal(t, corev1.PodStatus{Phase: corev1.PodPending}, pod.Status)
 	require.Equal(t, []corev1.Toleration{{Operator: "Exists", Effect: "NoExecute"}}, pod.Spec.Tolerations)
@@ -111,13 +112,13 @@ func TestIdentityOfAStaticPod(t *testing.T) {
 	b.write("b.yaml", yamlOf("a", "i:2"))
 	edited := b.load().Pods[0]
 	require.NotEqual(t, pod.UID, edited.UID)
-	require.Equal(t, "2026-01-02T04:04:05.000000000Z", edited.Annotations[podsource.SeenAnnotation])
+	require.Equal(t, "2026-01-02T04:04:05.000000000Z", edited.Annotations[podspec.SeenAnnotation])
 }
 
 func TestAManifestWithAUIDStaysThePodWhenEdited(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	text := strings.Replace(yamlOf("a", "i:1"), "{name: a}", `{name: a, uid: my-uid, annotations: {`+podsource.SeenAnnotation+`: "never"}}`, 1)
+	text := strings.Replace(yamlOf("a", "i:1"), "{name: a}", `{name: a, uid: my-uid, annotations: {`+podspec.SeenAnnotation+`: "never"}}`, 1)
 	b.write("a.yaml", text)
 	first := b.load().Pods[0]
 	require.EqualValues(t, "my-uid", first.UID)
@@ -126,9 +127,9 @@ func TestAManifestWithAUIDStaysThePodWhenEdited(t *testing.T) {
 	b.write("a.yaml", strings.Replace(text, "i:1", "i:2", 1))
 	second := b.load().Pods[0]
 	require.Equal(t, first.UID, second.UID)
-	require.NotEqual(t, first.Annotations[podsource.HashAnnotation], second.Annotations[podsource.HashAnnotation])
-	require.Equal(t, "2026-01-02T03:04:05.000000000Z", first.Annotations[podsource.SeenAnnotation])
-	require.Equal(t, "2026-01-02T03:04:05.000000000Z", second.Annotations[podsource.SeenAnnotation])
+	require.NotEqual(t, first.Annotations[podspec.HashAnnotation], second.Annotations[podspec.HashAnnotation])
+	require.Equal(t, "2026-01-02T03:04:05.000000000Z", first.Annotations[podspec.SeenAnnotation])
+	require.Equal(t, "2026-01-02T03:04:05.000000000Z", second.Annotations[podspec.SeenAnnotation])
 	require.Equal(t, "i:1", first.Spec.Containers[0].Image, "what was handed out does not change")
 }
 

@@ -9,9 +9,7 @@
 // and then besides, and tells of the pods when they have changed. An [HTTP] does the
 // same with what is at a URL, and a [Static] with pods that a program has made.
 //
-// A [Merge] makes one stream of what several sources say: typed operations, from one
-// set of pods to the next, with the whole set beside them, and which of the sources
-// have not answered yet. [Diff] is the pure function behind it.
+// podmanager.Merge makes one stream of operations of what several sources say.
 //
 // Files whose names end in .yaml, .yml or .json, in any case, are manifests. All others are
 // ignored without a word, and so are hidden files, editors' temporary files and
@@ -46,8 +44,7 @@
 //  5. What counts is content. Touching, renaming or re-formatting a file changes
 //     nothing, and neither does moving a manifest between files.
 //  6. Where two manifests have one name or one UID, the first by file name and place
-//     counts; the other is a problem that names both files. Of two sources of a Merge
-//     the one counts that was first to give the pod.
+//     counts; the other is a problem that names both files.
 //  7. Pods come in the order of file names, and of documents in a file.
 //     The first [MaxPods] count; the others are a problem.
 //  8. Nothing but regular files of at most [MaxManifestBytes] is opened. A pass over a
@@ -55,9 +52,6 @@
 //     nothing. A file is read again if its size, time or inode differ, and then until
 //     it has looked the same for two seconds. A later change of content that keeps all
 //     three is not seen.
-//  9. A source that has not answered ends no pod, and keeps no other source from
-//     ending its own. No operation is lost, there is one at most for each pod in a
-//     [Change], and its name is free before the next pod of that name comes.
 //
 // # Identity
 //
@@ -85,10 +79,9 @@
 // # Goroutines and locking
 //
 // Run of a source calls set in the goroutine that called Run. [Directory.Run] has one
-// more for the watch, beside that of the watcher; both end before it returns. A [Merge]
-// has none: it works in the goroutine of the caller. In each of them one lock serialises
-// passes and is held during the callbacks of [Observer], and by a Merge during the
-// Handler; another guards what the reads return.
+// more for the watch, beside that of the watcher; both end before it returns. In each
+// source one lock serialises passes and is held during the callbacks of [Observer];
+// another guards what the reads return.
 //
 // # Differences from the kubelet
 //
@@ -144,13 +137,8 @@
 //   - The kubelet's config.hash of a manifest with a UID is that UID, whatever else
 //     changes; ours follows the content.
 //
-// How sources are read and merged:
+// How sources are read:
 //
-//   - The kubelet makes two pods of one that two sources give, of which one waits for
-//     the other to end; ours leaves it to the source that gave it first, and reports a
-//     problem of the other.
-//   - The kubelet counts a list or map that is empty and one that is not set as two
-//     things, and updates the pod; ours does not.
 //   - The kubelet logs a bad file at every pass; ours reports each problem once, and once
 //     that it is gone.
 //   - A quantity such as 92E7000000000000000 occupies a core of the kubelet for minutes;
@@ -162,9 +150,6 @@
 //   - The kubelet reads every file at every pass, whatever its size, and fetches a URL
 //     every 20 s, however often it fails; ours reads files that have changed, up to
 //     [MaxManifestBytes], and waits longer after failures.
-//   - The kubelet ends no removed pod before every source has answered, so that one server
-//     that is down keeps the pods of removed files running; ours waits for the source of
-//     the pod only.
 //
 // Values that no node can check are passed on unchecked: whether what a pod refers to
 // exists, and fields that only the scheduler or an admission plugin looks at.
@@ -174,5 +159,5 @@
 // [Directory.Load] is one pass, without a goroutine and without waiting: write files to
 // t.TempDir() and call it. Run's period is on the Clock of the config; in a synctest
 // bubble it needs PollOnly. [HTTP.Load] is one request: give it a Client whose
-// Transport answers. A Merge and a Static need nothing.
+// Transport answers. A Static needs nothing.
 package podsource

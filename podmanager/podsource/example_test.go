@@ -61,38 +61,6 @@ spec:
 	// typo.yaml spec.containers[0].imgae: Forbidden: unknown field; spec.containers[0].image: Required value; spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive
 }
 
-// Two sources, of which one has not answered yet when the other takes its pod back.
-func ExampleMerge() {
-	m, err := podsource.NewMerge(podsource.MergeConfig{
-		Sources: []string{podsource.SourceFile, podsource.SourceHTTP},
-		Handler: func(_ context.Context, c podsource.Change) {
-			for _, op := range c.Ops {
-				fmt.Println(op.Type, op.Pod.Name)
-			}
-			fmt.Println("pods:", len(c.Pods), "waiting for:", c.Unanswered)
-		},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"}}
-	dns := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "dns", UID: "2"}}
-
-	// Directory.Run and HTTP.Run would call them.
-	file, http := m.Source(podsource.SourceFile), m.Source(podsource.SourceHTTP)
-	file(context.Background(), []*corev1.Pod{web})
-	file(context.Background(), nil)
-	http(context.Background(), []*corev1.Pod{dns})
-	// Output:
-	// ADD web
-	// pods: 1 waiting for: [http]
-	// REMOVE web
-	// pods: 0 waiting for: [http]
-	// ADD dns
-	// pods: 1 waiting for: []
-}
-
 // ConfigMaps and Secrets in the folder, for whoever fills volumes and environments.
 func ExampleStore() {
 	dir, err := os.MkdirTemp("", "manifests")

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 func TestNamesOfManifests(t *testing.T) {
@@ -27,7 +29,7 @@ func TestNamesOfManifests(t *testing.T) {
 func TestAFileThatVanishesWhileItIsLookedAtIsGone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.yaml")
-	f, opened := look(path, nil, origin{source: SourceFile, node: "n"}, time.Time{})
+	f, opened := look(path, nil, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.Nil(t, f)
 	require.False(t, opened)
 	_, _, err := read(path)
@@ -56,11 +58,11 @@ func TestAFileUnderARegularFileIsAProblemOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	path := filepath.Join(file, "b.yaml")
-	first, _ := look(path, nil, origin{source: SourceFile, node: "n"}, time.Time{})
+	first, _ := look(path, nil, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.Len(t, first.problems, 1)
 	require.Equal(t, path, first.problems[0].File)
 	require.NotContains(t, first.problems[0].Err.Error(), path, "the path is said once")
-	again, _ := look(path, first, origin{source: SourceFile, node: "n"}, time.Time{})
+	again, _ := look(path, first, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.Same(t, first, again)
 }
 
@@ -69,17 +71,17 @@ func TestAFileThatIsRefusedIsReadAnewAfterwards(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.yaml")
 	good := []byte(podWith("", ""))
 	require.NoError(t, os.WriteFile(path, good, 0o600))
-	first, _ := look(path, nil, origin{source: SourceFile, node: "n"}, time.Time{})
+	first, _ := look(path, nil, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.Len(t, first.manifests, 1)
 
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("#", MaxManifestBytes+1)), 0o600))
-	refused, opened := look(path, first, origin{source: SourceFile, node: "n"}, time.Time{})
+	refused, opened := look(path, first, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.False(t, opened)
 	require.Len(t, refused.problems, 1)
 	require.Equal(t, first.manifests, refused.manifests)
 
 	require.NoError(t, os.WriteFile(path, good, 0o600))
-	after, opened := look(path, refused, origin{source: SourceFile, node: "n"}, time.Time{})
+	after, opened := look(path, refused, origin{source: podspec.SourceFile, node: "n"}, time.Time{})
 	require.True(t, opened)
 	require.Empty(t, after.problems)
 	require.Equal(t, first.manifests, after.manifests)
@@ -89,7 +91,7 @@ func TestSettleKeepsWhatHasNotChanged(t *testing.T) {
 	t.Parallel()
 	pod := func(uid, hash string) manifest {
 		p := new(corev1.Pod)
-		p.UID, p.Annotations = types.UID(uid), map[string]string{HashAnnotation: hash}
+		p.UID, p.Annotations = types.UID(uid), map[string]string{podspec.HashAnnotation: hash}
 		return manifest{pod: p}
 	}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -98,12 +100,12 @@ func TestSettleKeepsWhatHasNotChanged(t *testing.T) {
 
 	require.Same(t, before[0], after[2])
 	require.NotSame(t, before[1], after[1])
-	require.Equal(t, "2026-01-01T00:01:00.000000000Z", after[0].Annotations[SeenAnnotation])
-	require.Equal(t, "2026-01-01T00:00:00.000000000Z", after[1].Annotations[SeenAnnotation])
-	require.Equal(t, "1", before[1].Annotations[HashAnnotation])
+	require.Equal(t, "2026-01-01T00:01:00.000000000Z", after[0].Annotations[podspec.SeenAnnotation])
+	require.Equal(t, "2026-01-01T00:00:00.000000000Z", after[1].Annotations[podspec.SeenAnnotation])
+	require.Equal(t, "1", before[1].Annotations[podspec.HashAnnotation])
 
 	again, _ := settle([]manifest{pod("gone", "1")}, map[types.UID]*corev1.Pod{}, start.Add(time.Hour))
-	require.Equal(t, "2026-01-01T01:00:00.000000000Z", again[0].Annotations[SeenAnnotation], "it was away")
+	require.Equal(t, "2026-01-01T01:00:00.000000000Z", again[0].Annotations[podspec.SeenAnnotation], "it was away")
 }
 
 func TestProblemsThatComeAndGo(t *testing.T) {

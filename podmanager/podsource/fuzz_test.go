@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 func FuzzDecodeFile(f *testing.F) {
@@ -30,7 +32,7 @@ func FuzzDecodeFile(f *testing.F) {
 		if isJSON {
 			file = "f.json"
 		}
-		manifests, problems := decodeFile(file, data, origin{source: SourceFile, node: "Node1", objects: true})
+		manifests, problems := decodeFile(file, data, origin{source: podspec.SourceFile, node: "Node1", objects: true})
 		require.NotEqual(t, len(manifests) == 0, len(problems) == 0, "pods or problems, and never both")
 		for _, p := range problems {
 			require.Error(t, p.Err)
@@ -48,7 +50,7 @@ func FuzzDecodeFile(f *testing.F) {
 			require.NotEmpty(t, m.pod.Namespace)
 			require.NotEmpty(t, m.pod.Spec.Containers)
 		}
-		again, _ := decodeFile(file, data, origin{source: SourceFile, node: "Node1", objects: true})
+		again, _ := decodeFile(file, data, origin{source: podspec.SourceFile, node: "Node1", objects: true})
 		require.Equal(t, manifests, again)
 	})
 }
@@ -64,7 +66,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		manifests, problems := decodeAnswer("u", data, origin{source: SourceHTTP, node: "n"})
+		manifests, problems := decodeAnswer("u", data, origin{source: podspec.SourceHTTP, node: "n"})
 		if len(manifests) > 0 {
 			require.Empty(t, problems, "pods or problems, and never both")
 		}

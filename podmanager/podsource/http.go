@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/internal/backoff"
 	"github.com/kubeparts/kubeparts/internal/loop"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // HTTP gives the pods whose manifests are at a URL: a Pod or a PodList, as JSON or as
@@ -185,7 +186,7 @@ func (h *HTTP) parse(data []byte) *file {
 	if h.last != nil && h.last.sum == f.sum {
 		return h.last
 	}
-	f.manifests, f.problems = decodeAnswer(h.name, data, origin{source: SourceHTTP, node: h.cfg.NodeName, owner: h.cfg.Owner})
+	f.manifests, f.problems = decodeAnswer(h.name, data, origin{source: podspec.SourceHTTP, node: h.cfg.NodeName, owner: h.cfg.Owner})
 	if f.problems != nil && h.last != nil {
 		f.manifests = h.last.manifests
 	}

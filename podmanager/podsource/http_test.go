@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
 
@@ -124,7 +125,7 @@ func TestWhatAServerCanAnswer(t *testing.T) {
 			require.Empty(t, res.Problems)
 			require.Equal(t, c.want, images(res.Pods))
 			for _, pod := range res.Pods {
-				require.Equal(t, podsource.SourceHTTP, pod.Annotations[podsource.SourceAnnotation])
+				require.Equal(t, podspec.SourceHTTP, pod.Annotations[podspec.SourceAnnotation])
 			}
 		})
 	}

@@ -12,24 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// The annotations that a source sets are the kubelet's. Sources overwrite what a
-// manifest says there.
-const (
-	// SourceAnnotation says where the pod came from.
-	SourceAnnotation = "kubernetes.io/config.source"
-	// HashAnnotation changes whenever the content of the manifest does.
-	HashAnnotation = "kubernetes.io/config.hash"
-	// SeenAnnotation is when the pod was first seen, in RFC 3339.
-	SeenAnnotation = "kubernetes.io/config.seen"
-	// SourceFile is the value of SourceAnnotation for pods of a [Directory].
-	SourceFile = "file"
-	// SourceHTTP is the value of SourceAnnotation for pods of an [HTTP].
-	SourceHTTP = "http"
-	// SourceStatic is the value of SourceAnnotation for pods of a [Static].
-	SourceStatic = "static"
-)
+// SourceStatic is the source of pods of a [Static], as the annotation
+// [podspec.SourceAnnotation] has it.
+const SourceStatic = "static"
 
 // seenLayout is RFC 3339 with nine digits for the fraction of a second, the kubelet's.
 const seenLayout = "2006-01-02T15:04:05.000000000Z07:00"
@@ -70,10 +59,10 @@ func setIdentity(pod *corev1.Pod, of origin, hash string) {
 	if pod.Annotations == nil {
 		pod.Annotations = make(map[string]string)
 	}
-	pod.Annotations[SourceAnnotation] = of.source
-	pod.Annotations[HashAnnotation] = hash
+	pod.Annotations[podspec.SourceAnnotation] = of.source
+	pod.Annotations[podspec.HashAnnotation] = hash
 	pod.Status.Phase = corev1.PodPending
-	if of.source != SourceHTTP {
+	if of.source != podspec.SourceHTTP {
 		tolerateNoExecute(&pod.Spec)
 	}
 }
@@ -103,13 +92,13 @@ func settle(manifests []manifest, before map[types.UID]*corev1.Pod, now time.Tim
 		seen := now.Format(seenLayout)
 		old, known := before[m.pod.UID]
 		if known {
-			seen = old.Annotations[SeenAnnotation]
+			seen = old.Annotations[podspec.SeenAnnotation]
 		}
 		pod := old
-		if !known || old.Annotations[HashAnnotation] != m.pod.Annotations[HashAnnotation] {
+		if !known || old.Annotations[podspec.HashAnnotation] != m.pod.Annotations[podspec.HashAnnotation] {
 			stamped := *m.pod
 			stamped.Annotations = maps.Clone(m.pod.Annotations)
-			stamped.Annotations[SeenAnnotation] = seen
+			stamped.Annotations[podspec.SeenAnnotation] = seen
 			pod = &stamped
 		}
 		pods = append(pods, pod)

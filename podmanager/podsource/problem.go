@@ -10,8 +10,7 @@ import (
 // Problem is something that keeps a source from giving all its pods. It is an
 // error.
 type Problem struct {
-	// File is the path of the file, or of the folder itself; the URL of an [HTTP];
-	// the name of a source of a [Merge].
+	// File is the path of the file, or of the folder itself, or the URL of an [HTTP].
 	File string
 	// Document is the place of the document in the file, counted from 1 and
 	// without empty ones, or the place in a list. It is 0 if the problem is about

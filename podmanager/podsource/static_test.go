@@ -8,10 +8,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 	"github.com/kubeparts/kubeparts/podmanager/podsource"
 )
+
+// podOf is a pod as a program makes it.
+func podOf(name, uid, image string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
+	}
+}
 
 func TestPodsOfAProgramAreLikeManifests(t *testing.T) {
 	t.Parallel()
@@ -28,9 +39,9 @@ func TestPodsOfAProgramAreLikeManifests(t *testing.T) {
 	require.Equal(t, corev1.PullIfNotPresent, pod.Spec.Containers[0].ImagePullPolicy)
 	require.Regexp(t, "^[0-9a-f]{32}$", pod.UID)
 	require.Equal(t, map[string]string{
-		podsource.SourceAnnotation: podsource.SourceStatic,
-		podsource.HashAnnotation:   string(pod.UID),
-		podsource.SeenAnnotation:   "2026-01-02T03:04:05.000000000Z",
+		podspec.SourceAnnotation: podsource.SourceStatic,
+		podspec.HashAnnotation:   string(pod.UID),
+		podspec.SeenAnnotation:   "2026-01-02T03:04:05.000000000Z",
 	}, pod.Annotations)
 	require.NoError(t, s.Set([]*corev1.Pod{given}))
 	require.Same(t, pod, s.Pods()[0])

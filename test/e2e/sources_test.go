@@ -319,7 +319,7 @@ func TestTheSamePodFromTwoSourcesRunsOnce(t *testing.T) {
 	n.waitRunning("other")
 	site.text.Store(idlePod("a", "") + "---\n" + idlePod("other", ""))
 	waitFor(t, 60*time.Second, "the conflict", func() (string, bool) {
-		return n.output.String(), n.output.linesWith("source file has it") == 1
+		return n.output.String(), n.output.linesWith("nameHolder=file") == 1
 	})
 	requireStays(t, pod, was)
 	n.requireOps("a", 1, 0, 0)

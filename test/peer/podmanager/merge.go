@@ -19,7 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
-	"github.com/kubeparts/kubeparts/podmanager/podsource"
+	"github.com/kubeparts/kubeparts/podmanager"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
@@ -132,6 +132,13 @@ func newPod(d *judge.Draw, source string) *corev1.Pod {
 		pod.UID += "-b" // a successor of the name
 	}
 	pod.Annotations = map[string]string{sourceAnnotation: source, "kubernetes.io/config.seen": "x"}
+	switch { // no source writes it for pods of the API server, and their authors may
+	case source != "api":
+	case n%2 == 0:
+		delete(pod.Annotations, sourceAnnotation)
+	default:
+		pod.Annotations[sourceAnnotation] = "file"
+	}
 	if source == "api" && d.Chance(20) {
 		pod.Annotations[mirrorAnnotation] = "h"
 		pod.Name = fmt.Sprintf("file-%d", n)
@@ -215,10 +222,11 @@ func kubeletMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 	return all
 }
 
-// addState adds the pods that all sources give, by UID.
+// addState adds the pods that all sources give, by UID, and the source that each has.
 func addState(f judge.Facts, pods []*corev1.Pod) {
 	for _, pod := range pods {
 		f["wanted "+string(pod.UID)] = wanted(pod)
+		f["source "+string(pod.UID)] = pod.Annotations[sourceAnnotation]
 	}
 }
 
@@ -230,25 +238,27 @@ func ourMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 	t.Helper()
 	refusals(t)
 	var f judge.Facts
-	var change podsource.Change
-	m, err := podsource.NewMerge(podsource.MergeConfig{Sources: sources(), Handler: func(_ context.Context, c podsource.Change) {
+	var change podmanager.Change
+	m, err := podmanager.NewMerge(podmanager.MergeConfig{Sources: sources(), Handler: func(_ context.Context, c podmanager.Change) {
 		f["told"] = "true"
 		change = c
 		removing := true
 		for _, op := range c.Ops {
 			fact, value := opText(op.Type.String(), op.Pod)
 			f[fact] = value
-			if op.Type == podsource.Remove && !removing {
+			if op.Type == podmanager.Remove && !removing {
 				f["removed late"] = "yes"
 			}
-			removing = removing && op.Type == podsource.Remove
+			removing = removing && op.Type == podmanager.Remove
 		}
 	}})
 	require.NoError(t, err)
 	for i, s := range w.Steps {
 		f = judge.Facts{"told": "false"}
-		change = podsource.Change{Source: s.Source, Pods: change.Pods, Unanswered: m.Unanswered()}
+		change = podmanager.Change{Source: s.Source, Pods: change.Pods, Unanswered: m.Unanswered()}
+		before := clones(s.Pods)
 		m.Source(s.Source)(t.Context(), s.Pods)
+		require.Equal(t, before, s.Pods, "it modifies no pod of a source")
 		f["unanswered"] = fmt.Sprint(m.Unanswered())
 		if f["told"] == "true" {
 			require.Equal(t, s.Source, change.Source)
@@ -256,7 +266,7 @@ func ourMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 			requireOrder(t, w, i, change)
 		}
 		addState(f, change.Pods)
-		requireProblems(t, w, i, m.Problems())
+		requireConflicts(t, w, i, m.Conflicts())
 		all = append(all, f)
 	}
 	return all
@@ -265,47 +275,53 @@ func ourMerge(t *testing.T, w *mergeWorld) (all []judge.Facts) {
 // refusals checks what our merge refuses; the kubelet has no such configuration.
 func refusals(t *testing.T) {
 	t.Helper()
-	_, err := podsource.NewMerge(podsource.MergeConfig{})
-	require.EqualError(t, err, "podsource: invalid config: field Sources is required\nfield Handler is required")
-	ignored := func(context.Context, podsource.Change) { t.Error("told of an unknown source") }
-	_, err = podsource.NewMerge(podsource.MergeConfig{Sources: []string{"a", "", "a"}, Handler: ignored})
-	require.EqualError(t, err, "podsource: invalid config: field Sources: the name at 1 is empty\nfield Sources: \"a\" is there twice")
-	m, err := podsource.NewMerge(podsource.MergeConfig{Sources: []string{"a"}, Handler: ignored})
+	_, err := podmanager.NewMerge(podmanager.MergeConfig{})
+	require.EqualError(t, err, "podmanager: invalid config: field Sources is required\nfield Handler is required")
+	ignored := func(context.Context, podmanager.Change) { t.Error("told of an unknown source") }
+	_, err = podmanager.NewMerge(podmanager.MergeConfig{Sources: []string{"a", "", "a"}, Handler: ignored})
+	require.EqualError(t, err, "podmanager: invalid config: field Sources: the name at 1 is empty\nfield Sources: \"a\" is there twice")
+	m, err := podmanager.NewMerge(podmanager.MergeConfig{Sources: []string{"a"}, Handler: ignored})
 	require.NoError(t, err)
-	require.EqualError(t, m.Set(t.Context(), "b", nil), `podsource: no source "b"`)
+	require.EqualError(t, m.Set(t.Context(), "b", nil), `podmanager: no source "b"`)
 }
 
-// requireProblems checks what is said of pods that two sources give. The kubelet says
-// nothing.
-func requireProblems(t *testing.T, w *mergeWorld, step int, told []podsource.Problem) {
+// requireConflicts checks what is reported of pods that two sources give. The kubelet
+// reports nothing.
+func requireConflicts(t *testing.T, w *mergeWorld, step int, told []podmanager.Conflict) {
 	t.Helper()
-	texts := map[string][]string{}
-	for _, p := range told {
-		texts[p.File] = append(texts[p.File], p.Err.Error())
-	}
+	var want []podmanager.Conflict
 	for _, source := range sources() {
-		require.Equal(t, problems(w, step, source), texts[source])
+		want = append(want, conflicts(w, step, source)...)
+	}
+	require.Equal(t, want, told)
+	for _, c := range told {
+		require.Equal(t, conflictText(c), c.String())
 	}
 }
 
 // requireOrder checks that the pods and operations are in the order of the sources and
 // of their answers. The kubelet's have none.
-func requireOrder(t *testing.T, w *mergeWorld, step int, c podsource.Change) {
+func requireOrder(t *testing.T, w *mergeWorld, step int, c podmanager.Change) {
 	t.Helper()
-	place := map[*corev1.Pod]int{}
+	type key struct {
+		source string
+		uid    types.UID
+	}
+	place := map[key]int{}
 	given := givenAt(w, step)
 	for _, source := range sources() {
 		for _, pod := range given[source] {
-			place[pod] = len(place)
+			place[key{source, pod.UID}] = len(place)
 		}
 	}
+	placeOf := func(pod *corev1.Pod) int { return place[key{pod.Annotations[sourceAnnotation], pod.UID}] }
 	var ops []*corev1.Pod
 	for _, op := range c.Ops {
-		if op.Type != podsource.Remove {
+		if op.Type != podmanager.Remove {
 			ops = append(ops, op.Pod)
 		}
 	}
 	for _, list := range [][]*corev1.Pod{c.Pods, ops} {
-		require.True(t, slices.IsSortedFunc(list, func(a, b *corev1.Pod) int { return place[a] - place[b] }))
+		require.True(t, slices.IsSortedFunc(list, func(a, b *corev1.Pod) int { return placeOf(a) - placeOf(b) }))
 	}
 }

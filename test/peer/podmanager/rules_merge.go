@@ -9,12 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/podmanager"
 	"github.com/kubeparts/kubeparts/test/peer/judge"
 )
 
 type mergeScene = judge.Scene[*mergeWorld]
-
-const sourceDocPath = "podmanager/podsource/doc.go"
 
 // A claim is what only one pod can have.
 type claim struct {
@@ -55,13 +54,19 @@ func contested(w *mergeWorld, step int) bool {
 	return false
 }
 
+// A choice is a pod that counts, and its source.
+type choice struct {
+	pod    *corev1.Pod
+	source string
+}
+
 // chosenAt returns the pods that count after a step: a pod whose claims its source
 // holds already counts before others, then the order of the sources decides.
-func chosenAt(w *mergeWorld, step int) (chosen map[types.UID]*corev1.Pod) {
+func chosenAt(w *mergeWorld, step int) (chosen map[types.UID]choice) {
 	holder := map[claim]string{}
 	for i := range step + 1 {
 		given := givenAt(w, i)
-		chosen = map[types.UID]*corev1.Pod{}
+		chosen = map[types.UID]choice{}
 		now := map[claim]string{}
 		for had := 2; had >= 0; had-- {
 			for _, source := range sources() {
@@ -76,7 +81,7 @@ func chosenAt(w *mergeWorld, step int) (chosen map[types.UID]*corev1.Pod) {
 					if held != had || taken {
 						continue
 					}
-					chosen[pod.UID] = pod
+					chosen[pod.UID] = choice{pod, source}
 					for _, c := range claimsOf(pod) {
 						now[c] = source
 					}
@@ -88,50 +93,60 @@ func chosenAt(w *mergeWorld, step int) (chosen map[types.UID]*corev1.Pod) {
 	return chosen
 }
 
-// problems returns what is said of a source's pods that another has.
-func problems(w *mergeWorld, step int, source string) (all []string) {
+// conflicts returns what is reported of a source's pods that are left out.
+func conflicts(w *mergeWorld, step int, source string) (all []podmanager.Conflict) {
 	chosen := chosenAt(w, step)
 	holder := func(has func(pod *corev1.Pod) bool) string {
-		for _, source := range sources() {
-			for _, pod := range givenAt(w, step)[source] {
-				if chosen[pod.UID] == pod && has(pod) {
-					return source
-				}
+		for _, c := range chosen {
+			if has(c.pod) {
+				return c.source
 			}
 		}
 		return ""
 	}
 	for _, pod := range givenAt(w, step)[source] {
-		if chosen[pod.UID] == pod {
+		if chosen[pod.UID].pod == pod {
 			continue
 		}
-		var texts []string
-		if by := holder(func(p *corev1.Pod) bool { return p.UID == pod.UID }); by != "" {
-			texts = append(texts, fmt.Sprintf("metadata.uid: Duplicate value: %q: source %s has it", pod.UID, by))
-		}
-		if by := holder(func(p *corev1.Pod) bool { return fullName(p) == fullName(pod) && isMirror(p) == isMirror(pod) }); by != "" {
-			texts = append(texts, fmt.Sprintf("metadata.name: Duplicate value: %q: source %s has it", fullName(pod), by))
-		}
-		all = append(all, strings.Join(texts, "; "))
+		all = append(all, podmanager.Conflict{
+			Source: source, Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID,
+			UIDHolder:  chosen[pod.UID].source,
+			NameHolder: holder(func(p *corev1.Pod) bool { return fullName(p) == fullName(pod) && isMirror(p) == isMirror(pod) }),
+		})
 	}
 	return all
+}
+
+// conflictText is how a conflict reads.
+func conflictText(c podmanager.Conflict) string {
+	text := fmt.Sprintf("pod %s/%s (UID %s) of source %s is left out: source ", c.Pod.Namespace, c.Pod.Name, c.UID, c.Source)
+	switch {
+	case c.UIDHolder == "":
+		return text + c.NameHolder + " has a pod of this name"
+	case c.NameHolder == "":
+		return text + c.UIDHolder + " has a pod of this UID"
+	case c.UIDHolder == c.NameHolder:
+		return text + c.UIDHolder + " has a pod of this UID and name"
+	default:
+		return text + c.UIDHolder + " has a pod of this UID, and source " + c.NameHolder + " one of this name"
+	}
 }
 
 // expected returns the operation on a UID in a step, if the pods that count are the
 // chosen ones.
 func expected(w *mergeWorld, step int, uid types.UID) string {
 	now := chosenAt(w, step)[uid]
-	var old *corev1.Pod
+	var old choice
 	if step > 0 {
 		old = chosenAt(w, step-1)[uid]
 	}
 	op := ""
 	switch {
-	case now == nil && old == nil:
+	case now.pod == nil && old.pod == nil:
 		return ""
-	case now == nil:
+	case now.pod == nil:
 		op, now = "REMOVE", old
-	case old == nil:
+	case old.pod == nil:
 		op = "ADD"
 	default:
 		op = operation(old, now)
@@ -139,14 +154,15 @@ func expected(w *mergeWorld, step int, uid types.UID) string {
 	if op == "" {
 		return ""
 	}
-	_, value := opText(op, now)
+	_, value := opText(op, now.pod)
 	return value
 }
 
 // operation returns what leads from one version of a pod to another.
-func operation(old, now *corev1.Pod) string {
+func operation(before, after choice) string {
+	old, now := before.pod, after.pod
 	notes := func(pod *corev1.Pod) string { return pod.Annotations["note"] }
-	same := fullName(old) == fullName(now) && notes(old) == notes(now) && equality.Semantic.DeepEqual(old.Labels, now.Labels) && equality.Semantic.DeepEqual(old.Spec, now.Spec) &&
+	same := before.source == after.source && fullName(old) == fullName(now) && notes(old) == notes(now) && equality.Semantic.DeepEqual(old.Labels, now.Labels) && equality.Semantic.DeepEqual(old.Spec, now.Spec) &&
 		equality.Semantic.DeepEqual(old.DeletionTimestamp, now.DeletionTimestamp) && equality.Semantic.DeepEqual(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds)
 	switch {
 	case !same && now.DeletionTimestamp != nil:
@@ -179,8 +195,8 @@ func toldFollows(s mergeScene) bool {
 
 func mergeRules() []judge.Rule[*mergeWorld] {
 	return []judge.Rule[*mergeWorld]{{
-		Name: "pods of two sources", Class: judge.Deliberate, Doc: sourceDocPath,
-		Sentence: "The kubelet makes two pods of one that two sources give, of which one waits for the other to end; ours leaves it to the source that gave it first, and reports a problem of the other.",
+		Name: "pods of two sources", Class: judge.Deliberate, Doc: docPath,
+		Sentence: "The kubelet makes two pods of one that two sources give, of which one waits for the other to end; ours leaves it to the source that gave it first, and reports a conflict of the other.",
 		Explains: func(s mergeScene) bool {
 			if !contested(s.World, s.Step) {
 				return false
@@ -189,24 +205,27 @@ func mergeRules() []judge.Rule[*mergeWorld] {
 				return s.Ours == expected(s.World, s.Step, uid)
 			}
 			if uid, ok := strings.CutPrefix(s.Fact, "wanted "); ok {
-				pod := chosenAt(s.World, s.Step)[types.UID(uid)]
+				pod := chosenAt(s.World, s.Step)[types.UID(uid)].pod
 				return pod == nil && s.Ours == "" || pod != nil && s.Ours == wanted(pod)
+			}
+			if uid, ok := strings.CutPrefix(s.Fact, "source "); ok {
+				return s.Ours == chosenAt(s.World, s.Step)[types.UID(uid)].source
 			}
 			return toldFollows(s)
 		},
 	}, {
-		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: sourceDocPath,
+		Name: "another name for a UID", Class: judge.KubeletDefect, Doc: docPath,
 		Sentence: "The kubelet keeps the old name of a pod with a UID whose manifest has another name now; ours gives it the new name.",
 		Explains: func(s mergeScene) bool {
 			if uid, ok := strings.CutPrefix(s.Fact, "wanted "); ok {
-				pod := chosenAt(s.World, s.Step)[types.UID(uid)]
+				pod := chosenAt(s.World, s.Step)[types.UID(uid)].pod
 				return pod != nil && s.Ours == wanted(pod) && renamed(s.World, s.Step, pod.UID)
 			}
 			uid, ok := uidOf(s.Fact)
 			return ok && s.Step > 0 && s.Ours == expected(s.World, s.Step, uid) && renamed(s.World, s.Step, uid)
 		},
 	}, {
-		Name: "equal in meaning", Class: judge.Deliberate, Doc: sourceDocPath,
+		Name: "equal in meaning", Class: judge.Deliberate, Doc: docPath,
 		Sentence: "The kubelet counts a list or map that is empty and one that is not set as two things, and updates the pod; ours does not.",
 		Explains: func(s mergeScene) bool {
 			uid, ok := uidOf(s.Fact)

@@ -1,4 +1,4 @@
-package podsource_test
+package podmanager_test
 
 import (
 	"bytes"
@@ -14,15 +14,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubeparts/kubeparts/podmanager/podsource"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/podmanager"
 )
 
 // mergeBed is a Merge of a file, an http and an api source, and what it has told.
 type mergeBed struct {
-	*podsource.Merge
+	*podmanager.Merge
 	t       *testing.T
-	changes []podsource.Change
+	changes []podmanager.Change
+	told    []string // "+ conflict" and "- conflict"
 	log     bytes.Buffer
 }
 
@@ -30,10 +34,18 @@ func newMergeBed(t *testing.T) *mergeBed {
 	t.Helper()
 	b := &mergeBed{t: t}
 	var err error
-	b.Merge, err = podsource.NewMerge(podsource.MergeConfig{
+	b.Merge, err = podmanager.NewMerge(podmanager.MergeConfig{
 		Sources: []string{"file", "http", "api"},
-		Handler: func(_ context.Context, c podsource.Change) { b.changes = append(b.changes, c) },
+		Handler: func(_ context.Context, c podmanager.Change) { b.changes = append(b.changes, c) },
 		Logger:  slog.New(slog.NewTextHandler(&b.log, nil)),
+		Observer: podmanager.MergeObserver{ConflictsChanged: func(added, gone []podmanager.Conflict) {
+			for _, c := range added {
+				b.told = append(b.told, "+ "+c.String())
+			}
+			for _, c := range gone {
+				b.told = append(b.told, "- "+c.String())
+			}
+		}},
 	})
 	require.NoError(t, err)
 	return b
@@ -47,7 +59,7 @@ func (b *mergeBed) set(source string, pods []*corev1.Pod, want ...string) {
 	var got []string
 	for _, c := range b.changes {
 		require.Equal(b.t, source, c.Source)
-		got = append(got, describe(c.Ops)...)
+		got = append(got, opTexts(c.Ops)...)
 	}
 	require.Equal(b.t, want, got)
 	require.Less(b.t, len(b.changes), 2)
@@ -55,13 +67,22 @@ func (b *mergeBed) set(source string, pods []*corev1.Pod, want ...string) {
 
 func pods(list ...*corev1.Pod) []*corev1.Pod { return list }
 
+// images returns each pod as "name image".
+func images(pods []*corev1.Pod) string {
+	var list []string
+	for _, pod := range pods {
+		list = append(list, pod.Name+" "+pod.Spec.Containers[0].Image)
+	}
+	return strings.Join(list, ", ")
+}
+
 func TestMergeConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := podsource.NewMerge(podsource.MergeConfig{})
-	require.ErrorContains(t, err, "podsource: invalid config")
+	_, err := podmanager.NewMerge(podmanager.MergeConfig{})
+	require.ErrorContains(t, err, "podmanager: invalid config")
 	require.ErrorContains(t, err, "field Sources is required")
 	require.ErrorContains(t, err, "field Handler is required")
-	err = podsource.MergeConfig{Sources: []string{"a", "", "a"}}.Validate()
+	err = podmanager.MergeConfig{Sources: []string{"a", "", "a"}}.Validate()
 	require.ErrorContains(t, err, "the name at 1 is empty")
 	require.ErrorContains(t, err, `"a" is there twice`)
 }
@@ -94,28 +115,76 @@ func TestEachSourceAnswersForItself(t *testing.T) {
 
 func TestAPodOfTwoSourcesStaysWithTheFirst(t *testing.T) {
 	t.Parallel()
-	for name, uid := range map[string]string{"another UID": "u2", "the same UID": "u1"} {
+	for name, c := range map[string]struct{ uid, conflict, other string }{
+		"another UID": {
+			"u2", "pod default/a (UID u2) of source file is left out: source http has a pod of this name",
+			"pod default/a (UID u1) of source http is left out: source file has a pod of this name",
+		},
+		"the same UID": {
+			"u1", "pod default/a (UID u1) of source file is left out: source http has a pod of this UID and name",
+			"pod default/a (UID u1) of source http is left out: source file has a pod of this UID and name",
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newMergeBed(t)
 			b.set("http", pods(podOf("a", "u1", "i:1")), "ADD u1")
-			b.set("file", pods(podOf("a", uid, "i:2"), podOf("b", "u3", "i:1")), "ADD u3")
-			require.Len(t, b.Problems(), 1)
-			require.ErrorContains(t, b.Problems()[0], `metadata.name: Duplicate value: "default/a": source http has it`)
+			b.set("file", pods(podOf("a", c.uid, "i:2"), podOf("b", "u3", "i:1")), "ADD u3")
+			require.Len(t, b.Conflicts(), 1)
+			require.Equal(t, c.conflict, b.Conflicts()[0].String())
 			b.set("http", pods(podOf("a", "u1", "i:3")), "UPDATE u1")
+			require.Equal(t, []string{"+ " + c.conflict}, b.told, "once")
 
 			// And goes over when that one gives it no more.
-			if uid == "u1" {
+			if c.uid == "u1" {
 				b.set("http", nil, "UPDATE u1")
 			} else {
 				b.set("http", nil, "REMOVE u1", "ADD u2")
 			}
-			require.Empty(t, b.Problems())
+			require.Empty(t, b.Conflicts())
 			b.set("http", pods(podOf("a", "u1", "i:3")))
-			require.Len(t, b.Problems(), 1, "now it is the other's")
-			require.Equal(t, 3, strings.Count(b.log.String(), "manifest problem"))
+			require.Len(t, b.Conflicts(), 1, "now it is the other's")
+			require.Equal(t, []string{"+ " + c.conflict, "- " + c.conflict, "+ " + c.other}, b.told)
+			require.Equal(t, 2, strings.Count(b.log.String(), `level=WARN msg="pod is left out: its UID or name is taken" pod=default/a`))
+			require.Equal(t, 1, strings.Count(b.log.String(), `level=INFO msg="conflict of a pod is gone" pod=default/a podUID=`+c.uid+` source=file`))
 		})
 	}
+}
+
+func TestMerge_OfTwoWithoutTheNameTheEarlierGetsIt(t *testing.T) {
+	t.Parallel()
+	b := newMergeBed(t)
+	b.set("http", pods(podOf("a", "u1", "i:1")), "ADD u1")
+	b.set("api", pods(podOf("a", "u2", "i:1")))
+	b.set("file", pods(podOf("a", "u3", "i:1")))
+	require.Equal(t, []podmanager.Conflict{
+		{Source: "file", Pod: types.NamespacedName{Namespace: "default", Name: "a"}, UID: "u3", NameHolder: "http"},
+		{Source: "api", Pod: types.NamespacedName{Namespace: "default", Name: "a"}, UID: "u2", NameHolder: "http"},
+	}, b.Conflicts(), "in the order of the sources")
+	b.set("http", nil, "REMOVE u1", "ADD u3") // api defined it before file
+}
+
+func TestConflict_NamesTheSourcesOfUIDAndName(t *testing.T) {
+	t.Parallel()
+	b := newMergeBed(t)
+	b.set("file", pods(podOf("a", "u1", "i:1")), "ADD u1")
+	b.set("http", pods(podOf("b", "u2", "i:1")), "ADD u2")
+	b.set("api", pods(podOf("c", "u1", "i:1"), podOf("b", "u1", "i:1")))
+	require.Len(t, b.Conflicts(), 2)
+	require.Equal(t, "pod default/c (UID u1) of source api is left out: source file has a pod of this UID", b.Conflicts()[0].String())
+	require.Equal(t, "pod default/b (UID u1) of source api is left out: source file has a pod of this UID, and source http one of this name",
+		b.Conflicts()[1].String())
+}
+
+// A pod that changes hands is an update even if nothing else is different: a static pod
+// and a pod of the API server are not treated alike.
+func TestMerge_ThePodOfAnotherSourceIsAnUpdate(t *testing.T) {
+	t.Parallel()
+	b := newMergeBed(t)
+	b.set("file", pods(podOf("a", "u1", "i:1")), "ADD u1")
+	b.set("api", pods(podOf("a", "u1", "i:1")))
+	b.set("file", nil, "UPDATE u1")
+	require.False(t, podspec.IsStatic(b.changes[0].Pods[0]))
 }
 
 func TestAnEditKeepsTheNameWithItsSource(t *testing.T) {
@@ -124,7 +193,7 @@ func TestAnEditKeepsTheNameWithItsSource(t *testing.T) {
 	b.set("http", pods(podOf("a", "u1", "i:1")), "ADD u1")
 	b.set("file", pods(podOf("a", "u2", "i:1")))
 	b.set("http", pods(podOf("a", "u5", "i:2")), "REMOVE u1", "ADD u5")
-	require.Len(t, b.Problems(), 1)
+	require.Len(t, b.Conflicts(), 1)
 }
 
 func TestTwoPodsOfOneNameFromOneSource(t *testing.T) {
@@ -132,7 +201,7 @@ func TestTwoPodsOfOneNameFromOneSource(t *testing.T) {
 	b := newMergeBed(t)
 	same := podOf("b", "u3", "i:1")
 	b.set("api", pods(podOf("a", "u1", "i:1"), podOf("a", "u2", "i:1"), same, same), "ADD u1", "ADD u3")
-	require.Len(t, b.Problems(), 2)
+	require.Len(t, b.Conflicts(), 2)
 }
 
 func TestAMirrorIsNotItsPod(t *testing.T) {
@@ -142,7 +211,7 @@ func TestAMirrorIsNotItsPod(t *testing.T) {
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "h"}
 	b.set("file", pods(podOf("a", "u1", "i:1")), "ADD u1")
 	b.set("api", pods(mirror), "ADD m1")
-	require.Empty(t, b.Problems())
+	require.Empty(t, b.Conflicts())
 }
 
 // What sources say in whatever order: the pods have each name and each UID once, no pod
@@ -162,7 +231,11 @@ func TestMergeAgreesWithItsRules(t *testing.T) {
 				var list []*corev1.Pod
 				for i := range 4 {
 					if rnd.IntN(2) == 0 { // a name has several UIDs, and they have several names
-						list = append(list, podOf(fmt.Sprintf("p%d", i), fmt.Sprintf("u%d", 4*rnd.IntN(2)+(i+rnd.IntN(2)*2)%4), fmt.Sprintf("i:%d", rnd.IntN(2))))
+						pod := podOf(fmt.Sprintf("p%d", i), fmt.Sprintf("u%d", 4*rnd.IntN(2)+(i+rnd.IntN(2)*2)%4), fmt.Sprintf("i:%d", rnd.IntN(2)))
+						if said := []string{"", "file", "http", "api"}[rnd.IntN(4)]; said != "" { // which may be wrong
+							pod.Annotations = map[string]string{podspec.SourceAnnotation: said}
+						}
+						list = append(list, pod)
 					}
 				}
 				given[source] = list
@@ -174,7 +247,7 @@ func TestMergeAgreesWithItsRules(t *testing.T) {
 					applyOps(t, known, c.Ops)
 				}
 				requireMerged(t, given, source, before, now)
-				require.Len(t, slices.Concat(slices.Collect(maps.Values(given))...), len(now)+len(b.Problems()))
+				require.Len(t, slices.Concat(slices.Collect(maps.Values(given))...), len(now)+len(b.Conflicts()))
 				require.ElementsMatch(t, slices.Collect(maps.Values(known)), now)
 				before = now
 			}
@@ -182,13 +255,13 @@ func TestMergeAgreesWithItsRules(t *testing.T) {
 	}
 }
 
-func applyOps(t *testing.T, known map[string]*corev1.Pod, ops []podsource.Op) {
+func applyOps(t *testing.T, known map[string]*corev1.Pod, ops []podmanager.Op) {
 	t.Helper()
 	for _, op := range ops {
 		uid := string(op.Pod.UID)
-		require.Equal(t, op.Type == podsource.Add, known[uid] == nil)
+		require.Equal(t, op.Type == podmanager.Add, known[uid] == nil)
 		known[uid] = op.Pod
-		if op.Type == podsource.Remove {
+		if op.Type == podmanager.Remove {
 			delete(known, uid)
 		}
 	}
@@ -200,6 +273,9 @@ func requireMerged(t *testing.T, given map[string][]*corev1.Pod, source string, 
 	for _, pod := range now {
 		require.False(t, names[pod.Name] || uids[string(pod.UID)])
 		names[pod.Name], uids[string(pod.UID)] = true, true
+		require.True(t, slices.ContainsFunc(given[pod.Annotations[podspec.SourceAnnotation]], func(p *corev1.Pod) bool {
+			return p.Name == pod.Name && p.UID == pod.UID && equality.Semantic.DeepEqual(p.Spec, pod.Spec)
+		}), "its source gives it")
 	}
 	for _, list := range given {
 		for _, pod := range list {
@@ -207,10 +283,8 @@ func requireMerged(t *testing.T, given map[string][]*corev1.Pod, source string, 
 		}
 	}
 	for _, pod := range before {
-		for other, list := range given {
-			if other != source && slices.Contains(list, pod) {
-				require.Contains(t, now, pod, "another source has answered, not its own")
-			}
+		if pod.Annotations[podspec.SourceAnnotation] != source {
+			require.Contains(t, now, pod, "another source has answered, not its own")
 		}
 	}
 }
@@ -218,9 +292,9 @@ func requireMerged(t *testing.T, given map[string][]*corev1.Pod, source string, 
 func TestSourcesAndReadersTogether(t *testing.T) {
 	t.Parallel()
 	told := 0 // the Handler is called by one at a time
-	m, err := podsource.NewMerge(podsource.MergeConfig{
+	m, err := podmanager.NewMerge(podmanager.MergeConfig{
 		Sources: []string{"file", "http", "api"},
-		Handler: func(_ context.Context, c podsource.Change) { told += len(c.Ops) },
+		Handler: func(_ context.Context, c podmanager.Change) { told += len(c.Ops) },
 	})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
@@ -229,11 +303,11 @@ func TestSourcesAndReadersTogether(t *testing.T) {
 			for i := range 100 {
 				m.Source(source)(t.Context(), pods(podOf("a", source, fmt.Sprintf("i:%d", i)), podOf(source, source+"-own", "i:1")))
 				m.Unanswered()
-				m.Problems()
+				m.Conflicts()
 			}
 		})
 	}
 	wg.Wait()
 	require.GreaterOrEqual(t, told, 100)
-	require.Len(t, m.Problems(), 2)
+	require.Len(t, m.Conflicts(), 2)
 }

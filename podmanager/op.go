@@ -1,4 +1,4 @@
-package podsource
+package podmanager
 
 import (
 	"maps"
@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
 // OpType is what happened to a pod. The zero value is none.
@@ -13,18 +15,16 @@ type OpType int
 
 // The operations are the kubelet's, and so are their names in text.
 const (
-	// Add says that the pod is new.
+	// Add: the pod is new.
 	Add OpType = iota + 1
-	// Update says that what the pod should be has changed.
+	// Update: what the pod should be has changed, or its source.
 	Update
-	// Delete says that the pod should end gracefully: it has a deletionTimestamp,
-	// and that, or what the pod should be, has changed. It is still wanted until
-	// then.
+	// Delete: the pod should end gracefully. It has a deletionTimestamp, and that, or
+	// what the pod should be, has changed. Its source defines it until it has ended.
 	Delete
-	// Remove says that the source does not give the pod any more.
+	// Remove: no source defines the pod any more.
 	Remove
-	// Reconcile says that the pod is the same, and its status in the source is
-	// another.
+	// Reconcile: only the pod's status has changed at its source.
 	Reconcile
 )
 
@@ -53,13 +53,14 @@ type Op struct {
 	Pod *corev1.Pod
 }
 
-// Diff returns the operations that lead from one set of pods to another, one at most
-// for each UID: first what is removed, in the order of before, so that a name is free
-// when its next pod comes, and then the rest in the order of now. Pods that are the
-// same object or read the same lead to none.
+// Diff returns the operations that lead from one set of pods to another, at most one for
+// each UID: first the removals, in the order of before, so that a name is free when its
+// next pod is added, then the others in the order of now. Pods are compared by pointer
+// first, and then by what they ask for: labels, annotations, spec and deletion, whether
+// or not they have a hash. Neither set is modified.
 //
-// A stream of such differences, each from the set that was told last, loses nothing
-// however many changes it skips.
+// A caller that passes the set of its last call as before may skip any number of sets:
+// the operations still lead to now.
 func Diff(before, now []*corev1.Pod) (ops []Op) {
 	old := make(map[types.UID]*corev1.Pod, len(before))
 	for _, pod := range before {
@@ -100,9 +101,9 @@ func compare(old, pod *corev1.Pod) OpType {
 	}
 }
 
-// sameDesire says whether two versions of a pod ask for the same.
+// sameDesire reports whether two versions of a pod ask for the same.
 func sameDesire(a, b *corev1.Pod) bool {
-	return a.Name == b.Name && a.Namespace == b.Namespace &&
+	return nameOf(a) == nameOf(b) &&
 		equality.Semantic.DeepEqual(a.DeletionTimestamp, b.DeletionTimestamp) &&
 		equality.Semantic.DeepEqual(a.DeletionGracePeriodSeconds, b.DeletionGracePeriodSeconds) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
@@ -110,11 +111,11 @@ func sameDesire(a, b *corev1.Pod) bool {
 		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// notes are the annotations apart from those about how the pod came to this node.
+// notes returns the annotations without those that only record how the pod came to this
+// node. The source is not one of them: it decides whether the pod is static.
 func notes(pod *corev1.Pod) map[string]string {
 	notes := maps.Clone(pod.Annotations)
-	for _, ours := range []string{SourceAnnotation, SeenAnnotation, corev1.MirrorPodAnnotationKey} {
-		delete(notes, ours)
-	}
+	delete(notes, podspec.SeenAnnotation)
+	delete(notes, podspec.MirrorAnnotation)
 	return notes
 }
