@@ -7,34 +7,9 @@ import (
 	"github.com/kubeparts/kubeparts/internal/backoff"
 )
 
-// Age is what must not be forgotten about an image when the agent restarts.
-type Age struct {
-	FirstDetected time.Time `json:"firstDetected"`
-	// LastUsed is zero if no container of it was ever listed.
-	LastUsed time.Time `json:"lastUsed,omitzero"`
-}
-
-// Ages are those of all images.
-type Ages struct {
-	// SavedAt is when they were saved, by the clock that their times are from: how old an
-	// image is on loading, it was then. Without it all look new.
-	SavedAt time.Time `json:"savedAt"`
-	// Images are by id, or "id,handler" where the runtime keeps images apart by runtime
-	// handler.
-	Images map[string]Age `json:"images"`
-}
-
-// Store keeps ages. The Manager loads once, in its first pass, and saves at the end
-// of passes, one call at a time. What it saves replaces what was there, whole or not
-// at all. An error does no harm but to the ages: images look younger than they are.
-type Store interface {
-	Load(ctx context.Context) (Ages, error)
-	Save(ctx context.Context, ages Ages) error
-}
-
 // record is what is remembered of a listed image.
 type record struct {
-	Age
+	age
 	containers int // that used it when containers were last listed
 	deletions  retries
 }
@@ -63,16 +38,16 @@ func (m *Manager) load(ctx context.Context, now time.Time) {
 		return
 	}
 	m.loaded = true
-	if m.cfg.Store == nil {
+	if m.cfg.State == nil {
 		return
 	}
-	ages, err := m.cfg.Store.Load(ctx)
+	saved, err := loadAges(ctx, m.cfg.State)
 	if err != nil {
 		m.storeFailed(ctx, err)
 	}
-	for key, age := range ages.Images {
-		m.records[key] = &record{Age: Age{
-			FirstDetected: asOld(now, age.FirstDetected, ages.SavedAt), LastUsed: asOld(now, age.LastUsed, ages.SavedAt),
+	for key, a := range saved.Images {
+		m.records[key] = &record{age: age{
+			FirstDetected: asOld(now, a.FirstDetected, saved.SavedAt), LastUsed: asOld(now, a.LastUsed, saved.SavedAt),
 		}}
 	}
 }
@@ -88,14 +63,14 @@ func asOld(now, t, saved time.Time) time.Time {
 // save writes the ages if something was detected or fell out of use, and otherwise
 // once per Period: then only times of use have changed, of images that are in use.
 func (m *Manager) save(ctx context.Context, now time.Time) {
-	if m.cfg.Store == nil || !m.changed && now.Sub(m.savedAt) < m.cfg.Period {
+	if m.cfg.State == nil || !m.changed && now.Sub(m.savedAt) < m.cfg.Period {
 		return
 	}
-	ages := Ages{SavedAt: now.Round(0), Images: make(map[string]Age, len(m.records))}
+	saved := ages{SavedAt: now.Round(0), Images: make(map[string]age, len(m.records))}
 	for key, r := range m.records {
-		ages.Images[key] = Age{FirstDetected: onWall(now, r.FirstDetected), LastUsed: onWall(now, r.LastUsed)}
+		saved.Images[key] = age{FirstDetected: onWall(now, r.FirstDetected), LastUsed: onWall(now, r.LastUsed)}
 	}
-	if err := m.cfg.Store.Save(ctx, ages); err != nil {
+	if err := saveAges(ctx, m.cfg.State, saved); err != nil {
 		m.storeFailed(ctx, err)
 		return
 	}

@@ -56,9 +56,9 @@ type Config struct {
 	// Preference returns what the user wants of an image. It must be fast and not call
 	// the Manager. Default: nothing.
 	Preference func(Image) Preference
-	// Store keeps the ages of images over restarts; [FileStore] is one. Default: they
-	// begin anew with the process.
-	Store Store
+	// State keeps the ages of images over restarts. Default: they begin anew with the
+	// process.
+	State Store
 	// AfterGC is called at the end of each pass that tried to delete images, with the
 	// ids of all images that there are then and the time at which the pass began. It
 	// must not start a pass. Optional.

@@ -69,7 +69,7 @@ func (m *Manager) record(images []*runtimeapi.Image, began time.Time) {
 		key := listedKey(img)
 		r := before[key]
 		if r == nil {
-			r = &record{Age: Age{FirstDetected: began}}
+			r = &record{age: age{FirstDetected: began}}
 			before[key] = r // if the image is listed twice
 			m.changed = true
 		}

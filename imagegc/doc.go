@@ -18,8 +18,9 @@
 // # What you supply
 //
 // The CRI client, twice, as [ImageService] and as [Runtime], and an [FS]: on Linux
-// RuntimeFS{client}. Without an FS images are never deleted for space. An agent that lists containers anyhow may answer from its own list.
-// A [Store], such as [FileStore], keeps the ages over restarts.
+// RuntimeFS{client}. Without an FS images are never deleted for space. An agent that lists
+// containers anyhow may answer from its own list.
+// A [Store], such as those of package agent/state, keeps the ages over restarts.
 // Give the Manager to the puller of images, as the keeper of leases, and to the
 // eviction manager: its ImageGC is one line around DeleteUnusedImages, or around Free,
 // which deletes no more than is missing.
@@ -64,8 +65,8 @@
 //
 // # Differences from the kubelet
 //
-//   - After a restart all images are new to the kubelet, and MaxAge begins anew; with a
-//     Store ours keeps the ages of images (kubernetes#119711).
+//   - After a restart all images are new to the kubelet, and MaxAge begins anew; with
+//     State ours keeps the ages of images (kubernetes#119711).
 //   - The kubelet treats an image that was never used as infinitely old, and deletes it
 //     once the kubelet itself is older than MaxAge; here MaxAge counts from when the image
 //     was first seen.

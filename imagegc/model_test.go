@@ -75,7 +75,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	}
 	store := &memory{}
 	w.option = func(c *imagegc.Config) {
-		c.Images, c.Store = watched{w.node, w}, store
+		c.Images, c.State = watched{w.node, w}, store
 		c.Preference = byName([]string{"kept:*"}, nil)
 		if seed%2 == 0 {
 			c.Policy.MaxAge = time.Hour

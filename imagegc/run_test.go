@@ -117,7 +117,7 @@ func TestRunSavesTheAgesAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		f := &failing{script: &script{images: []*runtimeapi.Image{web()}}}
-		m := f.manager(t, f.with(func(c *imagegc.Config) { c.Store = store }))
+		m := f.manager(t, f.with(func(c *imagegc.Config) { c.State = store }))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		require.NoError(t, m.Run(ctx))

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
@@ -23,81 +24,79 @@ func ages(n int) imagegc.Ages {
 	}}
 }
 
-func TestFileStoreKeepsAges(t *testing.T) {
-	f := imagegc.FileStore(filepath.Join(t.TempDir(), "ages.json"))
-	got, err := f.Load(t.Context())
+func TestAges_FileStaysReadable(t *testing.T) {
+	dir := t.TempDir()
+	f := state.Files(dir)
+	got, err := imagegc.LoadAges(t.Context(), f)
 	require.NoError(t, err)
 	require.Empty(t, got, "there is no file")
 	for n := range 3 {
-		require.NoError(t, f.Save(t.Context(), ages(n)))
-		got, err = f.Load(t.Context())
+		require.NoError(t, imagegc.SaveAges(t.Context(), f, ages(n)))
+		got, err = imagegc.LoadAges(t.Context(), f)
 		require.NoError(t, err)
 		require.Equal(t, ages(n), got)
 	}
-	data, err := os.ReadFile(string(f))
+	data, err := os.ReadFile(filepath.Join(dir, "images-seen.json"))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"version":1,"savedAt":"2026-01-02T12:00:00Z","images":{
 		"`+hexA+`":{"firstDetected":"2026-01-02T11:58:00Z","lastUsed":"2026-01-02T11:59:00Z"},
 		"`+hexB+`,kata":{"firstDetected":"2026-01-02T11:58:00Z"}}}`, string(data))
 }
 
-// crash leaves in a folder what there is of files after a crash.
-func crash(t *testing.T, files map[string][]byte) imagegc.FileStore {
+// found is a folder in which an agent finds this file.
+func found(t *testing.T, text string) (store imagegc.Store, path string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "ages.json")
-	for suffix, data := range files {
-		require.NoError(t, os.WriteFile(path+suffix, data, 0o600))
-	}
-	return imagegc.FileStore(path)
+	dir := t.TempDir()
+	path = filepath.Join(dir, "images-seen.json")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return state.Files(dir), path
 }
 
 func TestACrashWhileTheFileIsWrittenLosesOneSaveAtMost(t *testing.T) {
-	f := crash(t, nil)
-	require.NoError(t, f.Save(t.Context(), ages(1)))
-	data, err := os.ReadFile(string(f))
+	f, path := found(t, "")
+	require.NoError(t, imagegc.SaveAges(t.Context(), f, ages(1)))
+	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	for cut := range len(data) {
-		require.NoError(t, os.WriteFile(string(f)+".new", data[:cut], 0o600))
-		got, err := f.Load(t.Context())
+		require.NoError(t, os.WriteFile(path+".new", data[:cut], 0o600))
+		got, err := imagegc.LoadAges(t.Context(), f)
 		require.NoError(t, err)
 		require.Equal(t, ages(1), got)
 	}
-	require.NoError(t, f.Save(t.Context(), ages(2)), "and the next save works")
-	got, err := f.Load(t.Context())
+	require.NoError(t, imagegc.SaveAges(t.Context(), f, ages(2)), "and the next save works")
+	got, err := imagegc.LoadAges(t.Context(), f)
 	require.NoError(t, err)
 	require.Equal(t, ages(2), got)
 }
 
-func TestFileStoreThatCannotWork(t *testing.T) {
-	f := crash(t, map[string][]byte{"": []byte(`{"version":2}`)})
-	_, err := f.Load(t.Context())
+func TestAgesThatCannotBeReadOrWritten(t *testing.T) {
+	f, _ := found(t, `{"version":2}`)
+	_, err := imagegc.LoadAges(t.Context(), f)
 	require.ErrorContains(t, err, "version 2 is not 1")
-	f = crash(t, map[string][]byte{"": []byte(`{`)})
-	_, err = f.Load(t.Context())
+	f, path := found(t, `{`)
+	_, err = imagegc.LoadAges(t.Context(), f)
 	require.ErrorContains(t, err, "unexpected end of JSON input")
-	nowhere := imagegc.FileStore(filepath.Join(t.TempDir(), "missing", "ages.json"))
-	require.ErrorContains(t, nowhere.Save(t.Context(), imagegc.Ages{}), "save ages of images: ")
+	require.ErrorContains(t, imagegc.SaveAges(t.Context(), state.Files(path), imagegc.Ages{}), "save ages of images: ")
 
 	year := imagegc.Ages{Images: map[string]imagegc.Age{"x": {FirstDetected: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}}}
-	require.Error(t, crash(t, nil).Save(t.Context(), year), "JSON has no such year")
+	require.Error(t, imagegc.SaveAges(t.Context(), f, year), "JSON has no such year")
 }
 
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`{"version":1,"images":{"a":{"firstDetected":"2026-01-02T11:58:00Z"}}}`))
 	f.Add([]byte(`{"version":1,"images":{"a":null}}`))
 	f.Add([]byte(`{"version":1,"images":{"a":{"lastUsed":"2026-01-02T11:58:00+24:00"}}}`))
-	path := filepath.Join(f.TempDir(), "ages.json")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		require.NoError(t, os.WriteFile(path, data, 0o600))
-		got, err := imagegc.FileStore(path).Load(t.Context())
+		store, again := state.Memory(), state.Memory()
+		require.NoError(t, store.Put(t.Context(), "images-seen.json", data))
+		got, err := imagegc.LoadAges(t.Context(), store)
 		if err != nil || len(got.Images) == 0 {
 			return
 		}
-		again := imagegc.FileStore(path + "2")
-		if again.Save(t.Context(), got) != nil {
+		if imagegc.SaveAges(t.Context(), again, got) != nil {
 			return // such as a time 24 hours from UTC, which JSON may hold but is never made of
 		}
-		reread, err := again.Load(t.Context())
+		reread, err := imagegc.LoadAges(t.Context(), again)
 		require.NoError(t, err)
 		require.Len(t, reread.Images, len(got.Images))
 		for key, age := range got.Images {
@@ -107,29 +106,41 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// memory is a store that counts.
+// memory is a store that counts, and shows what it keeps.
 type memory struct {
 	ages             imagegc.Ages
 	loads, saves     int
 	loadErr, saveErr error
 }
 
-func (m *memory) Load(context.Context) (imagegc.Ages, error) {
+func (m *memory) Get(ctx context.Context, key string) ([]byte, error) {
 	m.loads++
-	return m.ages, m.loadErr
+	if m.loadErr != nil {
+		return nil, m.loadErr
+	}
+	store := state.Memory()
+	if err := imagegc.SaveAges(ctx, store, m.ages); err != nil {
+		return nil, err
+	}
+	return store.Get(ctx, key)
 }
 
-func (m *memory) Save(_ context.Context, a imagegc.Ages) error {
+func (m *memory) Put(ctx context.Context, key string, value []byte) (err error) {
 	m.saves++
-	if m.saveErr == nil {
-		m.ages = a
+	if m.saveErr != nil {
+		return m.saveErr
 	}
-	return m.saveErr
+	store := state.Memory()
+	if err := store.Put(ctx, key, value); err != nil {
+		return err
+	}
+	m.ages, err = imagegc.LoadAges(ctx, store)
+	return err
 }
 
 func TestAgesSurviveARestart(t *testing.T) { // kubernetes#119711
 	store := &memory{}
-	policy := func(c *imagegc.Config) { c.Store, c.Policy.MaxAge = store, 48*time.Hour }
+	policy := func(c *imagegc.Config) { c.State, c.Policy.MaxAge = store, 48*time.Hour }
 	r := newRig(t, []string{"a:1 1GiB", "b:1 1GiB", "c:1 1GiB"}, policy)
 	r.use("b:1")
 	r.clock.Step(24 * time.Hour)
@@ -157,7 +168,7 @@ func TestAgesSurviveARestart(t *testing.T) { // kubernetes#119711
 
 func TestAgesAreSavedWhenSomethingChangesAndOncePerPeriod(t *testing.T) {
 	store := &memory{}
-	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) { c.Store = store })
+	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) { c.State = store })
 	saves := func() int {
 		require.NoError(t, r.Detect(t.Context()))
 		return store.saves
@@ -182,12 +193,12 @@ func TestAStoreThatFailsStopsNothing(t *testing.T) {
 	store := &memory{loadErr: errors.New("unreadable"), saveErr: errors.New("full")}
 	var said []string
 	r := newRig(t, []string{"a:1 1GiB"}, func(c *imagegc.Config) {
-		c.Store = store
+		c.State = store
 		c.Observer.StoreFailed = func(err error) { said = append(said, err.Error()) }
 	})
 	r.old()
 	require.Empty(t, r.deleteUnused())
-	require.Equal(t, []string{"unreadable", "full", "full"}, said)
+	require.Equal(t, []string{"read ages of images: unreadable", "save ages of images: full", "save ages of images: full"}, said)
 	store.saveErr = nil
 	require.NoError(t, r.Detect(t.Context()))
 	require.Equal(t, 3, store.saves, "what was not saved is saved later")
@@ -200,7 +211,7 @@ func TestAgesFromTheFutureAreNow(t *testing.T) {
 	store.ages = imagegc.Ages{SavedAt: r.clock.Now(), Images: map[string]imagegc.Age{
 		r.id("a:1"): {FirstDetected: future, LastUsed: future}, "gone": {FirstDetected: future},
 	}}
-	r.Manager = r.manager(func(c *imagegc.Config) { c.Store = store })
+	r.Manager = r.manager(func(c *imagegc.Config) { c.State = store })
 	plan, err := r.Plan(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, r.clock.Now(), plan.Verdicts[0].Image.FirstDetected)
@@ -208,12 +219,11 @@ func TestAgesFromTheFutureAreNow(t *testing.T) {
 }
 
 func TestAgesThatCannotBeWrittenAgainAreSavedAllTheSame(t *testing.T) {
-	f := crash(t, nil)
 	r := newRig(t, []string{"a:1 1GiB"})
 	far := `{"version":1,"savedAt":"2026-01-02T11:58:00+24:00","images":{"` + r.id("a:1") + `":{"firstDetected":"2026-01-02T11:58:00+24:00"}}}`
-	require.NoError(t, os.WriteFile(string(f), []byte(far), 0o600))
+	f, _ := found(t, far)
 	var failed error
-	r.Manager = r.manager(func(c *imagegc.Config) { c.Store, c.Observer.StoreFailed = f, func(err error) { failed = err } })
+	r.Manager = r.manager(func(c *imagegc.Config) { c.State, c.Observer.StoreFailed = f, func(err error) { failed = err } })
 	require.NoError(t, r.Detect(t.Context()))
 	require.NoError(t, failed)
 }
@@ -236,7 +246,7 @@ func TestAClockThatIsSetMakesNoImageOlder(t *testing.T) {
 	const years = 20 * 365 * 24 * time.Hour
 	store, wall := &memory{}, &wallClock{offset: -years}
 	r := newRig(t, []string{"a:1 1GiB"})
-	r.Manager = r.manager(func(c *imagegc.Config) { c.Store, c.Clock, c.Period = store, wall, 1 })
+	r.Manager = r.manager(func(c *imagegc.Config) { c.State, c.Clock, c.Period = store, wall, 1 })
 	began := time.Now()
 	require.NoError(t, r.Detect(t.Context()))
 	require.WithinRange(t, store.ages.Images[r.id("a:1")].FirstDetected, began.Add(-years-time.Second), time.Now().Add(-years))
@@ -261,7 +271,7 @@ func TestAClockThatIsSetOverARestartMakesNoImageOlder(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			store, wall := &memory{}, &wallClock{offset: test.saved}
 			r := newRig(t, []string{"a:1 1GiB"})
-			option := func(c *imagegc.Config) { c.Store, c.Clock, c.Policy = store, wall, day }
+			option := func(c *imagegc.Config) { c.State, c.Clock, c.Policy = store, wall, day }
 			r.Manager = r.manager(option)
 			require.NoError(t, r.collect())
 			wall.offset = test.loaded
@@ -278,7 +288,7 @@ func TestAgesWithoutTheTimeAtWhichTheyWereSavedAreNew(t *testing.T) {
 	store := &memory{}
 	r := newRig(t, []string{"a:1 1GiB"})
 	store.ages = imagegc.Ages{Images: map[string]imagegc.Age{r.id("a:1"): {FirstDetected: time.Unix(60, 0)}}}
-	r.Manager = r.manager(func(c *imagegc.Config) { c.Store, c.Policy.MaxAge = store, time.Hour })
+	r.Manager = r.manager(func(c *imagegc.Config) { c.State, c.Policy.MaxAge = store, time.Hour })
 	require.NoError(t, r.collect())
 	require.Equal(t, "a:1", r.there())
 }

@@ -25,7 +25,7 @@ type Config struct {
 	// podmanager's GetPodByUID. Default: the version that was reported last.
 	Pod func(types.UID) (*corev1.Pod, bool)
 	// Saved returns the status of a pod that an earlier process has saved, such as
-	// [Files.Status]. It counts until a status is set, so that no end of a container is
+	// [Saved.Status]. It counts until a status is set, so that no end of a container is
 	// reported twice and no start time moves. Default: the pod's own Status.
 	Saved func(types.UID) (corev1.PodStatus, bool)
 }

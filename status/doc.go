@@ -16,7 +16,7 @@
 // observers of every change, once and in order.
 //
 // [Publisher] brings what a Manager says to a [Sink]: an API server
-// ([APIServer]), files of which the next process reads on ([Files]), or a
+// ([APIServer]), a [Store] from which the next process reads on ([Saved]), or a
 // function ([SinkFunc]). A node that tells nobody has none. [Merge] and [Patch]
 // are how an API server's view and the node's become one.
 //

@@ -60,7 +60,7 @@ func ExamplePublisher() {
 		fmt.Println(err)
 		return
 	}
-	// An API server is status.NewAPIServer, a folder is status.NewFiles.
+	// An API server is status.NewAPIServer, a folder is status.NewSaved with state.Files.
 	sink := status.SinkFunc(func(_ context.Context, c status.Change) error {
 		fmt.Println(c.Pod.Name, "is", c.New.Phase, "in version", c.Version)
 		return nil

@@ -30,7 +30,7 @@ var (
 	ErrRunning = errors.New("already running")
 )
 
-// Sink takes what the node says of its pods. [APIServer] and [Files] are two, and
+// Sink takes what the node says of its pods. [APIServer] and [Saved] are two, and
 // any function can be one.
 type Sink interface {
 	// Publish makes change.New known, and returns when it is. It is called for one

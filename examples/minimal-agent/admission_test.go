@@ -37,7 +37,7 @@ func newStill(t *testing.T, args ...string) *still {
 	n, err := openNode(t.Context(), o, &console{out: io.Discard}, counts)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, n.close()) })
-	a, err := newAgent(o, n, &console{out: io.Discard}, log)
+	a, err := newAgent(t.Context(), o, n, &console{out: io.Discard}, log)
 	require.NoError(t, err)
 	return &still{agent: a, t: t, dir: dir}
 }
@@ -291,7 +291,7 @@ func TestAdmission_AnEarlierAgentsRefusalDoesNotCount(t *testing.T) {
 		"failed":  {corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: ran.ContainerStatuses}, true},
 	} {
 		require.NoError(t, s.saved.Publish(t.Context(), status.Change{Pod: pod, New: tt.status}))
-		require.NoError(t, s.saved.Load())
+		require.NoError(t, s.saved.Load(t.Context()))
 		_, counts := s.saidBefore(pod.UID)
 		require.Equal(t, tt.counts, counts, name)
 	}

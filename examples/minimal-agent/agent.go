@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/eventlog"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 	"github.com/kubeparts/kubeparts/internal/loop"
@@ -34,6 +35,7 @@ import (
 type agent struct {
 	opts    options
 	node    *node
+	store   *state.FileStore // below the node's rootDir: what outlives the agent
 	log     *slog.Logger
 	console *console
 	host    host
@@ -54,7 +56,7 @@ type agent struct {
 	workers     *podworker.Workers
 	probes      *probes
 	statuses    *status.Manager
-	saved       *status.Files // what an agent before this one said
+	saved       *status.Saved // what an agent before this one said
 	publish     *status.Publisher
 	// admission says whether a pod may start, deadline whether its time is over.
 	admission *lifecycle.Chain
@@ -86,9 +88,9 @@ type agent struct {
 }
 
 // newAgent wires the managers. Nothing runs yet.
-func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) {
+func newAgent(ctx context.Context, o options, n *node, c *console, log *slog.Logger) (*agent, error) {
 	a := &agent{
-		opts: o, node: n, log: log, console: c,
+		opts: o, node: n, store: state.Files(n.rootDir), log: log, console: c,
 		host:        lookAtHost(),
 		cache:       podcache.New(),
 		pods:        podmanager.New(),
@@ -105,7 +107,7 @@ func newAgent(o options, n *node, c *console, log *slog.Logger) (*agent, error) 
 		began:       time.Now(),
 	}
 	a.removals = newRemovals(a.sweep.Trigger, log)
-	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newUpkeep(), a.newRunner(), a.newWorkers(), a.newStatuses(), a.newAdmission(), a.newServer())
+	return a, errors.Join(a.newSource(), a.newPLEG(), a.newProbes(), a.newUpkeep(ctx), a.newRunner(ctx), a.newWorkers(), a.newStatuses(ctx), a.newAdmission(), a.newServer())
 }
 
 // run serves until ctx is done or a part of the agent can't go on, and returns

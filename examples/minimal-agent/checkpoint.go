@@ -6,27 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"reflect"
 	"time"
 
-	"github.com/kubeparts/kubeparts/internal/atomicfile"
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
 
-// checkpointVersion is that of all files here that outlive the agent. The statuses and
+// checkpointVersion is that of all values here that outlive the agent. The statuses and
 // the ages of images have versions of their own.
 const checkpointVersion = 1
 
-// checkpoint is a file that outlives the agent.
+// checkpoint is a value in the store that outlives the agent.
 type checkpoint struct {
 	Version int             `json:"version"`
 	Data    json.RawMessage `json:"data"`
 }
 
-// saveCheckpoint replaces a file whole: after a crash it is the old one or the new one.
-func saveCheckpoint(file string, value any) error {
+// saveCheckpoint replaces a value whole: after a crash it is the old one or the new one.
+func saveCheckpoint(ctx context.Context, store state.Store, key string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -35,13 +33,13 @@ func saveCheckpoint(file string, value any) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(file, whole, atomicfile.Power)
+	return store.Put(ctx, key, whole)
 }
 
-// loadCheckpoint reads a file. That there is none is no error: nothing is known then.
+// loadCheckpoint reads a value. That there is none is no error: nothing is known then.
 // With an error into stays as it is: a part of what was known is worse than nothing.
-func loadCheckpoint[T any](file string, into *T) error {
-	whole, err := os.ReadFile(file)
+func loadCheckpoint[T any](ctx context.Context, store state.Store, key string, into *T) error {
+	whole, err := store.Get(ctx, key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -60,7 +58,7 @@ func loadCheckpoint[T any](file string, into *T) error {
 		err = errors.New("it holds no data")
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(file), err)
+		return fmt.Errorf("%s: %w", key, err)
 	}
 	*into = *data
 	return nil
@@ -70,10 +68,11 @@ func loadCheckpoint[T any](file string, into *T) error {
 // crashes all the time is not to crash faster because of them.
 type backoffs struct {
 	*lifecycle.Backoff
-	file  string
 	saved []lifecycle.BackoffState
 	quiet bool // there was nothing new the last time
 }
+
+const backoffKey = "backoff.json"
 
 const (
 	// settlePeriod is how soon after a container starts its delay is known.
@@ -82,16 +81,16 @@ const (
 	backoffPeriod = time.Hour
 )
 
-func (a *agent) newBackoffs() (err error) {
+func (a *agent) newBackoffs(ctx context.Context) error {
 	b, errRestarts := lifecycle.NewBackoff(a.opts.policies.Restarts)
 	pulls, errPulls := lifecycle.NewBackoff(lifecycle.BackoffConfig{})
 	if err := errors.Join(errRestarts, errPulls); err != nil {
 		return err
 	}
 	a.pullBackoff = pulls
-	a.backoff = &backoffs{Backoff: b, file: filepath.Join(a.node.rootDir, "backoff.json")}
-	if err := loadCheckpoint(a.backoff.file, &a.backoff.saved); err != nil {
-		a.log.Warn("delays of restarts begin anew", "err", err)
+	a.backoff = &backoffs{Backoff: b}
+	if err := loadCheckpoint(ctx, a.store, backoffKey, &a.backoff.saved); err != nil {
+		a.log.WarnContext(ctx, "delays of restarts begin anew", "err", err)
 	}
 	b.Restore(a.backoff.saved)
 	return nil
@@ -107,7 +106,7 @@ func (a *agent) saveBackoff(ctx context.Context) time.Duration {
 		}
 		return backoffPeriod
 	}
-	if err := saveCheckpoint(b.file, now); err != nil {
+	if err := saveCheckpoint(ctx, a.store, backoffKey, now); err != nil {
 		a.log.WarnContext(ctx, "saving the delays of restarts failed", "err", err)
 	}
 	b.saved, b.quiet = now, false

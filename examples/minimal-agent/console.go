@@ -71,7 +71,7 @@ func details(s *corev1.PodStatus) string {
 	}
 	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for i := range list {
-			b.WriteString(state(&list[i]))
+			b.WriteString(stateOf(&list[i]))
 		}
 	}
 	if s.Reason != "" {
@@ -83,8 +83,8 @@ func details(s *corev1.PodStatus) string {
 	return b.String()
 }
 
-// state says what a container that does not run is doing.
-func state(c *corev1.ContainerStatus) string {
+// stateOf says what a container that does not run is doing.
+func stateOf(c *corev1.ContainerStatus) string {
 	switch {
 	case c.State.Waiting != nil && c.State.Waiting.Reason != "":
 		return fmt.Sprintf(" %s=%s", c.Name, c.State.Waiting.Reason)

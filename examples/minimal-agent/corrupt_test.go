@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
@@ -112,12 +113,12 @@ func TestCorruptStateFiles(t *testing.T) {
 		require.Equal(t, ran, containers(), what)
 		if damaged[backoff] == nil {
 			var states []lifecycle.BackoffState
-			require.NoError(t, loadCheckpoint(backoff, &states), what)
+			require.NoError(t, loadCheckpoint(t.Context(), state.Files(root), backoffKey, &states), what)
 			require.NotEmpty(t, states, what)
 		}
 		if damaged[pulled] == nil {
 			var images map[string]bool
-			require.NoError(t, loadCheckpoint(pulled, &images), what)
+			require.NoError(t, loadCheckpoint(t.Context(), state.Files(root), pulledImagesKey, &images), what)
 			require.Len(t, images, 3, what)
 		}
 	}

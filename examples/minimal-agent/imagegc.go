@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -12,14 +11,14 @@ import (
 
 // newImageGC wires what removes images. On a runtime that is somebody else's too it
 // leaves alone what this agent has not pulled, unless --take-over says otherwise.
-func (a *agent) newImageGC() (err error) {
-	a.pulls = newPuller(a.node.cri, filepath.Join(a.node.rootDir, "images-pulled.json"), a.log)
+func (a *agent) newImageGC(ctx context.Context) (err error) {
+	a.pulls = newPuller(ctx, a.node.cri, a.store, a.log)
 	cfg := imagegc.Config{
 		Images:  a.node.cri,
 		Runtime: imageUsers{a},
 		FS:      imagegc.RuntimeFS{Runtime: a.node.cri},
 		Policy:  a.opts.policies.ImageGC,
-		Store:   imagegc.FileStore(filepath.Join(a.node.rootDir, "images-seen.json")),
+		State:   a.store,
 		Events:  a.events,
 		Node:    a.reference(),
 		Logger:  a.log,

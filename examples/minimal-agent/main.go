@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, node.close()) }()
 
-	a, err := newAgent(o, node, out, logger)
+	a, err := newAgent(ctx, o, node, out, logger)
 	if err != nil {
 		return err
 	}

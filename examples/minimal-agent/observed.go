@@ -119,7 +119,7 @@ func notReady(s *runtimeapi.RuntimeStatus) error {
 }
 
 // generate computes a pod's status from what is known now.
-func (a *agent) generate(pod *corev1.Pod, observed *podcache.Status, terminal bool) corev1.PodStatus {
+func (a *agent) generate(ctx context.Context, pod *corev1.Pod, observed *podcache.Status, terminal bool) corev1.PodStatus {
 	previous, _ := a.statuses.GetPodStatus(pod.UID)
 	s := status.Generate(status.Input{
 		Pod:         pod,
@@ -128,7 +128,7 @@ func (a *agent) generate(pod *corev1.Pod, observed *podcache.Status, terminal bo
 		Previous:    previous,
 		Terminal:    terminal,
 		Waiting:     a.runner.Waiting(pod.UID),
-		Enforced:    a.runner.Enforced(pod.UID),
+		Enforced:    a.runner.Enforced(ctx, pod.UID),
 		Devices:     a.runner.Health(pod.UID),
 		LastWords:   podrunner.LastWords,
 		NodeIPs:     a.host.ips,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/internal/loop"
 	"github.com/kubeparts/kubeparts/oomwatch"
 	"github.com/kubeparts/kubeparts/podcache"
@@ -28,19 +29,21 @@ const victimPatience = 10 * time.Second
 // oomWatch tells of kills for want of memory.
 type oomWatch struct {
 	*oomwatch.Watcher
-	file  string
+	store state.Store
 	saved oomwatch.Position
 	log   *slog.Logger
 	mu    sync.Mutex
 	said  map[string]string // what was wrong with each source
 }
 
-func (a *agent) newOOMWatch() error {
+const oomPositionKey = "oom-position.json"
+
+func (a *agent) newOOMWatch(ctx context.Context) error {
 	if a.embedded() {
 		return nil // what this machine's kernel kills is none of its pods
 	}
-	o := &oomWatch{file: filepath.Join(a.node.rootDir, "oom-position.json"), log: a.log, said: map[string]string{}}
-	o.load()
+	o := &oomWatch{store: a.store, log: a.log, said: map[string]string{}}
+	o.load(ctx)
 	sources, err := oomSources()
 	if err != nil {
 		return err
@@ -136,27 +139,27 @@ func (a *agent) runOOM(ctx context.Context) error {
 	var saving sync.WaitGroup
 	saving.Go(func() {
 		// It ends with ctx, as nothing else ends it.
-		_ = loop.New(clock.RealClock{}).Run(ctx, func(context.Context) time.Duration { a.oom.save(); return positionPeriod })
+		_ = loop.New(clock.RealClock{}).Run(ctx, func(ctx context.Context) time.Duration { a.oom.save(ctx); return positionPeriod })
 	})
 	err := a.oom.Run(ctx)
 	saving.Wait()
-	a.oom.save()
+	a.oom.save(context.WithoutCancel(ctx))
 	return err
 }
 
-func (o *oomWatch) load() {
-	if err := loadCheckpoint(o.file, &o.saved); err != nil {
-		o.log.Warn("kills from before this start are not told: where the kernel's log was left is not known", "err", err)
+func (o *oomWatch) load(ctx context.Context) {
+	if err := loadCheckpoint(ctx, o.store, oomPositionKey, &o.saved); err != nil {
+		o.log.WarnContext(ctx, "kills from before this start are not told: where the kernel's log was left is not known", "err", err)
 	}
 }
 
-func (o *oomWatch) save() {
+func (o *oomWatch) save(ctx context.Context) {
 	at := o.Position()
 	if at == o.saved || at == (oomwatch.Position{}) {
 		return
 	}
-	if err := saveCheckpoint(o.file, at); err != nil {
-		o.log.Warn("noting how far the kernel's log was read failed", "err", err)
+	if err := saveCheckpoint(ctx, o.store, oomPositionKey, at); err != nil {
+		o.log.WarnContext(ctx, "noting how far the kernel's log was read failed", "err", err)
 		return
 	}
 	o.saved = at

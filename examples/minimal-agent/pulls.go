@@ -9,24 +9,27 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/agent/cri"
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/imagegc"
 )
 
 // puller is a client that remembers, over restarts, which images it has brought here.
 type puller struct {
 	*cri.Client
-	file string
-	log  *slog.Logger
+	store state.Store
+	log   *slog.Logger
 
 	mu     sync.Mutex
 	ours   map[string]bool // ids, or digests of runtimes that name images so
 	absent map[string]bool // names that nothing had when last asked about
 }
 
-func newPuller(client *cri.Client, file string, log *slog.Logger) *puller {
-	p := &puller{Client: client, file: file, log: log, ours: map[string]bool{}, absent: map[string]bool{}}
-	if err := loadCheckpoint(file, &p.ours); err != nil {
-		log.Warn("which images are this agent's is not known any more: none of those that are here will be removed", "err", err)
+const pulledImagesKey = "images-pulled.json"
+
+func newPuller(ctx context.Context, client *cri.Client, store state.Store, log *slog.Logger) *puller {
+	p := &puller{Client: client, store: store, log: log, ours: map[string]bool{}, absent: map[string]bool{}}
+	if err := loadCheckpoint(ctx, store, pulledImagesKey, &p.ours); err != nil {
+		log.WarnContext(ctx, "which images are this agent's is not known any more: none of those that are here will be removed", "err", err)
 	}
 	return p
 }
@@ -43,7 +46,7 @@ func (p *puller) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, aut
 		return ref, err
 	}
 	if ref != before.GetId() && !slices.Contains(before.GetRepoDigests(), ref) {
-		p.remember(ref)
+		p.remember(ctx, ref)
 	}
 	return ref, nil
 }
@@ -76,15 +79,15 @@ func (p *puller) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, v
 
 // remember notes that an image is here because of this agent. If that can't be
 // written, it will look like somebody else's after a restart, and stay.
-func (p *puller) remember(ref string) {
+func (p *puller) remember(ctx context.Context, ref string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ours[ref] {
 		return
 	}
 	p.ours[ref] = true
-	if err := saveCheckpoint(p.file, p.ours); err != nil {
-		p.log.Warn("remembering a pulled image failed", "image", ref, "err", err)
+	if err := saveCheckpoint(ctx, p.store, pulledImagesKey, p.ours); err != nil {
+		p.log.WarnContext(ctx, "remembering a pulled image failed", "image", ref, "err", err)
 	}
 }
 

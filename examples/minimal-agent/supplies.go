@@ -34,8 +34,8 @@ type supplies struct {
 }
 
 // supply adds to the runner's config all that pods can ask for.
-func (a *agent) supply(cfg *podrunner.Config) error {
-	err := errors.Join(a.newBackoffs(), a.newImages(), a.newVolumes(), a.newCgroups(), a.newUserIDs(), a.newHooks())
+func (a *agent) supply(ctx context.Context, cfg *podrunner.Config) error {
+	err := errors.Join(a.newBackoffs(ctx), a.newImages(), a.newVolumes(), a.newCgroups(), a.newUserIDs(), a.newHooks())
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (a *agent) supply(cfg *podrunner.Config) error {
 	}
 	cfg.Resizer = a.node.cri
 	cfg.Resized = func(uid types.UID) { a.pleg.RequestReinspect(uid) }
-	cfg.RootDir = a.node.rootDir
+	cfg.RootDir, cfg.State = a.node.rootDir, a.store
 	cfg.Exited = a.exits.of
 	cfg.SeccompRoot = filepath.Join(a.node.rootDir, "seccomp")
 	cfg.Policy, cfg.Facts = a.opts.policies.Pods, a.nodeFacts
@@ -64,9 +64,9 @@ func (a *agent) planned(_ *corev1.Pod, do podrunner.Actions) {
 func (a *agent) newImages() (err error) {
 	a.images, err = images.New(images.Config{
 		Images: a.pulls, Leases: a.imageGC, Objects: a.objects,
-		Policy:     a.opts.policies.Images,
-		Backoff:    a.pullBackoff,
-		RecordsDir: filepath.Join(a.node.rootDir, "image_manager"), Events: a.events, Logger: a.log,
+		Policy:  a.opts.policies.Images,
+		Backoff: a.pullBackoff,
+		State:   a.store, Events: a.events, Logger: a.log,
 		Observer: a.node.metrics.Images(images.Observer{}),
 	})
 	return err

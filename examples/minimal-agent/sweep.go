@@ -40,7 +40,7 @@ func (a *agent) housekeep(ctx context.Context) time.Duration {
 	a.probes.keep(isKnown)
 	maps.DeleteFunc(a.rejected, func(uid types.UID, _ bool) bool { _, desired := a.pods.GetPodByUID(uid); return !desired })
 	a.statuses.RemoveOrphanedStatuses(func(uid types.UID) bool { return isKnown(uid) || a.rejected[uid] })
-	if err := a.saved.RemoveOrphans(func(uid types.UID) bool { _, desired := a.pods.GetPodByUID(uid); return desired && !a.awaitsSweep[uid] }); err != nil {
+	if err := a.saved.RemoveOrphans(ctx, func(uid types.UID) bool { _, desired := a.pods.GetPodByUID(uid); return desired && !a.awaitsSweep[uid] }); err != nil {
 		a.log.ErrorContext(ctx, "what was said of pods that are gone stays", "err", err)
 	}
 	var left []types.UID

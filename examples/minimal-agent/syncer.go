@@ -23,7 +23,7 @@ var _ podworker.Syncer = syncer{}
 // containers have ended and none comes again.
 func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, err error) {
 	s.probes.turn(t) // before the status, which asks for what was probed
-	if podspec.IsTerminal(s.say(t, false).Phase) {
+	if podspec.IsTerminal(s.say(ctx, t, false).Phase) {
 		return true, nil
 	}
 	if err := s.awaitNamesake(ctx, t); err != nil {
@@ -31,7 +31,7 @@ func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, e
 	}
 	_, err = s.runner.SyncPod(ctx, t)
 	if len(s.runner.Waiting(t.Pod.UID)) > 0 {
-		s.say(t, false) // what waits now, and why; what started shows in the next turn
+		s.say(ctx, t, false) // what waits now, and why; what started shows in the next turn
 	}
 	return false, errors.Join(err, s.whenDue(t.Pod))
 }
@@ -39,13 +39,13 @@ func (s syncer) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, e
 // SyncTerminatingPod stops a pod.
 func (s syncer) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
 	s.probes.StopLivenessAndStartup(t.Pod.UID)
-	s.say(t, false)
+	s.say(ctx, t, false)
 	if err := s.runner.SyncTerminatingPod(ctx, t); err != nil {
 		return err
 	}
 	s.probes.end(t.Pod.UID)
 	t.Status, _ = s.cache.Get(t.Pod.UID) // the runner has just had it refreshed
-	s.say(t, true)
+	s.say(ctx, t, true)
 	return nil
 }
 
@@ -61,15 +61,15 @@ func (s syncer) SyncTerminatedPod(ctx context.Context, t podworker.Turn) error {
 	if err := s.runner.SyncTerminatedPod(ctx, t); err != nil {
 		return err
 	}
-	s.say(t, true)
+	s.say(ctx, t, true)
 	s.statuses.TerminatePod(t.Pod)
 	s.sweep.Trigger()
 	return nil
 }
 
 // say computes the pod's status and keeps it; it returns what was kept.
-func (s syncer) say(t podworker.Turn, terminal bool) corev1.PodStatus {
-	next := s.generate(t.Pod, t.Status, terminal)
+func (s syncer) say(ctx context.Context, t podworker.Turn, terminal bool) corev1.PodStatus {
+	next := s.generate(ctx, t.Pod, t.Status, terminal)
 	if t.StatusFn != nil {
 		t.StatusFn(&next) // who ends the pod says why
 	}

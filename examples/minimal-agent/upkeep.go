@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -34,8 +35,8 @@ type upkeep struct {
 	oom         *oomWatch // nil with the embedded runtime
 }
 
-func (a *agent) newUpkeep() error {
-	return errors.Join(a.newImageGC(), a.newContainerGC(), a.newLogRotation(), a.newEviction(), a.newOOMWatch())
+func (a *agent) newUpkeep(ctx context.Context) error {
+	return errors.Join(a.newImageGC(ctx), a.newContainerGC(), a.newLogRotation(), a.newEviction(), a.newOOMWatch(ctx))
 }
 
 // embedded says that nothing real runs: what this machine has does not matter then.

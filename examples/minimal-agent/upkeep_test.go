@@ -5,8 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/agent/cri"
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/imagegc"
@@ -64,19 +63,19 @@ func TestManifestsPodsAreLikeOthersUnlessTheirPrioritySaysSo(t *testing.T) {
 }
 
 func TestImagesOfOthersAreKeptOverRestarts(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pulled.json")
+	store := state.Memory()
 	log := slog.New(slog.DiscardHandler)
-	p := newPuller(nil, file, log)
+	p := newPuller(t.Context(), nil, store, log)
 	require.Equal(t, imagegc.Keep, p.preference(imagegc.Image{ID: "sha256:a"}))
-	p.remember("sha256:a")
-	p.remember("host/b@sha256:b")
-	for _, p := range []*puller{p, newPuller(nil, file, log)} {
+	p.remember(t.Context(), "sha256:a")
+	p.remember(t.Context(), "host/b@sha256:b")
+	for _, p := range []*puller{p, newPuller(t.Context(), nil, store, log)} {
 		require.Equal(t, imagegc.Default, p.preference(imagegc.Image{ID: "sha256:a"}))
 		require.Equal(t, imagegc.Default, p.preference(imagegc.Image{ID: "sha256:x", Digests: []string{"host/b@sha256:b"}}))
 		require.Equal(t, imagegc.Keep, p.preference(imagegc.Image{ID: "sha256:b"}))
 	}
-	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
-	require.Equal(t, imagegc.Keep, newPuller(nil, file, log).preference(imagegc.Image{ID: "sha256:a"}), "unknown is somebody else's")
+	require.NoError(t, store.Put(t.Context(), pulledImagesKey, []byte("{")))
+	require.Equal(t, imagegc.Keep, newPuller(t.Context(), nil, store, log).preference(imagegc.Image{ID: "sha256:a"}), "unknown is somebody else's")
 }
 
 // Whose an image is, is not asked a second time of the runtime.
@@ -85,7 +84,7 @@ func TestAPullAsksForTheImageOnceBefore(t *testing.T) {
 	client, err := cri.New(cri.Config{Endpoint: endpoint})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	p := newPuller(client, filepath.Join(t.TempDir(), "pulled.json"), slog.New(slog.DiscardHandler))
+	p := newPuller(t.Context(), client, state.Memory(), slog.New(slog.DiscardHandler))
 	image := &runtimeapi.ImageSpec{Image: "demo/web:1"}
 	require.NoError(t, node.RemoveImage(t.Context(), image))
 	answer, err := p.ImageStatus(t.Context(), image, false)
@@ -97,7 +96,7 @@ func TestAPullAsksForTheImageOnceBefore(t *testing.T) {
 	require.Equal(t, imagegc.Default, p.preference(imagegc.Image{ID: id}), "ours")
 
 	// Pulled Always, nobody has asked before; and it was there.
-	p = newPuller(client, filepath.Join(t.TempDir(), "pulled.json"), slog.New(slog.DiscardHandler))
+	p = newPuller(t.Context(), client, state.Memory(), slog.New(slog.DiscardHandler))
 	_, err = p.PullImage(t.Context(), image, nil, nil)
 	require.ErrorContains(t, err, "asked again")
 	node.Heal("")

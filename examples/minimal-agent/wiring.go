@@ -73,7 +73,7 @@ func (a *agent) newPLEG() (err error) {
 	return err
 }
 
-func (a *agent) newRunner() (err error) {
+func (a *agent) newRunner(ctx context.Context) (err error) {
 	cfg := podrunner.Config{
 		Sandboxes:     a.node.cri,
 		Containers:    a.node.cri,
@@ -85,7 +85,7 @@ func (a *agent) newRunner() (err error) {
 		Observer:      a.node.metrics.Runner(podrunner.Observer{Planned: a.planned}),
 		Logger:        a.log,
 	}
-	if err := a.supply(&cfg); err != nil {
+	if err := a.supply(ctx, &cfg); err != nil {
 		return err
 	}
 	a.runner, err = podrunner.New(cfg)
@@ -104,10 +104,10 @@ func (a *agent) newWorkers() (err error) {
 	return err
 }
 
-func (a *agent) newStatuses() (err error) {
-	a.saved = status.NewFiles(filepath.Join(a.node.rootDir, "statuses"))
-	if err := a.saved.Load(); err != nil { // the others count
-		a.log.Error("what was last said of some pods is lost", "err", err)
+func (a *agent) newStatuses(ctx context.Context) (err error) {
+	a.saved = status.NewSaved(a.store)
+	if err := a.saved.Load(ctx); err != nil { // the others count
+		a.log.ErrorContext(ctx, "what was last said of some pods is lost", "err", err)
 	}
 	a.statuses, err = status.New(status.Config{
 		Logger:   a.log,

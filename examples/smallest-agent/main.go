@@ -60,7 +60,7 @@ type runtime interface {
 	containergc.Remover
 }
 
-func newAgent(rt runtime, manifests, logs string, out io.Writer) (*agent, error) {
+func newAgent(ctx context.Context, rt runtime, manifests, logs string, out io.Writer) (*agent, error) {
 	a := &agent{pods: podmanager.New(), cache: podcache.New()}
 	pulls, err := images.New(images.Config{Images: rt})
 	var errs [6]error
@@ -71,7 +71,7 @@ func newAgent(rt runtime, manifests, logs string, out io.Writer) (*agent, error)
 	})
 	a.workers, errs[3] = podworker.New(podworker.Config{
 		Syncer: a.runner, Cache: a.cache, AfterSync: a.pleg.RequestRelist,
-		Observer: podworker.Observer{TurnEnd: a.say},
+		Observer: podworker.Observer{TurnEnd: func(turn podworker.TurnInfo) { a.say(ctx, turn) }},
 	})
 	a.statuses, errs[4] = status.New(status.Config{Observer: status.Observer{
 		StatusChanged: func(c status.Change) { fmt.Fprintln(out, c.Pod.Name, line(c.New)) },
@@ -158,14 +158,14 @@ func (a *agent) refresh(ctx context.Context, uid types.UID) (*podcache.Status, e
 }
 
 // say computes a pod's status after each turn of its worker.
-func (a *agent) say(turn podworker.TurnInfo) {
+func (a *agent) say(ctx context.Context, turn podworker.TurnInfo) {
 	if turn.Pod == nil {
 		return
 	}
 	seen, _ := a.cache.Get(turn.Pod.UID)
 	previous, _ := a.statuses.GetPodStatus(turn.Pod.UID)
 	a.statuses.SetPodStatus(turn.Pod, status.Generate(status.Input{
-		Pod: turn.Pod, Runtime: seen, Previous: previous, Waiting: a.runner.Waiting(turn.Pod.UID), Enforced: a.runner.Enforced(turn.Pod.UID),
+		Pod: turn.Pod, Runtime: seen, Previous: previous, Waiting: a.runner.Waiting(turn.Pod.UID), Enforced: a.runner.Enforced(ctx, turn.Pod.UID),
 		Terminal: turn.Phase == podworker.Terminated,
 	}))
 }
@@ -207,7 +207,7 @@ func start(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(logs)) }()
-	a, err := newAgent(node, args[0], logs, out)
+	a, err := newAgent(ctx, node, args[0], logs, out)
 	if err != nil {
 		return err
 	}

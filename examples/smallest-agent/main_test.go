@@ -88,7 +88,7 @@ func inBubble(t *testing.T, f func(t *testing.T, a *agent, node *fakecri.Node, p
 			Programs: map[string]fakecri.Program{"app:1": {IgnoreTerm: true}, "job:1": {Runtime: 100 * time.Millisecond}},
 		})
 		require.NoError(t, err)
-		a, err := newAgent(node, t.TempDir(), t.TempDir(), io.Discard)
+		a, err := newAgent(t.Context(), node, t.TempDir(), t.TempDir(), io.Discard)
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		var parts sync.WaitGroup

@@ -21,34 +21,42 @@ const (
 	// Process keeps the file whole if the process ends. If the machine loses power, the
 	// file may be old or empty.
 	Process Durability = iota
-	// Power keeps the file whole if the machine loses power. It may be the old one.
-	Power
 	// Durable has the new file on disk when Write returns.
 	Durable
 )
 
 // Write replaces the file at path, in a folder that exists, with one that only its owner
 // can read and write. The caller writes one path at a time.
-func Write(path string, text []byte, survives Durability) error {
-	next := path + Suffix
-	err := writeFile(next, text, survives)
+func Write(path string, text []byte, survives Durability) (err error) {
+	folder, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	return WriteIn(folder, filepath.Base(path), text, survives)
+}
+
+// WriteIn is Write for the file of this name in folder.
+func WriteIn(folder *os.Root, name string, text []byte, survives Durability) error {
+	next := name + Suffix
+	err := writeFile(folder, next, text, survives)
 	if err == nil {
-		err = os.Rename(next, path)
+		err = folder.Rename(next, name)
 	}
 	if err != nil {
-		if gone := os.Remove(next); !errors.Is(gone, fs.ErrNotExist) {
+		if gone := folder.Remove(next); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
 		return err
 	}
 	if survives == Durable {
-		return syncFolder(filepath.Dir(path))
+		return SyncFolder(folder)
 	}
 	return nil
 }
 
-func writeFile(path string, text []byte, survives Durability) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+func writeFile(folder *os.Root, name string, text []byte, survives Durability) error {
+	f, err := folder.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -59,17 +67,17 @@ func writeFile(path string, text []byte, survives Durability) error {
 	return errors.Join(err, f.Close())
 }
 
-// syncFolder has the entries of a folder on disk, on systems that can do so.
-func syncFolder(path string) (err error) {
+// SyncFolder has the entries of a folder on disk, on systems that can do so.
+func SyncFolder(folder *os.Root) (err error) {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	folder, err := os.Open(path)
+	f, err := folder.Open(".")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, folder.Close()) }()
-	if err := folder.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
 		return err
 	}
 	return nil

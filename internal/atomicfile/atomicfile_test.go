@@ -25,7 +25,7 @@ func names(t *testing.T, dir string) (names []string) {
 
 func TestWrite_ReplacesTheFile(t *testing.T) {
 	t.Parallel()
-	for _, survives := range []atomicfile.Durability{atomicfile.Process, atomicfile.Power, atomicfile.Durable} {
+	for _, survives := range []atomicfile.Durability{atomicfile.Process, atomicfile.Durable} {
 		path := filepath.Join(t.TempDir(), "file")
 		require.NoError(t, os.WriteFile(path+atomicfile.Suffix, []byte("a longer text, of which a crash left this"), 0o600))
 		for _, text := range []string{"the first", "next", ""} {

@@ -20,6 +20,7 @@ func edges() map[string][]string {
 			"containergc", "containergc/logrotate", "eviction", "imagegc", "lifecycle", "lifecycle/images", "lifecycle/podrunner",
 			"lifecycle/podspec", "lifecycle/podworker", "oomwatch", "pleg", "podcache", "prober", "status",
 		},
+		"agent/state":            {},
 		"agent/stats":            {"eviction"},
 		"podcache":               {},
 		"pleg":                   {"podcache"},
@@ -71,8 +72,11 @@ func testEdges() map[string][]string {
 		"agent/cri": {
 			"agent/stats", "containergc", "containergc/logrotate", "imagegc", "lifecycle", "lifecycle/images", "lifecycle/podrunner", "pleg",
 		},
-		"lifecycle/podrunner": {"lifecycle/cgroups", "lifecycle/volumes"},
 		"pleg/wirelist":       {"pleg", "podcache"},
+		"status":              {"agent/state"},
+		"imagegc":             {"agent/state"},
+		"lifecycle/images":    {"agent/state"},
+		"lifecycle/podrunner": {"agent/state", "lifecycle/cgroups", "lifecycle/volumes"},
 	}
 }
 

@@ -85,10 +85,10 @@ type Config struct {
 	// ProgressDeadline. Default: nothing is progress, so that ProgressDeadline
 	// bounds the pull as a whole.
 	Progress func(context.Context) (uint64, error)
-	// RecordsDir is the folder that remembers which credentials pulled which
-	// image; it is made when it is needed. Absolute. Default: memory, so that
-	// after a restart what was pulled before counts as preloaded.
-	RecordsDir string
+	// State remembers which credentials pulled which image, by keys that begin with
+	// "image_manager/". Default: memory, so that after a restart what was pulled
+	// before counts as preloaded.
+	State Store
 	// Leases keeps images from garbage collection between [Manager.Ensure] and
 	// [Result.Release]. Optional.
 	Leases Leases

@@ -89,7 +89,7 @@ func New(cfg Config) (*Manager, error) {
 		return nil, fmt.Errorf("images: %w", err)
 	}
 	m := &Manager{
-		cfg: cfg, records: newRecords(cfg.RecordsDir, cfg.Clock),
+		cfg: cfg, records: newRecords(cfg.State, cfg.Clock),
 		flights: map[string]*flight{}, failures: map[backoffKey]failure{},
 	}
 	if cfg.MaxParallelPulls > 0 {
@@ -157,7 +157,9 @@ func (m *Manager) Forget(pod types.UID) {
 // Prune forgets with which credentials images were pulled that are not among
 // those present, named by their ids. Call it after image garbage collection. What
 // was pulled in the last ten minutes stays: the list may be older.
-func (m *Manager) Prune(present []string) error { return m.records.prune(present) }
+func (m *Manager) Prune(ctx context.Context, present []string) error {
+	return m.records.prune(ctx, present)
+}
 
 // wanted is a request on its way.
 type wanted struct {
@@ -187,7 +189,7 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 			return nil, err
 		}
 	}
-	verify := present != nil && m.mustVerify(w, present)
+	verify := present != nil && m.mustVerify(ctx, w, present)
 	if present != nil && !verify {
 		m.event(w.Request, corev1.EventTypeNormal, EventPulled, m.presentMessage(w))
 		return present, nil
@@ -199,7 +201,7 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 		return nil, err
 	}
 	if verify {
-		ok, err := m.records.allow(present.GetId(), w.name.Repository, w.keys)
+		ok, err := m.records.allow(ctx, present.GetId(), w.name.Repository, w.keys)
 		switch {
 		case err != nil:
 			// The pull that follows proves the same.

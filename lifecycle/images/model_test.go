@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
@@ -36,7 +37,7 @@ func TestAccessAgainstAModel(t *testing.T) {
 			secrets, passwords := store{}, map[string]string{}
 			var s *set
 			start := func(old *node) {
-				s = newSet(t, func(c *images.Config) { c.Objects, c.RecordsDir = secrets, dir })
+				s = newSet(t, func(c *images.Config) { c.Objects, c.State = secrets, state.Files(dir) })
 				s.node.registry = private
 				if old != nil {
 					s.node.present = old.present
@@ -53,7 +54,7 @@ func TestAccessAgainstAModel(t *testing.T) {
 				case 2: // garbage collection
 					s.node.present = nil
 					s.clock.Step(10 * time.Minute)
-					require.NoError(t, s.Prune(nil))
+					require.NoError(t, s.Prune(t.Context(), nil))
 					m = model{passwords: map[string]bool{}, sources: map[string]bool{}}
 				case 3: // the agent restarts
 					start(s.node)

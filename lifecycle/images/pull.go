@@ -178,18 +178,19 @@ func (m *Manager) fly(ctx context.Context, w *wanted) (p pulled) {
 	}
 	defer give()
 	waited = m.cfg.Clock.Since(start)
-	if err := m.records.intend(w.name.String()); err != nil {
+	if err := m.records.intend(ctx, w.name.String()); err != nil {
 		return pulled{err: &Error{Reason: ErrImagePull, Err: err, Message: fmt.Sprintf("Failed to record image pull intent for container image %q: %v", w.Image, err)}}
 	}
 	id, used, err := m.tryEach(ctx, w)
+	after := context.WithoutCancel(ctx) // what came of a pull that was stopped is recorded, too
 	p.took = m.cfg.Clock.Since(start) - waited
 	if err != nil {
 		p.err = pullError(w.Image, err)
-		m.noted(ctx, w, m.records.failed(w.name.String()))
+		m.noted(ctx, w, m.records.failed(after, w.name.String()))
 		return p
 	}
 	p.image, p.err = m.arrived(ctx, w, id)
-	m.noted(ctx, w, m.records.pulled(w.name.String(), cmp.Or(p.image.GetId(), id), w.name.Repository, used))
+	m.noted(ctx, w, m.records.pulled(after, w.name.String(), cmp.Or(p.image.GetId(), id), w.name.Repository, used))
 	return p
 }
 

@@ -1,14 +1,13 @@
 package images
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/kubeparts/kubeparts/internal/atomicfile"
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
 
@@ -56,9 +54,6 @@ func (c Config) validateRecords() error {
 			errs = append(errs, fmt.Errorf("field VerifyAllowlist: %q is not a repository, with or without /*", pattern))
 		}
 	}
-	if c.RecordsDir != "" && !filepath.IsAbs(c.RecordsDir) {
-		errs = append(errs, fmt.Errorf("field RecordsDir: %q is not absolute", c.RecordsDir))
-	}
 	return errors.Join(errs...)
 }
 
@@ -70,12 +65,12 @@ func IsAllowlistPattern(pattern string) bool {
 }
 
 // mustVerify says whether the pod needs credentials for an image that is present.
-func (m *Manager) mustVerify(w *wanted, present *runtimeapi.Image) bool {
+func (m *Manager) mustVerify(ctx context.Context, w *wanted, present *runtimeapi.Image) bool {
 	switch m.cfg.Verify {
 	case NeverVerify:
 		return false
 	case NeverVerifyPreloadedImages:
-		return m.records.known(present.GetId(), namesOf(w.name, present))
+		return m.records.known(ctx, present.GetId(), namesOf(w.name, present))
 	case NeverVerifyAllowlistedImages:
 		return !allowlisted(m.cfg.VerifyAllowlist, w.name.Repository)
 	default:
@@ -150,16 +145,24 @@ func (a access) with(c Credential) access {
 	return access{Secrets: kept}
 }
 
-// records remembers pulls, in a folder or in memory. A pull that has begun and
-// not ended leaves its intent, so that what it may have brought is not taken for
-// preloaded.
+// Store keeps values by key. Get of an unknown key returns an error that is fs.ErrNotExist,
+// Put replaces a value whole or not at all, Delete of an unknown key is no error, and Keys
+// returns the keys that begin with prefix. The stores of package agent/state are two.
+type Store interface {
+	Get(ctx context.Context, key string) ([]byte, error)
+	Put(ctx context.Context, key string, value []byte) error
+	Delete(ctx context.Context, key string) error
+	Keys(ctx context.Context, prefix string) ([]string, error)
+}
+
+// records remembers pulls. A pull that has begun and not ended leaves its intent, so that
+// what it may have brought is not taken for preloaded.
 type records struct {
-	dir   string
+	store Store
 	clock clock.PassiveClock
 
 	mu      sync.Mutex
-	files   map[string][]byte    // without dir: what would be in it
-	written map[string]time.Time // when, of those too young to be pruned
+	written map[string]time.Time // when, of those too young to be pruned, by key
 	intents map[string]int       // pulls under way, by image: there may be several, with other credentials
 	doubts  map[string]bool      // images that a pull whose end nobody knows may have brought
 }
@@ -168,54 +171,55 @@ type records struct {
 // that list may be older than the pull.
 const pruneGrace = 10 * time.Minute
 
+// The keys are the kubelet's paths.
 const (
-	pulledDir  = "pulled"
-	pullingDir = "pulling"
+	pulledPrefix  = "image_manager/pulled/"
+	pullingPrefix = "image_manager/pulling/"
 )
 
-func newRecords(dir string, c clock.PassiveClock) *records {
-	return &records{
-		dir: dir, clock: c, files: map[string][]byte{}, written: map[string]time.Time{},
-		intents: map[string]int{}, doubts: map[string]bool{},
+func newRecords(store Store, c clock.PassiveClock) *records {
+	if store == nil {
+		store = memory{}
 	}
+	return &records{store: store, clock: c, written: map[string]time.Time{}, intents: map[string]int{}, doubts: map[string]bool{}}
 }
 
 // known says whether we pulled the image, or began to pull it by one of its names.
-func (r *records) known(id string, names []string) bool {
+func (r *records) known(ctx context.Context, id string, names []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.has(pathOf(pulledDir, id)) || slices.ContainsFunc(names, func(name string) bool {
-		return r.has(pathOf(pullingDir, name))
+	return r.has(ctx, keyOf(pulledPrefix, id)) || slices.ContainsFunc(names, func(name string) bool {
+		return r.has(ctx, keyOf(pullingPrefix, name))
 	})
 }
 
 // has says whether something is kept; what can't be read is, as that is no reason for
 // trust.
-func (r *records) has(path string) bool {
-	_, err := r.read(path)
+func (r *records) has(ctx context.Context, key string) bool {
+	_, err := r.store.Get(ctx, key)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // allow says whether one of the credentials gives access to an image.
-func (r *records) allow(id, repository string, keys []Credential) (bool, error) {
+func (r *records) allow(ctx context.Context, id, repository string, keys []Credential) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rec, err := r.load(id)
+	rec, err := r.load(ctx, id)
 	return rec.Credentials[repository].allows(keys), err
 }
 
 // intend notes that a pull begins.
-func (r *records) intend(image string) error {
+func (r *records) intend(ctx context.Context, image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	data, err := json.Marshal(map[string]string{"kind": "ImagePullIntent", "apiVersion": recordVersion, "image": image})
 	if err != nil {
 		return err
 	}
-	if r.intents[image] == 0 && r.has(pathOf(pullingDir, image)) {
+	if r.intents[image] == 0 && r.has(ctx, keyOf(pullingPrefix, image)) {
 		r.doubts[image] = true // of a pull before, which a crash may have cut short
 	}
-	if err := r.write(pathOf(pullingDir, image), data); err != nil {
+	if err := r.store.Put(ctx, keyOf(pullingPrefix, image), data); err != nil {
 		return err
 	}
 	r.intents[image]++
@@ -230,14 +234,14 @@ func (r *records) doubt(image string) {
 }
 
 // failed notes that a pull is over and brought nothing that we know of.
-func (r *records) failed(image string) error {
+func (r *records) failed(ctx context.Context, image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.end(image)
+	return r.end(ctx, image)
 }
 
 // end takes a pull's intent away, unless another pull or a doubt needs it.
-func (r *records) end(image string) error {
+func (r *records) end(ctx context.Context, image string) error {
 	if r.intents[image]--; r.intents[image] > 0 {
 		return nil
 	}
@@ -245,24 +249,24 @@ func (r *records) end(image string) error {
 	if r.doubts[image] {
 		return nil
 	}
-	return r.remove(pathOf(pullingDir, image))
+	return r.store.Delete(ctx, keyOf(pullingPrefix, image))
 }
 
 // pulled notes that a pull is over, and with what it brought the image with the id.
-func (r *records) pulled(image, id, repository string, used Credential) error {
+func (r *records) pulled(ctx context.Context, image, id, repository string, used Credential) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.add(id, repository, used); err != nil {
+	if err := r.add(ctx, id, repository, used); err != nil {
 		r.doubts[image] = true
-		return errors.Join(err, r.end(image))
+		return errors.Join(err, r.end(ctx, image))
 	}
 	delete(r.doubts, image)
-	return r.end(image)
+	return r.end(ctx, image)
 }
 
 // add writes down that a credential brought an image.
-func (r *records) add(id, repository string, used Credential) error {
-	rec, err := r.load(id)
+func (r *records) add(ctx context.Context, id, repository string, used Credential) error {
+	rec, err := r.load(ctx, id)
 	if err != nil {
 		rec = record{} // spoiled: what we know now is all
 	}
@@ -275,31 +279,33 @@ func (r *records) add(id, repository string, used Credential) error {
 	if err != nil {
 		return err
 	}
-	path := pathOf(pulledDir, id)
-	r.written[path] = r.clock.Now()
-	return r.write(path, data)
+	key := keyOf(pulledPrefix, id)
+	r.written[key] = r.clock.Now()
+	return r.store.Put(ctx, key, data)
 }
 
 // prune forgets images that are not present.
-func (r *records) prune(present []string) error {
+func (r *records) prune(ctx context.Context, present []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	keep := map[string]bool{}
 	for _, id := range present {
-		keep[pathOf(pulledDir, id)] = true
+		keep[keyOf(pulledPrefix, id)] = true
 	}
-	for path, at := range r.written {
+	for key, at := range r.written {
 		if r.clock.Since(at) < pruneGrace {
-			keep[path] = true
+			keep[key] = true
 		} else {
-			delete(r.written, path)
+			delete(r.written, key)
 		}
 	}
-	paths, err := r.list()
-	errs := []error{err}
-	for _, path := range paths {
-		if !keep[path] {
-			errs = append(errs, r.remove(path))
+	// To list the intents, too, has a store remove what a killed agent has half written.
+	_, errPulling := r.store.Keys(ctx, pullingPrefix)
+	keys, err := r.store.Keys(ctx, pulledPrefix)
+	errs := []error{errPulling, err}
+	for _, key := range keys {
+		if !keep[key] {
+			errs = append(errs, r.store.Delete(ctx, key))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -311,8 +317,8 @@ func (r *records) prune(present []string) error {
 const recordVersion = "kubelet.config.k8s.io/v1beta1"
 
 // load returns the record of an image, empty if there is none.
-func (r *records) load(id string) (rec record, err error) {
-	data, err := r.read(pathOf(pulledDir, id))
+func (r *records) load(ctx context.Context, id string) (rec record, err error) {
+	data, err := r.store.Get(ctx, keyOf(pulledPrefix, id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return record{}, nil
 	}
@@ -328,66 +334,37 @@ func (r *records) load(id string) (rec record, err error) {
 	return rec, nil
 }
 
-// pathOf is where something is kept: names of images are no names of files.
-func pathOf(dir, name string) string {
+// keyOf returns where something is kept: names of images are not keys.
+func keyOf(prefix, name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return filepath.Join(dir, "sha256-"+hex.EncodeToString(sum[:]))
+	return prefix + "sha256-" + hex.EncodeToString(sum[:])
 }
 
-func (r *records) read(path string) ([]byte, error) {
-	if r.dir != "" {
-		return os.ReadFile(filepath.Join(r.dir, path))
-	}
-	if data, ok := r.files[path]; ok {
-		return data, nil
+// memory is the Store of records that need not survive the process. records has the lock.
+type memory map[string][]byte
+
+func (m memory) Get(_ context.Context, key string) ([]byte, error) {
+	if value, ok := m[key]; ok {
+		return value, nil
 	}
 	return nil, fs.ErrNotExist
 }
 
-// write replaces a file.
-func (r *records) write(path string, data []byte) error {
-	if r.dir == "" {
-		r.files[path] = data
-		return nil
-	}
-	path = filepath.Join(r.dir, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return atomicfile.Write(path, data, atomicfile.Power)
-}
-
-func (r *records) remove(path string) error {
-	if r.dir == "" {
-		delete(r.files, path)
-		return nil
-	}
-	if err := os.Remove(filepath.Join(r.dir, path)); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
+func (m memory) Put(_ context.Context, key string, value []byte) error {
+	m[key] = value
 	return nil
 }
 
-// list returns the records of pulled images, and the files that a crash left half written.
-func (r *records) list() (paths []string, err error) {
-	if r.dir == "" {
-		for path := range r.files {
-			if strings.HasPrefix(path, pulledDir) {
-				paths = append(paths, path)
-			}
-		}
-		return paths, nil
-	}
-	for _, dir := range []string{pulledDir, pullingDir} {
-		entries, err := os.ReadDir(filepath.Join(r.dir, dir))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		for _, e := range entries {
-			if dir == pulledDir || strings.HasSuffix(e.Name(), atomicfile.Suffix) {
-				paths = append(paths, filepath.Join(dir, e.Name()))
-			}
+func (m memory) Delete(_ context.Context, key string) error {
+	delete(m, key)
+	return nil
+}
+
+func (m memory) Keys(_ context.Context, prefix string) (keys []string, err error) {
+	for key := range m {
+		if strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
 		}
 	}
-	return paths, nil
+	return keys, nil
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 )
 
@@ -27,21 +28,21 @@ func private(_ context.Context, image string, auth *runtimeapi.AuthConfig) error
 }
 
 // both are the places where records may be.
-func both(t *testing.T, run func(t *testing.T, dir string)) {
+func both(t *testing.T, run func(t *testing.T, kept images.Store)) {
 	t.Helper()
-	t.Run("in memory", func(t *testing.T) { t.Parallel(); run(t, "") })
-	t.Run("in a folder", func(t *testing.T) { t.Parallel(); run(t, filepath.Join(t.TempDir(), "records")) })
+	t.Run("in memory", func(t *testing.T) { t.Parallel(); run(t, nil) })
+	t.Run("in a folder", func(t *testing.T) { t.Parallel(); run(t, state.Files(filepath.Join(t.TempDir(), "records"))) })
 }
 
 // KEP-2535: what one pod's credentials brought is no other pod's.
 func TestImagesOfOtherPodsCredentials(t *testing.T) {
-	both(t, func(t *testing.T, dir string) {
+	both(t, func(t *testing.T, kept images.Store) {
 		t.Helper()
 		secrets := store{
 			"default/key": secret("key", "r.io", "me", "right"), "default/copy": secret("copy", "r.io", "me", "right"),
 			"default/wrong": secret("wrong", "r.io", "me", "wrong"),
 		}
-		s := newSet(t, func(c *images.Config) { c.Objects, c.RecordsDir = secrets, dir })
+		s := newSet(t, func(c *images.Config) { c.Objects, c.State = secrets, kept })
 		s.node.registry = private
 		ask := func(p *corev1.Pod, policy corev1.PullPolicy) error {
 			_, err := s.Ensure(t.Context(), images.Request{Pod: p, Image: "r.io/web:1", PullPolicy: policy})
@@ -64,21 +65,21 @@ func TestImagesOfOtherPodsCredentials(t *testing.T) {
 		secrets["default/key"] = secret("key", "r.io", "me", "new")
 		require.NoError(t, ask(pod("owner", "key"), corev1.PullNever))
 
-		require.NoError(t, s.Prune(nil))
+		require.NoError(t, s.Prune(t.Context(), nil))
 		require.Error(t, ask(pod("other"), corev1.PullNever), "the list may be older than the pull")
 		s.clock.Step(10 * time.Minute)
-		require.NoError(t, s.Prune([]string{"id of r.io/web:1"}))
+		require.NoError(t, s.Prune(t.Context(), []string{"id of r.io/web:1"}))
 		require.Error(t, ask(pod("other"), corev1.PullNever))
-		require.NoError(t, s.Prune(nil))
+		require.NoError(t, s.Prune(t.Context(), nil))
 		require.NoError(t, ask(pod("other"), corev1.PullNever), "not known any more, so preloaded")
 	})
 }
 
 func TestWhatNeedsNoCredentialsIsEverybodys(t *testing.T) {
-	both(t, func(t *testing.T, dir string) {
+	both(t, func(t *testing.T, kept images.Store) {
 		t.Helper()
 		s := newSet(t, func(c *images.Config) {
-			c.Objects, c.RecordsDir = store{"default/key": secret("key", "public.io", "me", "x")}, dir
+			c.Objects, c.State = store{"default/key": secret("key", "public.io", "me", "x")}, kept
 		})
 		_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a", "key"), Image: "public.io/web:1"})
 		require.NoError(t, err)
@@ -133,7 +134,7 @@ func TestRecordsAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	secrets := store{"default/key": secret("key", "r.io", "me", "right")}
 	start := func() *set {
-		s := newSet(t, func(c *images.Config) { c.Objects, c.RecordsDir = secrets, dir })
+		s := newSet(t, func(c *images.Config) { c.Objects, c.State = secrets, state.Files(dir) })
 		s.node.registry = private
 		return s
 	}
@@ -172,7 +173,7 @@ func TestFailedPullsLeaveTheDoubtOfACrash(t *testing.T) {
 	dir := t.TempDir()
 	start := func() *set {
 		s := newSet(t, func(c *images.Config) {
-			c.Objects, c.RecordsDir = store{"default/key": secret("key", "r.io", "me", "right")}, dir
+			c.Objects, c.State = store{"default/key": secret("key", "r.io", "me", "right")}, state.Files(dir)
 		})
 		s.node.registry = private
 		return s
@@ -226,10 +227,10 @@ func TestImagesThatComeAfterTheirPullWasGivenUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			both(t, func(t *testing.T, dir string) {
+			both(t, func(t *testing.T, kept images.Store) {
 				t.Helper()
 				s := newSet(t, func(c *images.Config) {
-					c.Objects, c.RecordsDir = store{"default/key": secret("key", "r.io", "me", "right")}, dir
+					c.Objects, c.State = store{"default/key": secret("key", "r.io", "me", "right")}, kept
 				})
 				s.node.registry = func(context.Context, string, *runtimeapi.AuthConfig) error {
 					s.node.preload("r.io/web:1")
@@ -253,15 +254,16 @@ func TestRecordFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := newSet(t, func(c *images.Config) {
-		c.Objects, c.RecordsDir = store{"default/key": secret("key", "r.io", "the-user", "right")}, dir
+		c.Objects, c.State = store{"default/key": secret("key", "r.io", "the-user", "right")}, state.Files(dir)
 	})
 	s.node.registry = private
 	req := images.Request{Pod: pod("a", "key"), Image: "r.io/web:1"}
 	_, err := s.Ensure(t.Context(), req)
 	require.NoError(t, err)
-	files, err := filepath.Glob(dir + "/*/*")
+	files, err := filepath.Glob(dir + "/image_manager/*/*")
 	require.NoError(t, err)
 	require.Len(t, files, 1)
+	require.Regexp(t, `/image_manager/pulled/sha256-[0-9a-f]{64}$`, files[0], "as in the kubelet")
 	data, err := os.ReadFile(files[0])
 	require.NoError(t, err)
 	require.Regexp(t, `^\{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","imageRef":"id of r.io/web:1","credentialMapping":\{"r.io/web":`+
@@ -283,14 +285,14 @@ func TestRecordFiles(t *testing.T) {
 func TestPrune_RemovesWhatAKilledAgentLeftHalfWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := newSet(t, func(c *images.Config) { c.RecordsDir = dir })
-	intent := filepath.Join(dir, "pulling", "sha256-0")
-	halves := []string{filepath.Join(dir, "pulling", "sha256-0.new"), filepath.Join(dir, "pulled", "sha256-2.new")}
+	s := newSet(t, func(c *images.Config) { c.State = state.Files(dir) })
+	intent := filepath.Join(dir, "image_manager", "pulling", "sha256-0")
+	halves := []string{filepath.Join(dir, "image_manager", "pulling", "sha256-0.new"), filepath.Join(dir, "image_manager", "pulled", "sha256-2.new")}
 	for _, path := range append(halves, intent) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, nil, 0o600))
 	}
-	require.NoError(t, s.Prune(nil))
+	require.NoError(t, s.Prune(t.Context(), nil))
 	for _, path := range halves {
 		require.NoFileExists(t, path)
 	}
@@ -302,9 +304,9 @@ func TestRecordsThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(dir, nil, 0o600))
-	s := newSet(t, func(c *images.Config) { c.RecordsDir = dir })
+	s := newSet(t, func(c *images.Config) { c.State = state.Files(dir) })
 	_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: "web:1"})
 	require.Contains(t, refusal(t, err).Message, `Failed to record image pull intent for container image "web:1": `)
 	require.Empty(t, s.node.pulled())
-	require.Error(t, s.Prune(nil))
+	require.Error(t, s.Prune(t.Context(), nil))
 }

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -19,21 +18,22 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
-// What a pod's folder holds as long as the pod ends: when it must have ended, so
-// that an agent that is killed and started again gives it no second grace period.
-// A pod from a manifest has no deletion timestamp that would say so.
-const endFile = "ending"
+// endRecordName is the name of the record of when a pod must have ended, as long as it
+// ends: an agent that is killed and started again gives it no second grace period. A pod
+// from a manifest has no deletion timestamp that would say so.
+const endRecordName = "ending"
 
 // begunEnd is the end of a pod that has begun, in this agent's time or before.
 type begunEnd struct {
+	none     bool                // no end has begun: the store has no record
 	deadline *lifecycle.Deadline // nil before this agent's first terminating turn
 
 	mu         sync.Mutex // one writes at a time
-	written    time.Time  // the deadline on disk, zero if none is
-	preStopped []string   // who is on disk
+	written    time.Time  // the deadline in the store, zero if it has none
+	preStopped []string   // the ids in the store
 }
 
-// endRecord is what is on disk.
+// endRecord is what is in the store.
 type endRecord struct {
 	// Deadline is on the wall clock: no other goes on from one process to the next.
 	Deadline time.Time `json:"deadline"`
@@ -62,14 +62,17 @@ func parseEnd(text []byte) (endRecord, error) {
 // than what an agent before has written down. That one counts as time left from
 // now: from then on a step of the system clock does not matter to it.
 func (r *Runner) endBy(ctx context.Context, uid types.UID, given *lifecycle.Deadline, grace time.Duration) *lifecycle.Deadline {
-	r.recall(ctx)
+	isKnown := r.recallEnd(ctx, uid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.ends[uid]
 	if e == nil {
 		e = &begunEnd{}
-		r.ends[uid] = e
+		if isKnown {
+			r.ends[uid] = e
+		}
 	}
+	e.none = false
 	now := r.cfg.Clock.Now()
 	before := e.deadline
 	switch {
@@ -89,11 +92,11 @@ func (r *Runner) endBy(ctx context.Context, uid types.UID, given *lifecycle.Dead
 	return e.deadline
 }
 
-// keepEnd has on disk by when the pod must have ended before anything of it is
-// stopped, and whenever that moves, until stop is called. A pod of which no
-// container is left to stop costs no write.
+// keepEnd records by when the pod must have ended before anything of it is stopped, and
+// whenever that moves, until stop is called. A pod of which no container is left to stop
+// costs no write.
 func (r *Runner) keepEnd(ctx context.Context, status *podcache.Status, deadline *lifecycle.Deadline) (stop func()) {
-	if r.cfg.RootDir == "" || !status.Stale && !slices.ContainsFunc(status.Containers, mayRun) {
+	if r.cfg.State == nil || !status.Stale && !slices.ContainsFunc(status.Containers, mayRun) {
 		return func() {}
 	}
 	_, moved := deadline.State()
@@ -117,13 +120,14 @@ func (r *Runner) keepEnd(ctx context.Context, status *podcache.Status, deadline 
 	}
 }
 
-// writeEnd writes down what is known of the pod's end, if it has begun and that is
-// not on disk. It is no reason not to end the pod that this fails.
+// writeEnd records what is known of the pod's end, if it has begun and the record is
+// another. If that fails, the pod ends all the same.
 func (r *Runner) writeEnd(ctx context.Context, uid types.UID) {
 	r.mu.Lock()
 	e, preStopped := r.ends[uid], slices.Sorted(maps.Keys(r.preStopped[uid]))
+	begun := e != nil && e.deadline != nil
 	r.mu.Unlock()
-	if r.cfg.RootDir == "" || e == nil {
+	if r.cfg.State == nil || !begun {
 		return
 	}
 	e.mu.Lock()
@@ -135,86 +139,61 @@ func (r *Runner) writeEnd(ctx context.Context, uid types.UID) {
 		}
 		at = e.written
 	}
-	if err := replaceEnd(r.podRoot(), uid, endRecord{Deadline: at.UTC(), PreStopped: preStopped}); err != nil {
-		r.cfg.Logger.ErrorContext(ctx, "the end of a pod could not be written down, an agent started anew would begin its grace period again",
+	text, err := json.Marshal(endRecord{Deadline: at.UTC(), PreStopped: preStopped})
+	if err == nil {
+		err = r.putRecord(ctx, uid, endRecordName, text)
+	}
+	if err != nil {
+		r.cfg.Logger.ErrorContext(ctx, "could not record when a pod must have ended, an agent that is restarted will begin its grace period again",
 			"podUID", uid, "err", err)
 		return
 	}
 	e.written, e.preStopped = at, preStopped
 }
 
-// replaceEnd makes the file whole or not at all for whoever starts after this
-// process. It need not survive the machine: nor do the containers.
-func replaceEnd(podRoot string, uid types.UID, rec endRecord) error {
-	text, err := json.Marshal(rec)
-	if err != nil {
-		return err
+// recallEnd reads, once, whether the end of a pod had begun before this agent. A record that
+// can't be read counts as an end whose deadline is unknown. It reports false if ctx is done
+// and the record was not read: then the next turn reads it.
+func (r *Runner) recallEnd(ctx context.Context, uid types.UID) bool {
+	r.mu.Lock()
+	isKnown := r.cfg.State == nil || r.ends[uid] != nil
+	r.mu.Unlock()
+	if isKnown {
+		return true
 	}
-	return replacePodFile(podRoot, uid, endFile, text)
+	rec, err := r.readEnd(ctx, uid)
+	none := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case err == nil || none:
+	case ctx.Err() != nil:
+		return false
+	default:
+		r.cfg.Logger.ErrorContext(ctx, "could not read when a pod must have ended, its grace period begins again if it is ending", "podUID", uid, "err", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ends[uid] = &begunEnd{none: none, written: rec.Deadline, preStopped: rec.PreStopped}
+	for _, id := range rec.PreStopped {
+		r.setPreStopped(uid, id)
+	}
+	return true
 }
 
-// recall reads, once, which ends had begun before this agent.
-func (r *Runner) recall(ctx context.Context) {
-	if r.cfg.RootDir == "" {
-		return
-	}
-	r.recalled.Do(func() {
-		found, err := readEnds(r.podRoot())
-		if err != nil {
-			r.cfg.Logger.ErrorContext(ctx, "what is written about pods that were ending cannot be read, it counts as if there were nothing", "err", err)
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for uid, rec := range found {
-			r.ends[uid] = &begunEnd{written: rec.Deadline, preStopped: rec.PreStopped}
-			for _, id := range rec.PreStopped {
-				r.setPreStopped(uid, id)
-			}
-		}
-	})
-}
-
-// readEnds reads all records there are; that of a file that can't be read is the
-// zero value. The errors are joined.
-func readEnds(podRoot string) (found map[types.UID]endRecord, err error) {
-	root, err := os.OpenRoot(podRoot)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	pods, err := fs.ReadDir(root.FS(), ".")
-	errs := []error{err}
-	found = map[types.UID]endRecord{}
-	for _, pod := range pods {
-		rec, err := readEnd(root, filepath.Join(pod.Name(), endFile))
-		if !pod.IsDir() || errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("end of pod %s: %w", pod.Name(), err))
-		}
-		found[types.UID(pod.Name())] = rec
-	}
-	return found, errors.Join(errs...)
-}
-
-func readEnd(root *os.Root, file string) (endRecord, error) {
-	text, err := readRegular(root, file)
+func (r *Runner) readEnd(ctx context.Context, uid types.UID) (endRecord, error) {
+	text, err := r.cfg.State.Get(ctx, recordKey(uid, endRecordName))
 	if err != nil {
 		return endRecord{}, err
 	}
 	return parseEnd(text)
 }
 
-// unend forgets the end of a pod that is wanted again. What can't be removed is
+// unend forgets the end of a pod that is wanted again. A record that can't be deleted is
 // tried again in the next turn.
 func (r *Runner) unend(ctx context.Context, uid types.UID) error {
-	r.recall(ctx)
+	r.recallEnd(ctx, uid)
 	r.mu.Lock()
-	begun := r.ends[uid] != nil
+	e := r.ends[uid]
+	begun := e != nil && !e.none
 	if begun {
 		delete(r.preStopped, uid)
 		r.ends[uid] = &begunEnd{}
@@ -223,11 +202,40 @@ func (r *Runner) unend(ctx context.Context, uid types.UID) error {
 	if !begun {
 		return nil
 	}
-	if err := r.removeFiles(uid, endFile, newFile(endFile)); err != nil {
+	if err := r.deleteRecords(ctx, uid, endRecordName); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.ends, uid)
+	r.ends[uid] = &begunEnd{none: true}
+	return nil
+}
+
+// recordKey returns the key of a record of a pod. In a store of files below RootDir it is
+// in the pod's folder.
+func recordKey(uid types.UID, name string) string {
+	return "pods/" + url.PathEscape(string(uid)) + "/" + name
+}
+
+// putRecord stores a record of a pod, without waiting for the disk if the store can do so:
+// a record about containers need not survive the machine.
+func (r *Runner) putRecord(ctx context.Context, uid types.UID, name string, text []byte) error {
+	put := r.cfg.State.Put
+	if quick, ok := r.cfg.State.(unsynced); ok {
+		put = quick.PutUnsynced
+	}
+	return put(ctx, recordKey(uid, name), text)
+}
+
+// deleteRecords deletes records of a pod.
+func (r *Runner) deleteRecords(ctx context.Context, uid types.UID, names ...string) error {
+	if r.cfg.State == nil || uid == "" {
+		return nil
+	}
+	for _, name := range names {
+		if err := r.cfg.State.Delete(ctx, recordKey(uid, name)); err != nil {
+			return fmt.Errorf("delete records: %w", err)
+		}
+	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
@@ -44,7 +45,7 @@ func mortalBubble(t *testing.T, f func(m *mortal)) {
 		m.root = root
 		f(m)
 	}, timed(m.stops), func(c *podrunner.Config) {
-		c.RootDir, m.cfg = root, c
+		c.RootDir, c.State, m.cfg = root, state.Files(root), c
 		c.Logger = slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelError}))
 	})
 }
@@ -305,7 +306,7 @@ func TestWhatIsWrittenIsNotTrusted(t *testing.T) {
 			require.True(t, m.written(pod.UID).Equal(m.stops.began.Add(10*time.Second)), "%.60q", text)
 			require.NoError(t, m.end(m.t.Context(), pod, true))
 			require.Equal(t, 12*time.Second, time.Since(m.stops.began), "%.60q", text)
-			require.Equal(t, bad, strings.Contains(m.log.String(), "end of pod uid"), "%.60q: %s", text, m.log)
+			require.Equal(t, bad, strings.Contains(m.log.String(), "could not read when a pod must have ended"), "%.60q: %s", text, m.log)
 		})
 	}
 }
@@ -324,7 +325,7 @@ func TestWhatIsNoFileIsNotRead(t *testing.T) {
 			m.restart()
 			require.NoError(t, m.end(m.t.Context(), pod, true), name)
 			require.Equal(t, 3*time.Second, time.Since(m.stops.began), name)
-			require.Contains(t, m.log.String(), "end of pod uid: read uid/ending: not a regular file", name)
+			require.Contains(t, m.log.String(), "get pods/uid/ending in "+m.root+": not a regular file", name)
 			require.NoError(t, m.runner.RemovePod(m.t.Context(), m.look(pod.UID)), name)
 			require.NoDirExists(t, filepath.Join(m.root, "pods/uid"), name)
 		})
@@ -364,7 +365,7 @@ func TestAnEndThatCannotBeWrittenDownIsAnEndAllTheSame(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(m.root, "pods"), nil, 0o600))
 		require.NoError(t, m.end(m.t.Context(), pod, true))
 		require.Equal(t, 3*time.Second, time.Since(m.stops.began))
-		require.Contains(t, m.log.String(), "the end of a pod could not be written down")
+		require.Contains(t, m.log.String(), "could not record when a pod must have ended")
 	})
 }
 
@@ -379,8 +380,8 @@ func TestAPodWhoseEndCannotBeForgottenWaits(t *testing.T) {
 		pods := filepath.Join(m.root, "pods")
 		require.NoError(t, os.Rename(pods, pods+".away"))
 		require.NoError(t, os.WriteFile(pods, nil, 0o600))
-		require.ErrorContains(t, m.sync(pod), "sync pod ns/pod: remove files: ")
-		require.ErrorContains(t, m.sync(pod), "sync pod ns/pod: remove files: ")
+		require.ErrorContains(t, m.sync(pod), "sync pod ns/pod: delete records: ")
+		require.ErrorContains(t, m.sync(pod), "sync pod ns/pod: delete records: ")
 
 		require.NoError(t, os.Remove(pods))
 		require.NoError(t, os.Rename(pods+".away", pods))
@@ -403,6 +404,63 @@ func TestAFolderThatLeadsElsewhereIsLeftAlone(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(elsewhere, "ending"))
 		require.NoError(t, err)
 		require.Equal(t, "mine", string(text))
+	})
+}
+
+// TestRecordsAreWhereStateIs, and in memory only without one.
+func TestRecordsAreWhereStateIs(t *testing.T) {
+	t.Parallel()
+	mortalBubble(t, func(m *mortal) {
+		kept := state.Memory()
+		m.cfg.State = kept
+		m.restart()
+		pod := m.started(10, "hang")
+		pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
+		m.dieAfter(3*time.Second, pod, true)
+		keys, err := kept.Keys(m.t.Context(), "")
+		require.NoError(t, err)
+		require.Equal(t, []string{"pods/uid/ending"}, keys)
+		require.NoFileExists(t, m.file(pod.UID))
+		require.NoError(t, m.end(m.t.Context(), pod, true))
+		require.Equal(t, 12*time.Second, time.Since(m.stops.began))
+		require.NoError(t, m.runner.RemovePod(m.t.Context(), m.look(pod.UID)))
+		keys, err = kept.Keys(m.t.Context(), "")
+		require.NoError(t, err)
+		require.Empty(t, keys)
+	})
+	mortalBubble(t, func(m *mortal) {
+		m.cfg.State = nil
+		m.restart()
+		pod := m.started(10, "hang")
+		m.dieAfter(3*time.Second, pod, true)
+		require.NoFileExists(t, m.file(pod.UID))
+		require.NoError(t, m.end(m.t.Context(), pod, true))
+		require.Equal(t, 15*time.Second, time.Since(m.stops.began), "the grace period begins again")
+	})
+}
+
+// patient is a store that gives up with its caller.
+type patient struct{ *state.FileStore }
+
+func (p patient) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return p.FileStore.Get(ctx, key)
+}
+
+func TestARecordThatATurnHadNoTimeToReadIsReadInTheNext(t *testing.T) {
+	t.Parallel()
+	mortalBubble(t, func(m *mortal) {
+		m.cfg.State = patient{state.Files(m.root)}
+		pod := m.started(10, "hang")
+		m.dieAfter(3*time.Second, pod, true)
+		over, cancel := context.WithCancel(m.t.Context())
+		cancel()
+		require.Error(t, m.end(over, pod, true))
+		require.NoError(t, m.end(m.t.Context(), pod, true))
+		require.Equal(t, 12*time.Second, time.Since(m.stops.began))
+		require.Empty(t, m.log.String())
 	})
 }
 

@@ -73,6 +73,23 @@ type PodCgroups interface {
 	Remove(ctx context.Context, uid types.UID) error
 }
 
+// Store keeps values by key. Get of an unknown key returns an error that is fs.ErrNotExist,
+// Put replaces a value whole or not at all, and Delete of an unknown key is no error. The
+// stores of package agent/state are two.
+//
+// A store may have a method PutUnsynced with the signature of Put, whose value may be lost
+// or damaged if the machine loses power. The Runner prefers it.
+type Store interface {
+	Get(ctx context.Context, key string) ([]byte, error)
+	Put(ctx context.Context, key string, value []byte) error
+	Delete(ctx context.Context, key string) error
+}
+
+// unsynced is what a [Store] may have besides.
+type unsynced interface {
+	PutUnsynced(ctx context.Context, key string, value []byte) error
+}
+
 // EventRecorder takes events about pods; client-go's recorder fits.
 type EventRecorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
@@ -147,14 +164,18 @@ type Config struct {
 	// it is missing; containergc removes the links, see containergc.Config.ContainerLogs.
 	// Empty: there are no links; otherwise absolute, with a LogRoot.
 	ContainerLogs string
-	// RootDir is the folder of all else that is kept for pods, below pods/UID as
-	// in the kubelet's /var/lib/kubelet: hosts files, termination messages,
-	// sub-paths, when a pod that ends must have ended, and which resources were enforced
-	// last. It is made if it is missing. Empty: there are none of these; otherwise absolute.
+	// RootDir is the folder of the other files of pods, below pods/UID as in the
+	// kubelet's /var/lib/kubelet: hosts files, termination messages, and sub-paths. It is
+	// made if it is missing. Empty: there are none of these; otherwise absolute.
 	RootDir string
 	// SeccompRoot is the folder of the seccomp profiles of type Localhost. Empty: there
 	// are none; otherwise absolute.
 	SeccompRoot string
+	// State keeps records of pods by the keys "pods/<UID>/ending", when a pod that ends
+	// must have ended, and "pods/<UID>/resources", which resources were enforced last.
+	// [Runner.Leftovers] finds those of an agent before this one by the pod's folder below
+	// RootDir. Nil: they are in memory only, and end with the agent.
+	State Store
 	// Agent is the name that marks what this Runner makes, as the label
 	// io.kubeparts.agent. Required.
 	Agent string

@@ -55,8 +55,8 @@
 //     containers go on.
 //  7. A resize in place never gives containers more than their pod has, and stops
 //     nothing that its policy does not name. It compares with the requests and limits that
-//     were enforced last ([Runner.Enforced]), not with what the runtime shows; with a RootDir
-//     they outlive the agent.
+//     were enforced last ([Runner.Enforced]), not with what the runtime shows; with
+//     [Config.State] they outlive the agent.
 //  8. Only objects in the given status are stopped or removed. Whose they are was
 //     decided where the status was made (pleg.Config.LabelSelector).
 //  9. Volumes, user IDs and cgroup are there before the sandbox is made, and go when
@@ -66,9 +66,9 @@
 //     what a crash left.
 //  10. A pod has one deadline for hooks, waiting and stops. A shorter one moves it
 //     while they are under way. A preStop hook that has ended is not run again for
-//     its container. With a RootDir both hold over a restart of the agent: before
-//     anything is stopped, and whenever it moves, the deadline is in a file of the
-//     pod's folder, whole, until the pod is given back or wanted again.
+//     its container. With [Config.State] both hold over a restart of the agent: before
+//     anything is stopped, and whenever it moves, the deadline is stored, until the
+//     pod is given back or wanted again.
 //  11. A terminating turn succeeds only when a fresh look at the runtime shows that
 //     nothing runs; otherwise it is [ErrStillRunning].
 //  12. One container that can't be started holds up no other, and its reason is

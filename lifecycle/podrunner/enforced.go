@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,10 +17,10 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
-// enforcedFile is the file in a pod's folder that records the resources which the
-// Runner enforced last. A runtime does not report all of them, so that without this
-// record an agent that was restarted could not tell what a resize changes.
-const enforcedFile = "resources"
+// enforcedRecordName is the name of the record of the resources which the Runner enforced
+// last for a pod. A runtime does not report all of them, so that without this record an
+// agent that was restarted could not tell what a resize changes.
+const enforcedRecordName = "resources"
 
 // enforcement records what was enforced last for one pod.
 type enforcement struct {
@@ -59,22 +58,23 @@ func (l podLimits) linux() *runtimeapi.LinuxContainerResources {
 
 // Enforced returns, by container name, the requests and limits that the Runner enforced
 // last, when it created or resized the container; status.Input.Enforced wants them. The
-// map is empty where they are unknown. With a RootDir they outlive the agent.
-func (r *Runner) Enforced(uid types.UID) map[string]corev1.ResourceRequirements {
-	e, _ := r.enforced(uid)
+// map is empty where they are unknown. With [Config.State] they outlive the agent, and are
+// read from it before the first turn of the pod.
+func (r *Runner) Enforced(ctx context.Context, uid types.UID) map[string]corev1.ResourceRequirements {
+	e, _ := r.enforced(ctx, uid)
 	return e.Containers
 }
 
 // enforced returns a copy of the pod's record, and reports whether it is in memory. It
 // keeps nothing in memory: the caller may ask about a pod that was forgotten.
-func (r *Runner) enforced(uid types.UID) (e enforcement, kept bool) {
+func (r *Runner) enforced(ctx context.Context, uid types.UID) (e enforcement, kept bool) {
 	r.mu.Lock()
 	e, kept = r.enforcements[uid]
 	r.mu.Unlock()
 	if !kept {
 		var err error
-		if e, err = r.readEnforced(uid); err != nil {
-			r.cfg.Logger.Error("could not read which resources were enforced for a pod, the runtime's status will be used", "podUID", uid, "err", err)
+		if e, err = r.readEnforced(ctx, uid); err != nil {
+			r.cfg.Logger.ErrorContext(ctx, "could not read which resources were enforced for a pod, the runtime's status will be used", "podUID", uid, "err", err)
 		}
 	}
 	return enforcement{Containers: maps.Clone(e.Containers), Pod: e.Pod}, kept
@@ -82,9 +82,9 @@ func (r *Runner) enforced(uid types.UID) (e enforcement, kept bool) {
 
 // recallEnforced returns a copy of the record of a pod that is being synced, which is kept
 // in memory from then on.
-func (r *Runner) recallEnforced(uid types.UID) enforcement {
-	e, kept := r.enforced(uid)
-	if !kept {
+func (r *Runner) recallEnforced(ctx context.Context, uid types.UID) enforcement {
+	e, kept := r.enforced(ctx, uid)
+	if !kept && ctx.Err() == nil { // or the next turn reads it
 		r.keepEnforced(uid, e)
 	}
 	return enforcement{Containers: maps.Clone(e.Containers), Pod: e.Pod}
@@ -103,14 +103,11 @@ func (r *Runner) dropEnforced(uid types.UID) {
 	delete(r.enforcements, uid)
 }
 
-func (r *Runner) readEnforced(uid types.UID) (e enforcement, err error) {
-	if r.cfg.RootDir == "" {
+func (r *Runner) readEnforced(ctx context.Context, uid types.UID) (e enforcement, err error) {
+	if r.cfg.State == nil {
 		return enforcement{}, nil
 	}
-	if err := checkFolders(string(uid)); err != nil {
-		return enforcement{}, fmt.Errorf("read enforced resources of pod %s: %w", uid, err)
-	}
-	text, err := readPodFile(r.podRoot(), filepath.Join(string(uid), enforcedFile))
+	text, err := r.cfg.State.Get(ctx, recordKey(uid, enforcedRecordName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return enforcement{}, nil
 	}
@@ -123,10 +120,10 @@ func (r *Runner) readEnforced(uid types.UID) (e enforcement, err error) {
 	return e, nil
 }
 
-// setEnforced records what change makes of the pod's record, on disk too if it differs.
+// setEnforced records what change makes of the pod's record, and stores it if it differs.
 // A BestEffort pod has no record: it can't be resized, because its QoS class would change.
 func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*enforcement)) {
-	e := r.recallEnforced(pod.UID)
+	e := r.recallEnforced(ctx, pod.UID)
 	if podspec.QOSClass(pod) == corev1.PodQOSBestEffort && e.Containers == nil {
 		return
 	}
@@ -140,11 +137,11 @@ func (r *Runner) setEnforced(ctx context.Context, pod *corev1.Pod, change func(*
 		return
 	}
 	r.keepEnforced(pod.UID, e)
-	if r.cfg.RootDir == "" {
+	if r.cfg.State == nil {
 		return
 	}
 	if err == nil {
-		err = replacePodFile(r.podRoot(), pod.UID, enforcedFile, after)
+		err = r.putRecord(ctx, pod.UID, enforcedRecordName, after)
 	}
 	if err != nil {
 		r.cfg.Logger.ErrorContext(ctx, "could not record which resources were enforced for a pod, an agent that is restarted will use the runtime's status",

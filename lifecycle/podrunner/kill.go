@@ -32,7 +32,7 @@ var errStale = errors.New("its status is stale")
 // SyncTerminatingPod ends every container of the pod by the turn's deadline,
 // preStop hooks and the order of sidecars included, then its sandboxes, and looks
 // whether that is so. When the deadline moves earlier meanwhile, hooks and stops
-// under way end earlier with it. Where there is a RootDir, it is on disk, and an
+// under way end earlier with it. With a State it is stored, and an
 // agent that is started anew goes on with it.
 func (r *Runner) SyncTerminatingPod(ctx context.Context, t podworker.Turn) error {
 	if err := r.endPod(ctx, t, t.Grace); err != nil {

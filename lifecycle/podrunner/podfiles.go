@@ -80,7 +80,12 @@ func holds(root *os.Root, file string, text []byte) (_ bool, err error) {
 // All can be repeated, and are until they succeed. Callers hold the pod's lock of r.clean.
 func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
 	r.dropEnforced(uid)
-	if err := r.removeFiles(uid, endFile, newFile(endFile), enforcedFile, newFile(enforcedFile)); err != nil {
+	if err := r.deleteRecords(ctx, uid, endRecordName, enforcedRecordName); err != nil {
+		return err
+	}
+	// Whatever has the place of a record, and the records of an agent that had them
+	// below RootDir although its State is elsewhere now.
+	if err := r.removeFiles(uid, endRecordName, endRecordName+".new", enforcedRecordName, enforcedRecordName+".new"); err != nil {
 		return err
 	}
 	if r.cfg.RootDir != "" {
@@ -107,49 +112,6 @@ func (r *Runner) giveBack(ctx context.Context, uid types.UID) error {
 		return r.cfg.UserIDs.Release(uid)
 	}
 	return nil
-}
-
-// replacePodFile replaces a file in the pod's folder, so that a process that reads it
-// after this one has ended finds all of it or none. It is not synced to disk: a record
-// about containers need not survive the machine.
-func replacePodFile(podRoot string, uid types.UID, name string, text []byte) (err error) {
-	folder, err := makeAndOpen(podRoot, 0o750, string(uid))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, folder.Close()) }()
-	if err := folder.WriteFile(newFile(name), text, 0o600); err != nil {
-		return err
-	}
-	return folder.Rename(newFile(name), name)
-}
-
-// newFile is the name of a file while it is written.
-func newFile(name string) string { return name + ".new" }
-
-// readPodFile reads a file below podRoot.
-func readPodFile(podRoot, file string) (text []byte, err error) {
-	root, err := os.OpenRoot(podRoot)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	return readRegular(root, file)
-}
-
-// readRegular reads a regular file of at most 1 MiB.
-func readRegular(root *os.Root, file string) (_ []byte, err error) {
-	const most = 1 << 20
-	f, err := safeopen.File(root, file)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && len(text) > most {
-		err = fmt.Errorf("%s has more than %d bytes", file, most)
-	}
-	return text, err
 }
 
 // removeFiles removes what the Runner keeps in the pod's folder under these names,

@@ -135,11 +135,11 @@ func withoutOverhead(pod *corev1.Pod, res *runtimeapi.LinuxContainerResources) *
 }
 
 // resources returns what Plan compares; nothing where nothing can be resized.
-func (r *Runner) resources(pod *corev1.Pod, node Node) Resources {
+func (r *Runner) resources(ctx context.Context, pod *corev1.Pod, node Node) Resources {
 	if r.cfg.Resizer == nil {
 		return Resources{}
 	}
-	e := r.recallEnforced(pod.UID)
+	e := r.recallEnforced(ctx, pod.UID)
 	res := Resources{
 		Container: func(c *corev1.Container) *runtimeapi.LinuxContainerResources {
 			// Huge pages that the node does not have were refused at the start.

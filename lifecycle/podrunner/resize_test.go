@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
@@ -211,7 +212,7 @@ func TestResize_RequestAlone(t *testing.T) {
 	pod.Spec.Containers[0].Resources.Requests = limits("48Mi", "500m")
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"UpdateContainerResources ns/pod/app"}, b.did())
-	enforced := b.runner.Enforced(pod.UID)["app"]
+	enforced := b.runner.Enforced(t.Context(), pod.UID)["app"]
 	require.Equal(t, int64(48<<20), enforced.Requests.Memory().Value())
 	pod.Spec.Containers[1].Resources.Requests = limits("48Mi", "500m")
 	b.plans = nil
@@ -265,7 +266,7 @@ func TestEnforced_OutlivesTheAgent(t *testing.T) {
 	var log strings.Builder
 	root := t.TempDir()
 	b := newBed(t, func(c *podrunner.Config) {
-		c.RootDir, c.Resizer, c.Logger = root, blind{c.Resizer}, slog.New(slog.NewTextHandler(&log, nil))
+		c.RootDir, c.State, c.Resizer, c.Logger = root, state.Files(root), blind{c.Resizer}, slog.New(slog.NewTextHandler(&log, nil))
 	})
 	pod := podOf(nil, "app")
 	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
@@ -274,7 +275,7 @@ func TestEnforced_OutlivesTheAgent(t *testing.T) {
 	require.NoError(t, b.sync(pod))
 	restart := func() {
 		again, err := podrunner.New(podrunner.Config{
-			Sandboxes: b.node, Containers: b.node, Images: newImages(t, images.Config{Images: b.node}), Resizer: b.node, LogRoot: b.logs, RootDir: root, Agent: "agent",
+			Sandboxes: b.node, Containers: b.node, Images: newImages(t, images.Config{Images: b.node}), Resizer: b.node, LogRoot: b.logs, RootDir: root, State: state.Files(root), Agent: "agent",
 			Clock: b.clock, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Refresh: func(context.Context, types.UID) (*podcache.Status, error) { return b.look(pod.UID), nil },
 		})
@@ -283,7 +284,7 @@ func TestEnforced_OutlivesTheAgent(t *testing.T) {
 		b.did()
 	}
 	restart()
-	enforced := b.runner.Enforced(pod.UID)["app"]
+	enforced := b.runner.Enforced(t.Context(), pod.UID)["app"]
 	require.Equal(t, int64(128<<20), enforced.Limits.Memory().Value())
 	require.NoError(t, b.sync(pod))
 	require.Empty(t, b.did(), "the runtime shows 64Mi still")
@@ -291,18 +292,18 @@ func TestEnforced_OutlivesTheAgent(t *testing.T) {
 	file := filepath.Join(root, "pods", string(pod.UID), "resources")
 	require.NoError(t, os.WriteFile(file, []byte(`{"containers":`), 0o600))
 	restart()
-	require.Empty(t, b.runner.Enforced(pod.UID))
+	require.Empty(t, b.runner.Enforced(t.Context(), pod.UID))
 	require.Equal(t, 1, strings.Count(log.String(), "could not read which resources were enforced"))
 	require.NoError(t, b.sync(pod))
 	require.Equal(t, []string{"UpdateContainerResources ns/pod/app"}, b.did(), "the runtime shows 64Mi")
 	restart()
-	enforced = b.runner.Enforced(pod.UID)["app"]
+	enforced = b.runner.Enforced(t.Context(), pod.UID)["app"]
 	require.Equal(t, int64(128<<20), enforced.Limits.Memory().Value(), "the file is whole again")
 
 	require.NoError(t, b.terminate(pod, 0))
 	require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}))
 	require.NoFileExists(t, file)
-	require.Empty(t, b.runner.Enforced(pod.UID))
+	require.Empty(t, b.runner.Enforced(t.Context(), pod.UID))
 }
 
 // A pod that runs again under its UID gets its record again, and a pod that is only asked
@@ -310,7 +311,7 @@ func TestEnforced_OutlivesTheAgent(t *testing.T) {
 func TestEnforced_GoesWithThePod(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	b := newBed(t, func(c *podrunner.Config) { c.RootDir = root })
+	b := newBed(t, func(c *podrunner.Config) { c.RootDir, c.State = root, state.Files(root) })
 	pod := podOf(nil, "app")
 	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
 	file := filepath.Join(root, "pods", string(pod.UID), "resources")
@@ -322,7 +323,7 @@ func TestEnforced_GoesWithThePod(t *testing.T) {
 		require.NoError(t, b.runner.SyncTerminatedPod(t.Context(), podworker.Turn{Pod: pod, Status: b.look(pod.UID)}))
 		require.NoFileExists(t, file)
 	}
-	require.Empty(t, b.runner.Enforced(pod.UID))
+	require.Empty(t, b.runner.Enforced(t.Context(), pod.UID))
 	require.Zero(t, b.runner.EnforcedInMemory())
 }
 
@@ -331,11 +332,13 @@ func TestEnforced_FileThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	root := t.TempDir()
-	b := newBed(t, func(c *podrunner.Config) { c.RootDir, c.Logger = root, slog.New(slog.NewTextHandler(&log, nil)) })
+	b := newBed(t, func(c *podrunner.Config) {
+		c.RootDir, c.State, c.Logger = root, state.Files(root), slog.New(slog.NewTextHandler(&log, nil))
+	})
 	pod := podOf(nil, "app")
 	pod.Spec.Containers[0].Resources.Limits = limits("64Mi", "1")
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "pods", string(pod.UID), "resources.new"), 0o700))
 	require.NoError(t, b.sync(pod))
 	require.Contains(t, log.String(), "could not record which resources were enforced for a pod")
-	require.NotEmpty(t, b.runner.Enforced(pod.UID))
+	require.NotEmpty(t, b.runner.Enforced(t.Context(), pod.UID))
 }

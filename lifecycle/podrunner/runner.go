@@ -33,10 +33,9 @@ type Runner struct {
 	waiting      map[types.UID]map[string]corev1.ContainerStateWaiting
 	enforcements map[types.UID]enforcement
 	preStopped   map[types.UID]map[string]bool // ids of containers whose preStop hook has ended
-	ends         map[types.UID]*begunEnd       // of pods that are ending
+	ends         map[types.UID]*begunEnd       // of pods that are ending, or of which State has no end
 	restarting   map[types.UID]bool            // of the last plan
 	injections   map[types.UID]injections
-	recalled     sync.Once // the ends on disk are in ends
 }
 
 var _ podworker.Syncer = (*Runner)(nil)
@@ -125,7 +124,7 @@ func (r *Runner) SyncPod(ctx context.Context, t podworker.Turn) (terminal bool, 
 	pinnings, unpinned := r.pinnings(ctx, t.Pod, t.Status)
 	actions := Plan(Input{
 		Pod: t.Pod, Status: t.Status, Backoff: r.cfg.RestartBackoff.Until, Probes: r.cfg.Probes,
-		Attempts: func(name string) uint32 { return r.attempts(t.Pod, name) }, Resources: r.resources(t.Pod, node),
+		Attempts: func(name string) uint32 { return r.attempts(t.Pod, name) }, Resources: r.resources(ctx, t.Pod, node),
 		Restarting: r.wasRestarting(t.Pod), Pinnings: pinnings,
 	})
 	r.setRestarting(t.Pod.UID, actions.Restarting)

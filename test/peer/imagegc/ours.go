@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"io/fs"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,7 @@ type ours struct {
 	t       *testing.T
 	node    *node
 	manager *imagegc.Manager
-	saved   imagegc.Ages
+	saved   []byte              // the ages, nil for none
 	reasons map[string][]string // by image
 	started bool
 	passes  chan error
@@ -57,7 +58,7 @@ func (a *ours) start() error {
 		Clock: wall{node: a.node},
 	}
 	if w.Store {
-		cfg.Store = a
+		cfg.State = a
 	}
 	if !w.Loop {
 		cfg.Period = 0 // which then is about saving ages only
@@ -150,20 +151,22 @@ func (a *ours) Eventf(_ runtime.Object, _, reason, format string, args ...any) {
 	a.node.events = append(a.node.events, reason+" "+message)
 }
 
-// Load and Save keep the ages.
-func (a *ours) Load(context.Context) (imagegc.Ages, error) {
-	if a.node.faults.Load {
-		return imagegc.Ages{}, errors.New("fault:load")
+// Get and Put keep the ages.
+func (a *ours) Get(context.Context, string) ([]byte, error) {
+	switch {
+	case a.node.faults.Load:
+		return nil, errors.New("fault:load")
+	case a.saved == nil:
+		return nil, fs.ErrNotExist
 	}
 	return a.saved, nil
 }
 
-func (a *ours) Save(_ context.Context, ages imagegc.Ages) error {
+func (a *ours) Put(_ context.Context, _ string, value []byte) error {
 	if a.node.faults.Save {
 		return errors.New("fault:save")
 	}
-	a.saved = ages
-	a.saved.Images = maps.Clone(ages.Images)
+	a.saved = slices.Clone(value)
 	return nil
 }
 

@@ -11,8 +11,50 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/status"
 )
+
+// An agent that is upgraded finds its files.
+func TestSaved_PathIsFixed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"}}
+	require.NoError(t, status.NewSaved(state.Files(dir)).Publish(t.Context(), status.Change{Pod: pod, New: corev1.PodStatus{Phase: corev1.PodFailed}}))
+	text, err := os.ReadFile(filepath.Join(dir, "statuses", "1.json"))
+	require.NoError(t, err)
+	require.Regexp(t, `^\{\n  "kind": "Pod",\n  "apiVersion": "v1",\n  "metadata": \{\n(?s:.*)"phase": "Failed"\n  \}\n\}\n$`, string(text))
+}
+
+// counted is a store that counts its writes.
+type counted struct {
+	*state.MemoryStore
+	synced, unsynced int
+}
+
+func (c *counted) Put(ctx context.Context, key string, value []byte) error {
+	c.synced++
+	return c.MemoryStore.Put(ctx, key, value)
+}
+
+func (c *counted) PutUnsynced(ctx context.Context, key string, value []byte) error {
+	c.unsynced++
+	return c.MemoryStore.Put(ctx, key, value)
+}
+
+func TestSaved_WaitsForTheDiskOnlyForAnEnd(t *testing.T) {
+	t.Parallel()
+	store := &counted{MemoryStore: state.Memory()}
+	saved := status.NewSaved(store)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+	for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded} {
+		require.NoError(t, saved.Publish(t.Context(), status.Change{Pod: pod, New: corev1.PodStatus{Phase: phase}}))
+	}
+	require.Equal(t, []int{1, 2}, []int{store.synced, store.unsynced})
+	require.NoError(t, saved.Load(t.Context()))
+	found, _ := saved.Status("1")
+	require.Equal(t, corev1.PodSucceeded, found.Phase)
+}
 
 // What an earlier process left counts until there is something newer: a pod that has
 // gone and come back begins anew.
@@ -21,11 +63,11 @@ func TestWhatWasFoundCountsUntilSomethingIsPublished(t *testing.T) {
 	dir := t.TempDir()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"}}
 	ended := status.Change{Pod: pod, New: corev1.PodStatus{Phase: corev1.PodFailed}}
-	require.NoError(t, status.NewFiles(dir).Load())
-	require.NoError(t, status.NewFiles(dir).Publish(t.Context(), ended))
+	require.NoError(t, status.NewSaved(state.Files(dir)).Load(t.Context()))
+	require.NoError(t, status.NewSaved(state.Files(dir)).Publish(t.Context(), ended))
 
-	f := status.NewFiles(dir)
-	require.NoError(t, f.Load())
+	f := status.NewSaved(state.Files(dir))
+	require.NoError(t, f.Load(t.Context()))
 	found, ok := f.Status("1")
 	require.True(t, ok)
 	require.Equal(t, corev1.PodFailed, found.Phase)
@@ -34,10 +76,10 @@ func TestWhatWasFoundCountsUntilSomethingIsPublished(t *testing.T) {
 	require.False(t, ok)
 }
 
-func onDisk(t *testing.T, dir string) (*status.Files, *status.Manager, *status.Publisher) {
+func onDisk(t *testing.T, dir string) (*status.Saved, *status.Manager, *status.Publisher) {
 	t.Helper()
-	files := status.NewFiles(dir)
-	require.NoError(t, files.Load())
+	files := status.NewSaved(state.Files(dir))
+	require.NoError(t, files.Load(t.Context()))
 	m, err := status.New(status.Config{Saved: files.Status})
 	require.NoError(t, err)
 	p, err := status.NewPublisher(status.PublisherConfig{Statuses: m, Sink: files})
@@ -68,20 +110,23 @@ func TestNothingFlapsWhenAnAgentStartsAgain(t *testing.T) {
 
 	require.Equal(t, corev1.PodFailed, m.TerminatePod(pod).Phase)
 	require.NoError(t, p.Flush(t.Context()))
-	_, m, p = onDisk(t, dir)
+	files, m, p := onDisk(t, dir)
 	again, _ = m.SetPodStatus(pod, status.Generate(in))
 	require.Equal(t, corev1.PodFailed, again.Phase, "an end outlives the process")
 
 	require.Equal(t, 1, m.RemoveOrphanedStatuses(func(types.UID) bool { return false }))
 	require.NoError(t, p.Flush(t.Context()))
-	left, err := os.ReadDir(dir)
+	require.NoError(t, files.RemoveOrphans(t.Context(), func(types.UID) bool { return true }))
+	left, err := os.ReadDir(filepath.Join(dir, "statuses"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
 
 func TestFilesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	root := t.TempDir()
+	dir := filepath.Join(root, "statuses")
+	require.NoError(t, os.Mkdir(dir, 0o700))
 	for name, body := range map[string]string{
 		"good.json":    `{"apiVersion":"v1","kind":"Pod","metadata":{"uid":"good"},"status":{"phase":"Running"}}`,
 		"later.json":   `{"apiVersion":"v2","kind":"Pod","metadata":{"uid":"later"},"status":{"phase":"Running"}}`,
@@ -97,12 +142,13 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600))
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "dir.json"), 0o700))
-	files := status.NewFiles(dir)
-	err := files.Load()
-	for _, want := range []string{"broken.json", `renamed.json: holds the status of pod "other"`, "dir.json", `later.json: holds "Pod" of version "v2", not a pod of version v1`, `another.json: holds "Node"`, "torn.json", "twice.json", "empty.json"} {
+	require.NoError(t, os.Symlink("good.json", filepath.Join(dir, "link.json")))
+	files := status.NewSaved(state.Files(root))
+	err := files.Load(t.Context())
+	for _, want := range []string{"broken.json", `renamed.json: holds the status of pod "other"`, "link.json", `later.json: holds "Pod" of version "v2", not a pod of version v1`, `another.json: holds "Node"`, "torn.json", "twice.json", "empty.json"} {
 		require.ErrorContains(t, err, want)
 	}
-	for _, uid := range []types.UID{"later", "another", "torn", "twice", "empty", "broken", "renamed", "other"} {
+	for _, uid := range []types.UID{"later", "another", "torn", "twice", "empty", "broken", "renamed", "other", "dir", "link"} {
 		_, ok := files.Status(uid)
 		require.False(t, ok, uid)
 	}
@@ -112,8 +158,8 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "x.json.new"))
 	require.FileExists(t, filepath.Join(dir, "notes.txt"))
 
-	require.NoError(t, files.RemoveOrphans(func(types.UID) bool { return true }))
-	require.NoError(t, files.RemoveOrphans(func(types.UID) bool { return false }))
+	require.NoError(t, files.RemoveOrphans(t.Context(), func(types.UID) bool { return true }))
+	require.NoError(t, files.RemoveOrphans(t.Context(), func(types.UID) bool { return false }))
 	require.NoFileExists(t, filepath.Join(dir, "good.json"))
 	_, ok = files.Status("good")
 	require.False(t, ok)
@@ -123,12 +169,13 @@ func TestFilesThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	blocked := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
-	require.Error(t, status.NewFiles(blocked).Load())
+	require.Error(t, status.NewSaved(state.Files(blocked)).Load(t.Context()))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "../up"}}
-	require.ErrorContains(t, status.NewFiles(blocked).Publish(t.Context(), status.Change{Pod: pod}), "status file")
+	require.ErrorContains(t, status.NewSaved(state.Files(blocked)).Publish(t.Context(), status.Change{Pod: pod}), "save status: ")
 
-	dir := t.TempDir()
-	files := status.NewFiles(dir)
+	root := t.TempDir()
+	dir := filepath.Join(root, "statuses")
+	files := status.NewSaved(state.Files(root))
 	require.NoError(t, files.Publish(t.Context(), status.Change{Pod: pod}))
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -153,9 +200,9 @@ func TestAUIDMayLookLikeATemporaryFile(t *testing.T) {
 	dir := t.TempDir()
 	for _, uid := range []types.UID{".tmp-1", "x.json.new", ".", "..", "", "a/b", "a%2Fb", "a\\b", "x.json", "\xff"} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
-		require.NoError(t, status.NewFiles(dir).Publish(t.Context(), status.Change{Pod: pod, New: corev1.PodStatus{Phase: corev1.PodRunning}}))
-		files := status.NewFiles(dir)
-		err := files.Load()
+		require.NoError(t, status.NewSaved(state.Files(dir)).Publish(t.Context(), status.Change{Pod: pod, New: corev1.PodStatus{Phase: corev1.PodRunning}}))
+		files := status.NewSaved(state.Files(dir))
+		err := files.Load(t.Context())
 		if uid == "\xff" {
 			require.Error(t, err, "JSON cannot hold it")
 			continue
@@ -164,6 +211,6 @@ func TestAUIDMayLookLikeATemporaryFile(t *testing.T) {
 		s, ok := files.Status(uid)
 		require.True(t, ok, uid)
 		require.Equal(t, corev1.PodRunning, s.Phase)
-		require.NoError(t, files.RemoveOrphans(func(types.UID) bool { return false }))
+		require.NoError(t, files.RemoveOrphans(t.Context(), func(types.UID) bool { return false }))
 	}
 }

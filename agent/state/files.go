@@ -1,0 +1,259 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/kubeparts/kubeparts/internal/atomicfile"
+	"github.com/kubeparts/kubeparts/internal/safeopen"
+)
+
+// FileStore is a [Store] in a folder: the value of a key is the file of this path below
+// it. Make it with [Files].
+//
+// Values are readable by their owner only. Folders are made as they are needed, and
+// removed with their last value, except for those that are directly in the store's folder.
+type FileStore struct {
+	dir  string
+	seed maphash.Seed
+	// busy has one lock for many keys. Writers of a key have it.
+	busy [64]sync.Mutex
+}
+
+var _ Store = (*FileStore)(nil)
+
+// Files returns a store in the folder dir, which need not exist yet. Nothing is done to it
+// before the first call. Two stores of one folder are not aware of each other: a process
+// has one.
+func Files(dir string) *FileStore { return &FileStore{dir: dir, seed: maphash.MakeSeed()} }
+
+// Get reads the file of a key. Anything but a regular file is an error.
+func (f *FileStore) Get(_ context.Context, key string) (value []byte, err error) {
+	if err := checkKey(key); err != nil {
+		return nil, fmt.Errorf("state: get: %w", err)
+	}
+	defer func() { err = f.wrap("get", key, err) }()
+	root, err := safeopen.Root(f.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	file, err := safeopen.File(root, local(key))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return io.ReadAll(file)
+}
+
+// Put replaces the file of a key, or an empty folder of this path. It is on the disk when
+// Put has returned.
+func (f *FileStore) Put(_ context.Context, key string, value []byte) error {
+	return f.put(key, value, atomicfile.Durable)
+}
+
+// PutUnsynced is Put without waiting for the disk. After a power failure the file may be
+// old, or empty.
+func (f *FileStore) PutUnsynced(_ context.Context, key string, value []byte) error {
+	return f.put(key, value, atomicfile.Process)
+}
+
+// maxRaces is how often a folder may disappear before a file could be made in it.
+const maxRaces = 10
+
+func (f *FileStore) put(key string, value []byte, survives atomicfile.Durability) (err error) {
+	if err := checkKey(key); err != nil {
+		return fmt.Errorf("state: put: %w", err)
+	}
+	defer f.lock(key)()
+	for range maxRaces {
+		if err = f.write(key, value, survives); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return f.wrap("put", key, err)
+}
+
+func (f *FileStore) write(key string, value []byte, survives atomicfile.Durability) (err error) {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return err
+	}
+	path, name := cut(key)
+	folder, err := f.makeFolder(path, survives)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if info, err := folder.Lstat(name); err == nil && info.IsDir() {
+		if err := folder.Remove(name); err != nil { // one with something in it stays
+			return err
+		}
+	}
+	return atomicfile.WriteIn(folder, name, value, survives)
+}
+
+// makeFolder opens a folder, and makes those of its path that are missing. The caller
+// closes it.
+func (f *FileStore) makeFolder(path string, survives atomicfile.Durability) (*os.Root, error) {
+	folder, err := safeopen.Root(f.dir)
+	if err != nil || path == "" {
+		return folder, err
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		var next *os.Root
+		err := folder.Mkdir(name, 0o750)
+		if err == nil && survives == atomicfile.Durable {
+			err = atomicfile.SyncFolder(folder)
+		}
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			next, err = safeopen.Folder(folder, name)
+		}
+		if err := errors.Join(err, folder.Close()); err != nil {
+			return nil, err
+		}
+		folder = next
+	}
+	return folder, nil
+}
+
+// Delete removes the file of a key, what an interrupted Put of it left, and the folders
+// that are empty then. A folder of this path is not a value, and stays.
+func (f *FileStore) Delete(_ context.Context, key string) (err error) {
+	if err := checkKey(key); err != nil {
+		return fmt.Errorf("state: delete: %w", err)
+	}
+	defer f.lock(key)()
+	defer func() { err = f.wrap("delete", key, err) }()
+	root, err := safeopen.Root(f.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	path, name := cut(key)
+	if err := remove(root, path, name, name+atomicfile.Suffix); err != nil {
+		return err
+	}
+	for strings.Contains(path, "/") {
+		// One with something in it stays, and Put can do with one that goes.
+		if root.Remove(local(path)) != nil {
+			break
+		}
+		path, _ = cut(path)
+	}
+	return nil
+}
+
+// remove deletes what has these names in a folder below root, except for folders.
+func remove(root *os.Root, path string, names ...string) (err error) {
+	folder, err := safeopen.Folder(root, local(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	for _, name := range names {
+		info, err := folder.Lstat(name)
+		if err == nil && !info.IsDir() {
+			err = folder.Remove(name)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Keys lists the files below the folder that prefix names up to its last slash. It removes
+// what interrupted Puts left directly in that folder: it is the caller's, whereas folders
+// below it may be those of others. What is not a regular file is listed too, and its Get
+// returns an error.
+func (f *FileStore) Keys(_ context.Context, prefix string) (keys []string, err error) {
+	if err := checkPrefix(prefix); err != nil {
+		return nil, fmt.Errorf("state: keys: %w", err)
+	}
+	defer func() { err = f.wrap("list keys of", prefix, err) }()
+	root, err := safeopen.Root(f.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	folder, _ := cut(prefix)
+	keys, err = walk(root, folder, prefix)
+	values := keys[:0]
+	for _, key := range keys {
+		left, isLeft := strings.CutSuffix(key, atomicfile.Suffix)
+		if at, _ := cut(key); isLeft && at == folder {
+			err = errors.Join(err, f.clear(root, left))
+		}
+		if checkKey(key) == nil && strings.HasPrefix(key, prefix) {
+			values = append(values, key)
+		}
+	}
+	slices.Sort(values)
+	return values, err
+}
+
+// walk returns the paths of all files below a folder of root that could be those of keys
+// with the prefix. The error joins what could not be read.
+func walk(root *os.Root, folder, prefix string) (paths []string, err error) {
+	entries, err := safeopen.ReadDir(root, local(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		path := strings.TrimPrefix(folder+"/"+entry.Name(), "/")
+		if !entry.IsDir() {
+			paths = append(paths, path)
+			continue
+		}
+		if strings.HasPrefix(path+"/", prefix) && checkKey(path) == nil {
+			below, err := walk(root, path, prefix)
+			paths, errs = append(paths, below...), append(errs, err)
+		}
+	}
+	return paths, errors.Join(errs...)
+}
+
+// clear removes what an interrupted Put of a key left. A Put that goes on is not one.
+func (f *FileStore) clear(root *os.Root, key string) error {
+	defer f.lock(key)()
+	path, name := cut(key)
+	return remove(root, path, name+atomicfile.Suffix)
+}
+
+// local returns the path of a key or of a folder as the system has it.
+func local(path string) string { return filepath.FromSlash(cmp.Or(path, ".")) }
+
+// lock keeps other writers of a key away until unlock is called.
+func (f *FileStore) lock(key string) (unlock func()) {
+	mu := &f.busy[maphash.String(f.seed, key)%uint64(len(f.busy))]
+	mu.Lock()
+	return mu.Unlock
+}
+
+// wrap adds to an error what was done.
+func (f *FileStore) wrap(action, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("state: %s %s in %s: %w", action, key, f.dir, err)
+}
