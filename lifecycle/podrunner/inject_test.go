@@ -256,3 +256,16 @@ func TestUnsupported_ExtendedResources(t *testing.T) {
 	})
 	require.EqualError(t, b.runner.Unsupported(pod), "spec.containers[0].resources.limits[acme.example/other]: not supported")
 }
+
+func TestInject_NilChangesNothing(t *testing.T) {
+	t.Parallel()
+	made := &configs{}
+	b, pod := newBed(t, recording(made)), podOf(nil, "app")
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, made.container.GetLinux().GetResources().GetCpusetCpus())
+	require.Empty(t, made.container.GetEnvs())
+	b.did()
+	require.NoError(t, b.sync(pod))
+	require.Empty(t, b.did())
+	require.Nil(t, b.runner.Health(pod.UID), "nothing is remembered")
+}
