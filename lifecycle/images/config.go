@@ -73,6 +73,10 @@ type Config struct {
 	// Objects finds a pod's imagePullSecrets. Default: there are none, and an
 	// event says so for each pod that names some.
 	Objects podspec.Objects
+	// Credentials are asked after the pod's imagePullSecrets, in this order. Optional.
+	Credentials []CredentialProvider
+	// Tokens requests tokens of service accounts, for Credentials. Optional.
+	Tokens podspec.TokenFunc
 	// Backoff delays the next pull after one that failed. Default: the kubelet's,
 	// 10 s doubling to 5 min. It belongs to this Manager alone.
 	Backoff *lifecycle.Backoff
@@ -144,6 +148,11 @@ func (c Config) Validate() error {
 	}
 	if c.LeaseTTL < 0 {
 		errs = append(errs, fmt.Errorf("field LeaseTTL: %v is negative", c.LeaseTTL))
+	}
+	for i, p := range c.Credentials {
+		if p == nil || p.Name() == "" {
+			errs = append(errs, fmt.Errorf("field Credentials: item %d is nil or has no name", i))
+		}
 	}
 	return errors.Join(append(errs, c.validateRecords())...)
 }

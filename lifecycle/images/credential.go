@@ -30,7 +30,10 @@ const shortestHidden = 4
 type Credential struct {
 	// reveal keeps the contents where no printer that walks fields gets to.
 	reveal func() contents
-	source SecretRef
+	source objectRef // the Secret, zero if it is from a provider
+
+	provider string    // its name, empty if it is from a Secret
+	account  objectRef // the service account that it belongs to, zero if it is the node's
 }
 
 // contents are what does not show. The hash is among them: passwords can be
@@ -40,23 +43,22 @@ type contents struct {
 	hash string
 }
 
-// A SecretRef says which Secret a credential came from.
-type SecretRef struct {
-	// UID tells a Secret from a later one of the same name. It may be empty for
+// An objectRef names the Secret or the service account that a credential came from.
+type objectRef struct {
+	// UID tells an object from a later one of the same name. It may be empty for
 	// objects that come from files.
-	UID types.UID `json:"uid"`
-	// Namespace and Name are the Secret's.
-	Namespace string `json:"namespace"`
-	// Name is the Secret's within its namespace.
-	Name string `json:"name"`
+	UID       types.UID `json:"uid"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
 }
 
-func newCredential(e entry, source SecretRef) Credential {
-	auth := &runtimeapi.AuthConfig{
-		Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken,
-	}
+func newCredential(auth *runtimeapi.AuthConfig, source objectRef) Credential {
 	// Quotes keep two fields from being taken for one.
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", auth.Username, auth.Password, auth.IdentityToken, auth.RegistryToken))
+	text := fmt.Appendf(nil, "%q %q %q %q", auth.Username, auth.Password, auth.IdentityToken, auth.RegistryToken)
+	if auth.Auth != "" { // no Secret has it
+		text = fmt.Appendf(text, " %q", auth.Auth)
+	}
+	sum := sha256.Sum256(text)
 	c := contents{auth: auth, hash: hex.EncodeToString(sum[:])}
 	return Credential{reveal: func() contents { return c }, source: source}
 }
@@ -72,8 +74,23 @@ func (c Credential) contents() contents {
 	return c.reveal()
 }
 
-// Source returns the Secret that the credential came from.
-func (c Credential) Source() SecretRef { return c.source }
+// identity tells credentials apart. Those of a provider change with each answer, so that
+// their contents don't count.
+func (c Credential) identity() string {
+	switch {
+	case c.provider == "":
+		return c.contents().hash
+	case c.account == objectRef{}:
+		return fmt.Sprintf("%q", c.provider)
+	default:
+		return fmt.Sprintf("%q %q %q %q", c.provider, c.account.Namespace, c.account.Name, c.account.UID)
+	}
+}
+
+// isNodes reports whether all pods of the node may use what the credential brings.
+func (c Credential) isNodes() bool {
+	return c.reveal == nil || c.provider != "" && c.account == objectRef{}
+}
 
 // Format prints a placeholder, whatever the verb.
 func (Credential) Format(s fmt.State, _ rune) { fmt.Fprint(s, hidden) }
@@ -90,11 +107,21 @@ func (c Credential) spellings() (all []string) {
 	auth := c.Auth()
 	basic := []byte(auth.GetUsername() + ":" + auth.GetPassword())
 	all = append(all, base64.StdEncoding.EncodeToString(basic), base64.URLEncoding.EncodeToString(basic))
-	for _, secret := range []string{auth.GetPassword(), auth.GetIdentityToken(), auth.GetRegistryToken()} {
+	_, inAuth, _ := strings.Cut(decoded(auth.GetAuth()), ":")
+	for _, secret := range []string{auth.GetPassword(), auth.GetIdentityToken(), auth.GetRegistryToken(), auth.GetAuth(), inAuth} {
 		quoted, inURL := strconv.Quote(secret), url.UserPassword("", secret).String()
 		all = append(all, secret, url.QueryEscape(secret), url.PathEscape(secret), inURL[1:], quoted[1:len(quoted)-1])
 	}
 	return slices.DeleteFunc(all, func(s string) bool { return len(s) < shortestHidden })
+}
+
+// decoded returns what is in a text in base64, empty if it is not.
+func decoded(text string) string {
+	plain, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return ""
+	}
+	return string(plain)
 }
 
 // scrub takes credentials out of a text that somebody else wrote. The longest go
@@ -112,7 +139,7 @@ func scrub(text string, keys []Credential) string {
 }
 
 // compare orders references, for records that do not change without a reason.
-func (r SecretRef) compare(other SecretRef) int {
+func (r objectRef) compare(other objectRef) int {
 	return cmp.Or(
 		cmp.Compare(r.Namespace, other.Namespace), cmp.Compare(r.Name, other.Name), cmp.Compare(r.UID, other.UID))
 }

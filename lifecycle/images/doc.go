@@ -5,15 +5,16 @@
 // # What it does
 //
 // [Manager.Ensure] decides by pull policy whether to pull, finds the credentials
-// for the image in the pod's pull secrets, waits its turn, pulls, and returns the
-// image with a lease that keeps it from garbage collection. [Keyring] is a pure part
-// and useful on its own.
+// for the image in the pod's pull secrets and from each [CredentialProvider], waits
+// its turn, pulls, and returns the image with a lease that keeps it from garbage
+// collection. [Keyring] is a pure part and useful on its own.
 //
 // # What you supply
 //
 // The runtime's two calls, which cri.ImageManagerService has. Whatever else is in
-// [Config] may be left out: where Secrets come from (podsource.Store), limits,
-// leases, where records are kept.
+// [Config] may be left out: where Secrets come from (podsource.Store), credential
+// providers, limits, leases, where records are kept (agent/state). A provider that
+// reads the configuration of a container tool can use a [Keyring].
 //
 // # What it guarantees
 //
@@ -24,9 +25,10 @@
 //     pull and waits until it has ended.
 //  3. Credentials are in no log, event, error or record. A [Credential] prints as a
 //     placeholder, within other values too; where a runtime repeats one in its
-//     answer it is taken out; errors about Secrets quote nothing of them.
+//     answer, or a provider in its error, it is taken out; errors about Secrets
+//     quote nothing of them.
 //  4. Credentials are tried in a fixed order: longest location first, then as the
-//     pod names its Secrets. An image that credentials fit is not pulled without.
+//     pod names its Secrets, then those of providers. An image that credentials fit is not pulled without.
 //  5. An image that only another pod's credentials brought is pulled again, unless
 //     [Policy.Verify] says otherwise (KEP-2535). A pull that a crash cut short or
 //     whose end is not known counts as ours, until credentials bring the image.
@@ -44,8 +46,11 @@
 //
 //   - A pull above the rate limit waits; the kubelet fails it, and the pod backs
 //     off for it.
-//   - Changed credentials are tried at once, not after the back-off of those that
-//     failed.
+//   - A pod's changed Secrets are tried at once, not after the back-off of those that
+//     failed. Credentials of providers wait for it.
+//   - The kubelet logs the error of a credential provider; here it is in the message of
+//     the pull if that fails. Providers are asked only if the pod's Secrets and the
+//     record of the image's pull give no access.
 //   - Pulls of the same image with the same credentials are one pull.
 //   - A pull without progress ends. CRI does not show progress, see
 //     [Config.Progress].
@@ -57,8 +62,9 @@
 //   - Identity and registry tokens of a configuration are used.
 //   - The size of a pulled image comes with the look at it that the result needs; if
 //     that fails the reason is ImageInspectError.
-//   - There are no credential provider plugins, no credentials of the node and of
-//     service accounts.
+//   - A [CredentialProvider] is code, not a program. What it finds is recorded as the
+//     kubelet does for its plugins: for all pods of the node, or for the pod's service
+//     account if the provider requested a token of it.
 //
 // # Testing your code with it
 //

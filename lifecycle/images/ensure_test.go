@@ -284,7 +284,7 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := images.New(images.Config{
 		Policy:           images.Policy{MaxParallelPulls: -1, QPS: math.NaN(), Burst: -1, Verify: "Sometimes", VerifyAllowlist: []string{"web:1"}},
-		ProgressDeadline: -1, LeaseTTL: -1,
+		ProgressDeadline: -1, LeaseTTL: -1, Credentials: []images.CredentialProvider{nil},
 	})
 	require.EqualError(t, err, `images: invalid config: field Images is required
 field MaxParallelPulls: -1 is negative
@@ -292,6 +292,7 @@ field QPS: NaN is not a rate
 field Burst: -1 is negative
 field ProgressDeadline: -1ns is negative
 field LeaseTTL: -1ns is negative
+field Credentials: item 0 is nil or has no name
 field Verify: "Sometimes" is not a policy
 field VerifyAllowlist: it needs Verify to be NeverVerifyAllowlistedImages
 field VerifyAllowlist: "web:1" is not a repository, with or without /*`)

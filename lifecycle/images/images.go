@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -167,6 +168,10 @@ type wanted struct {
 	spec *runtimeapi.ImageSpec
 	name imageref.Ref
 	keys []Credential
+	// hidden are secrets of providers that are not among keys, and failed is why some
+	// returned none.
+	hidden []Credential
+	failed []error
 }
 
 func (w *wanted) policy() corev1.PullPolicy {
@@ -200,21 +205,38 @@ func (m *Manager) ensure(ctx context.Context, w *wanted) (*runtimeapi.Image, err
 	if err := m.findCredentials(ctx, w); err != nil {
 		return nil, err
 	}
-	if verify {
-		ok, err := m.records.allow(ctx, present.GetId(), w.name.Repository, w.keys)
-		switch {
-		case err != nil:
-			// The pull that follows proves the same.
-			m.cfg.Logger.WarnContext(ctx, "reading the record of an image's pull failed", "image", w.Image, "err", err)
-		case ok:
-			m.event(w.Request, corev1.EventTypeNormal, EventPulled, m.presentMessage(w))
+	if verify && m.mayUse(ctx, w, present) {
+		return present, nil
+	}
+	if len(m.cfg.Credentials) > 0 {
+		if err := m.askProviders(ctx, w); err != nil {
+			return nil, err
+		}
+		if verify && m.mayUse(ctx, w, present) {
+			m.logProviders(ctx, w)
 			return present, nil
 		}
-		if w.policy() == corev1.PullNever {
-			return nil, m.never(w)
-		}
+	}
+	if verify && w.policy() == corev1.PullNever {
+		m.logProviders(ctx, w)
+		return nil, m.never(w)
 	}
 	return m.pull(ctx, w)
+}
+
+// mayUse reports whether the pod has credentials that give access to an image that is
+// present.
+func (m *Manager) mayUse(ctx context.Context, w *wanted, present *runtimeapi.Image) bool {
+	ok, err := m.records.allow(ctx, present.GetId(), w.name.Repository, w.keys)
+	if err != nil {
+		// The pull that follows proves the same.
+		m.cfg.Logger.WarnContext(ctx, "reading the record of an image's pull failed", "image", w.Image, "err", err)
+		return false
+	}
+	if ok {
+		m.event(w.Request, corev1.EventTypeNormal, EventPulled, m.presentMessage(w))
+	}
+	return ok
 }
 
 func (m *Manager) presentMessage(w *wanted) string {
@@ -279,7 +301,7 @@ func (m *Manager) findCredentials(ctx context.Context, w *wanted) error {
 		m.event(w.Request, corev1.EventTypeWarning, EventFailed, message)
 		return &Error{Reason: ErrImagePull, Message: message, Err: err}
 	}
-	w.keys = keyring.Lookup(w.name.Repository)
+	w.keys = slices.Clip(keyring.Lookup(w.name.Repository))
 	return nil
 }
 

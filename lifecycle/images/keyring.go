@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/internal/imageref"
 )
@@ -41,8 +42,8 @@ func NewKeyring(secrets ...*corev1.Secret) (*Keyring, error) {
 			if !ok {
 				continue
 			}
-			source := SecretRef{UID: s.UID, Namespace: s.Namespace, Name: s.Name}
-			k.byPlace[place] = append(k.byPlace[place], newCredential(entries[location], source))
+			source := objectRef{UID: s.UID, Namespace: s.Namespace, Name: s.Name}
+			k.byPlace[place] = append(k.byPlace[place], newCredential(entries[location].auth(), source))
 		}
 	}
 	k.locations = slices.Sorted(maps.Keys(k.byPlace))
@@ -126,6 +127,10 @@ type entry struct {
 	Auth          string `json:"auth"`
 	IdentityToken string `json:"identitytoken"`
 	RegistryToken string `json:"registrytoken"`
+}
+
+func (e entry) auth() *runtimeapi.AuthConfig {
+	return &runtimeapi.AuthConfig{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken}
 }
 
 // entriesOf returns the entries of a Secret by location.

@@ -107,7 +107,7 @@ func TestFormsOfSecrets(t *testing.T) {
 			require.Equal(t, tc.user, found[0].Auth().GetUsername())
 			require.Equal(t, tc.pass, found[0].Auth().GetPassword())
 			require.Equal(t, tc.identity, found[0].Auth().GetIdentityToken())
-			require.Equal(t, images.SecretRef{UID: "u", Namespace: "default", Name: "key"}, found[0].Source())
+			require.Equal(t, "default/key u", images.SourceOf(found[0]))
 		})
 	}
 }

@@ -46,11 +46,15 @@ func (m *Manager) pull(ctx context.Context, w *wanted) (*runtimeapi.Image, error
 		return nil, fmt.Errorf("images: pull %s: %w", w.Image, err)
 	}
 	if f.result.err != nil {
-		m.event(w.Request, corev1.EventTypeWarning, EventFailed, fmt.Sprintf("Failed to pull image %q: %s", w.Image, f.result.err.runtimeText()))
-		m.failed(key, f)
-		return nil, f.result.err
+		err := *f.result.err
+		err.Message += w.providerText()
+		m.event(w.Request, corev1.EventTypeWarning, EventFailed,
+			fmt.Sprintf("Failed to pull image %q: %s%s", w.Image, f.result.err.runtimeText(), w.providerText()))
+		m.failed(key, f, &err)
+		return nil, &err
 	}
 	m.succeeded(key)
+	m.logProviders(ctx, w)
 	m.event(w.Request, corev1.EventTypeNormal, EventPulled, fmt.Sprintf(
 		"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", w.Image,
 		f.result.took.Truncate(time.Millisecond), m.cfg.Clock.Since(start).Truncate(time.Millisecond), f.result.image.GetSize()))
@@ -59,11 +63,11 @@ func (m *Manager) pull(ctx context.Context, w *wanted) (*runtimeapi.Image, error
 
 // fingerprint tells lists of credentials apart.
 func fingerprint(keys []Credential) string {
-	hashes := make([]string, len(keys))
+	ids := make([]string, len(keys))
 	for i, c := range keys {
-		hashes[i] = c.contents().hash
+		ids[i] = c.identity()
 	}
-	return strings.Join(hashes, ",")
+	return strings.Join(ids, ",")
 }
 
 // backedOff returns why the pull must wait, nil if it need not.
@@ -83,7 +87,7 @@ func (m *Manager) backedOff(key backoffKey, image string) error {
 }
 
 // failed makes the next pull wait.
-func (m *Manager) failed(key backoffKey, f *flight) {
+func (m *Manager) failed(key backoffKey, f *flight, err *Error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.failures[key].flight == f {
@@ -96,7 +100,7 @@ func (m *Manager) failed(key backoffKey, f *flight) {
 	}
 	now := m.cfg.Clock.Now()
 	m.cfg.Backoff.Next(key.String(), now)
-	m.failures[key] = failure{at: now, err: f.result.err, flight: f}
+	m.failures[key] = failure{at: now, err: err, flight: f}
 }
 
 func (m *Manager) succeeded(key backoffKey) {
@@ -241,7 +245,7 @@ func (m *Manager) tryEach(ctx context.Context, w *wanted) (id string, used Crede
 		if cutShort(ctx, err) {
 			m.records.doubt(w.name.String())
 		}
-		err = scrubbed(err, keys)
+		err = scrubbed(err, w.secrets())
 		if s, ok := grpcstatus.FromError(err); ok && s.Code() == codes.Unknown {
 			err = errors.New(s.Message()) // the code adds nothing
 		}

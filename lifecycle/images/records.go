@@ -112,37 +112,43 @@ type record struct {
 type access struct {
 	Everybody bool        `json:"nodePodsAccessible,omitempty"`
 	Secrets   []secretUse `json:"kubernetesSecrets,omitempty"`
+	Accounts  []objectRef `json:"kubernetesServiceAccounts,omitempty"`
 }
 
 // secretUse is a credential that worked.
 type secretUse struct {
-	SecretRef
+	objectRef
 	Hash string `json:"credentialHash"`
 }
 
-// allows says whether one of the credentials worked before: it, or an earlier
-// content of the same Secret, whose owner had access then.
+// allows says whether one of the credentials worked before: it, an earlier content of
+// the same Secret, whose owner had access then, or another of the same service account.
 func (a access) allows(keys []Credential) bool {
 	return a.Everybody || slices.ContainsFunc(keys, func(c Credential) bool {
-		return slices.ContainsFunc(a.Secrets, func(s secretUse) bool {
-			return s.Hash == c.contents().hash || s.UID != "" && s.SecretRef == c.source
+		return c.account.UID != "" && slices.Contains(a.Accounts, c.account) || slices.ContainsFunc(a.Secrets, func(s secretUse) bool {
+			return s.Hash == c.contents().hash || s.UID != "" && s.objectRef == c.source
 		})
 	})
 }
 
-// with returns a and one more credential that worked. Who needs none gives
-// access to everybody.
+// with returns a and one more credential that worked. If none is needed, or one of the
+// node's was used, everybody has access. A service account whose UID is unknown gets no
+// record: a later one of its name is not to have its access.
 func (a access) with(c Credential) access {
-	if c.reveal == nil {
+	switch {
+	case c.isNodes():
 		return access{Everybody: true}
-	}
-	if a.Everybody {
+	case a.Everybody, c.provider != "" && (c.account.UID == "" || slices.Contains(a.Accounts, c.account)):
 		return a
+	case c.provider != "":
+		accounts := append(slices.Clone(a.Accounts), c.account)
+		slices.SortFunc(accounts, objectRef.compare)
+		return access{Secrets: a.Secrets, Accounts: accounts}
 	}
-	kept := slices.DeleteFunc(slices.Clone(a.Secrets), func(s secretUse) bool { return s.SecretRef == c.source })
-	kept = append(kept, secretUse{SecretRef: c.source, Hash: c.contents().hash})
-	slices.SortFunc(kept, func(x, y secretUse) int { return x.compare(y.SecretRef) })
-	return access{Secrets: kept}
+	kept := slices.DeleteFunc(slices.Clone(a.Secrets), func(s secretUse) bool { return s.objectRef == c.source })
+	kept = append(kept, secretUse{objectRef: c.source, Hash: c.contents().hash})
+	slices.SortFunc(kept, func(x, y secretUse) int { return x.compare(y.objectRef) })
+	return access{Secrets: kept, Accounts: a.Accounts}
 }
 
 // Store keeps values by key. Get of an unknown key returns an error that is fs.ErrNotExist,

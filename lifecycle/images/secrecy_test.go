@@ -6,17 +6,22 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/lifecycle/images"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
@@ -54,6 +59,58 @@ func TestRuntimesThatRepeatCredentials(t *testing.T) {
 				require.NotContains(t, log.String(), word)
 			}
 		})
+	}
+}
+
+// Neither what a provider returns, nor the token that it was given, shows anywhere: not if the
+// provider repeats it in its error, nor if the runtime does.
+func TestProvidersThatRepeatSecrets(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	dir := t.TempDir()
+	basic := base64.StdEncoding.EncodeToString([]byte("me:open-sesame"))
+	s := newSet(t, func(c *images.Config) {
+		c.Tokens, c.State = tokensOf("uid-1"), state.Files(dir)
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Credentials = []images.CredentialProvider{
+			provider{"acme", func(ctx context.Context, r images.CredentialRequest) ([]*runtimeapi.AuthConfig, error) {
+				answer, err := r.Tokens(ctx, nil, &authenticationv1.TokenRequest{})
+				if err != nil {
+					return nil, err
+				}
+				return []*runtimeapi.AuthConfig{{Password: "beside-an-error"}}, errors.New("no luck with " + answer.Status.Token + " and beside-an-error and hunter-two")
+			}},
+			provider{"other", func(context.Context, images.CredentialRequest) ([]*runtimeapi.AuthConfig, error) {
+				return []*runtimeapi.AuthConfig{{Username: "me", Password: "hunter-two"}, {Auth: basic}}, nil
+			}},
+		}
+	})
+	s.node.registry = func(_ context.Context, image string, auth *runtimeapi.AuthConfig) error {
+		if image == "r.io/web:2" {
+			return nil
+		}
+		return errors.New("denied: " + auth.GetPassword() + auth.GetAuth() + " open-sesame " + jwt("uid-1"))
+	}
+	for _, image := range []string{"r.io/web:1", "r.io/web:1", "r.io/web:2"} {
+		_, err := s.Ensure(t.Context(), images.Request{Pod: pod("a"), Image: image})
+		require.Equal(t, image == "r.io/web:2", err == nil)
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			fmt.Fprintf(&log, "%v %+v %#v\n", e, e, e)
+		}
+	}
+	fmt.Fprint(&log, s.events.take())
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		log.Write(text)
+		return err
+	}))
+	require.Contains(t, log.String(), "credential provider acme: no luck with [credential] and [credential] and [credential]")
+	require.Contains(t, log.String(), "denied: [credential]")
+	for _, word := range []string{"hunter-two", "beside-an-error", "open-sesame", basic, jwt("uid-1")} {
+		require.NotContains(t, log.String(), word)
 	}
 }
 

@@ -1,0 +1,164 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// CredentialProvider finds credentials for images that the pod's imagePullSecrets may not
+// cover, such as those of a cloud's registry. It may be called for several pods at once,
+// before each pull and before an image is used whose pull is verified, so that it has to
+// cache what is expensive.
+type CredentialProvider interface {
+	// Name names the provider in messages and logs.
+	Name() string
+	// Credentials returns the credentials to try, in order; none if the image is not the
+	// provider's. They are shared and must not be modified afterwards. An error stops no
+	// pull: other credentials are tried. It is shown to whoever can see the pod, and must
+	// not contain secrets.
+	//
+	// The credentials are the node's: a pull with them gives all pods of the node access to
+	// the image. If the provider has called Tokens of the request, they are those of the
+	// pod's service account instead. A provider that returns credentials of a service
+	// account from a cache has to call it, too.
+	Credentials(ctx context.Context, r CredentialRequest) ([]*runtimeapi.AuthConfig, error)
+}
+
+// CredentialRequest is for one image of one pod.
+type CredentialRequest struct {
+	// Pod is the pod that the image is for. It is not modified.
+	Pod *corev1.Pod
+	// Image is the reference in full, such as docker.io/library/web:1, and Repository is
+	// the same without tag and digest.
+	Image, Repository string
+	// Tokens requests a token of the pod's service account, whatever pod it is given. Nil if
+	// [Config.Tokens] is nil.
+	Tokens podspec.TokenFunc
+}
+
+// askProviders adds the credentials of the providers, and what those that failed return. The
+// error is that of ctx.
+func (m *Manager) askProviders(ctx context.Context, w *wanted) error {
+	type failure struct {
+		provider string
+		err      error
+	}
+	var failed []failure
+	for _, p := range m.cfg.Credentials {
+		r := CredentialRequest{Pod: w.Pod, Image: w.name.String(), Repository: w.name.Repository}
+		tokens := &accountTokens{pod: w.Pod, request: m.cfg.Tokens}
+		if m.cfg.Tokens != nil {
+			r.Tokens = tokens.get
+		}
+		found, err := p.Credentials(ctx, r)
+		if ctx.Err() != nil {
+			return fmt.Errorf("images: ask credential provider %s about %s: %w", p.Name(), w.Image, ctx.Err())
+		}
+		account, secrets := tokens.used()
+		w.hidden = append(w.hidden, secrets...)
+		for _, auth := range found {
+			if auth == nil {
+				continue
+			}
+			c := newCredential(auth, objectRef{})
+			c.provider, c.account = p.Name(), account
+			w.hidden = append(w.hidden, c)
+			if err == nil {
+				w.keys = append(w.keys, c)
+			}
+		}
+		if err != nil {
+			failed = append(failed, failure{p.Name(), err})
+		}
+	}
+	for _, f := range failed { // now that all secrets are known
+		w.failed = append(w.failed, fmt.Errorf("credential provider %s: %w", f.provider, scrubbed(f.err, w.secrets())))
+	}
+	return nil
+}
+
+// logProviders logs which providers failed, where no message about a failed pull has it.
+func (m *Manager) logProviders(ctx context.Context, w *wanted) {
+	for _, err := range w.failed {
+		m.cfg.Logger.WarnContext(ctx, "could not get all credentials for an image",
+			"pod", w.Pod.Namespace+"/"+w.Pod.Name, "podUID", w.Pod.UID, "image", w.Image, "err", err)
+	}
+}
+
+// providerText returns what is added to a message about a pull that failed.
+func (w *wanted) providerText() string {
+	var b strings.Builder
+	for _, err := range w.failed {
+		b.WriteString("; " + err.Error())
+	}
+	return b.String()
+}
+
+// secrets are what may not show in the texts of others.
+func (w *wanted) secrets() []Credential {
+	return append(w.hidden[:len(w.hidden):len(w.hidden)], w.keys...)
+}
+
+// accountTokens requests tokens of a pod's service account, and remembers them.
+type accountTokens struct {
+	pod     *corev1.Pod
+	request podspec.TokenFunc
+
+	mu      sync.Mutex
+	account objectRef // zero before the first request
+	tokens  []Credential
+}
+
+func (t *accountTokens) get(ctx context.Context, _ *corev1.Pod, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	answer, err := t.request(ctx, t.pod, request)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.account.Namespace, t.account.Name = t.pod.Namespace, cmp.Or(t.pod.Spec.ServiceAccountName, "default")
+	if err == nil && answer != nil {
+		t.account.UID = accountOf(answer.Status.Token)
+		t.tokens = append(t.tokens, newCredential(&runtimeapi.AuthConfig{RegistryToken: answer.Status.Token}, objectRef{}))
+	}
+	return answer, err
+}
+
+func (t *accountTokens) used() (account objectRef, tokens []Credential) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.account, t.tokens
+}
+
+// accountOf returns the UID of the service account that a token is for, empty if the token
+// does not have it. The token is the API server's, and its signature is not verified.
+func accountOf(token string) types.UID {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return ""
+	}
+	var claims struct {
+		Kubernetes struct {
+			ServiceAccount struct {
+				UID types.UID `json:"uid"`
+			} `json:"serviceaccount"`
+		} `json:"kubernetes.io"`
+	}
+	if json.Unmarshal(payload, &claims) != nil {
+		return ""
+	}
+	return claims.Kubernetes.ServiceAccount.UID
+}
