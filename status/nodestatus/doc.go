@@ -48,10 +48,9 @@
 //     here the previous ones stay.
 //   - While the kubelet can't measure the machine it ignores device plugins, so that broken
 //     devices are allocatable; here they count in any case.
-//   - The kubelet reports an image list only after an error of the list has passed; here the caller
-//     passes the images that it knows.
 //   - Where the version of the runtime is unknown, the kubelet reports Unknown in its place; here
-//     the previous version stays. The same holds for an id of the machine that can't be read.
+//     the previous version stays.
+//   - The kubelet empties an id of the machine that it can't read; here the previous one stays.
 //   - Looking up and checking addresses is the caller's task, and so is the annotation
 //     alpha.kubernetes.io/provided-node-ip, which is not part of the status.
 //   - After a change the kubelet adds a random time to the next period, up to half of it in

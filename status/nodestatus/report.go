@@ -13,9 +13,6 @@ import (
 // ReportPeriod is how often the kubelet reports the status of a node that does not change.
 const ReportPeriod = 5 * time.Minute
 
-// maxTries is how many calls in a row may fail before the next one waits.
-const maxTries = 5
-
 // Due reports whether the API server must get a node's next status: at once if it differs from
 // the previous one in more than heartbeat times and the order of conditions, else when period
 // has passed since the last report that succeeded. The zero lastReport means none yet. The
@@ -42,31 +39,4 @@ func withoutHeartbeats(conditions []corev1.NodeCondition) []corev1.NodeCondition
 	}
 	slices.SortStableFunc(conditions, func(a, b corev1.NodeCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
 	return conditions
-}
-
-// Attempts are an agent's calls that report its node to the API server: patches of the status,
-// or renewals of the lease.
-type Attempts struct {
-	// Last is when the last call ended. The zero time means that there was no call yet.
-	Last time.Time
-	// Failed is how many calls have failed since the last one that succeeded.
-	Failed int
-}
-
-// Next returns when to call again: period after a call that succeeded and after each fifth that
-// failed, at once after any other that failed, and at once if there was no call yet.
-func (a Attempts) Next(period time.Duration) time.Time {
-	if a.Last.IsZero() || a.Failed%maxTries != 0 {
-		return a.Last
-	}
-	return a.Last.Add(period)
-}
-
-// RenewInterval returns how often the lease of a node is renewed: four times within its
-// duration.
-func RenewInterval(leaseDuration time.Duration) time.Duration { return leaseDuration / 4 }
-
-// LeaseDue reports whether the lease of a node must be renewed now.
-func LeaseDue(a Attempts, leaseDuration time.Duration, now time.Time) bool {
-	return !now.Before(a.Next(RenewInterval(leaseDuration)))
 }
