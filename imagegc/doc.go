@@ -65,8 +65,8 @@
 //
 // # Differences from the kubelet
 //
-//   - After a restart all images are new to the kubelet, and MaxAge begins anew; with
-//     State ours keeps the ages of images (kubernetes#119711).
+//   - After a restart all images are new to the kubelet, and MaxAge begins anew; with a
+//     Store ours keeps the ages of images (kubernetes#119711).
 //   - The kubelet treats an image that was never used as infinitely old, and deletes it
 //     once the kubelet itself is older than MaxAge; here MaxAge counts from when the image
 //     was first seen.

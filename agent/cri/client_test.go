@@ -168,7 +168,7 @@ func TestExecSync_ExitCodes(t *testing.T) {
 	require.Equal(t, codes.DeadlineExceeded, grpcstatus.Code(err))
 	_, _, err = c.ExecSync(ctx, id, []string{"nosuch"}, time.Second)
 	require.ErrorContains(t, err, "executable file not found")
-	require.False(t, errors.As(err, &exit))
+	require.NotErrorAs(t, err, &exit)
 }
 
 func TestGetContainerEvents_UntilTheContextEnds(t *testing.T) {
@@ -266,7 +266,8 @@ func TestLister_ListsAsTheClient(t *testing.T) {
 	t.Parallel()
 	node := newNode(t, fakecri.Config{Images: fakecri.DemoImages()})
 	c := newClient(t, criclient.Config{Endpoint: serve(t, node)})
-	require.Same(t, c.Lister(), c.Lister())
+	first, second := c.Lister(), c.Lister()
+	require.Same(t, first, second)
 	runPod(t, c, "a", "demo/web:1")
 	boxes, err := c.ListPodSandbox(t.Context(), nil)
 	require.NoError(t, err)

@@ -26,12 +26,14 @@ type recorder struct {
 	limit   time.Duration // 0 without a deadline
 }
 
-func (r *recorder) record(ctx context.Context, method string, req, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
-	*r = recorder{method: path.Base(method), request: req}
-	if at, ok := ctx.Deadline(); ok {
-		r.limit = time.Until(at).Round(time.Second)
-	}
-	return errNoRuntime
+func (r *recorder) intercept() grpc.DialOption {
+	return grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+		*r = recorder{method: path.Base(method), request: req}
+		if at, ok := ctx.Deadline(); ok {
+			r.limit = time.Until(at).Round(time.Second)
+		}
+		return errNoRuntime
+	})
 }
 
 // expected is what a method of the client must send.
@@ -210,7 +212,7 @@ func imageCalls() map[string]expected {
 func TestClient_CallsHaveADeadline(t *testing.T) {
 	t.Parallel()
 	var got recorder
-	c := newClient(t, criclient.Config{Endpoint: "unix:///missing", DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(got.record)}})
+	c := newClient(t, criclient.Config{Endpoint: "unix:///missing", DialOptions: []grpc.DialOption{got.intercept()}})
 	all := expectations()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		want := all[name]
@@ -232,7 +234,7 @@ func TestClient_CallsHaveADeadline(t *testing.T) {
 func TestStopContainer_LongGracePeriods(t *testing.T) {
 	t.Parallel()
 	var got recorder
-	c := newClient(t, criclient.Config{Endpoint: "unix:///missing", DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(got.record)}})
+	c := newClient(t, criclient.Config{Endpoint: "unix:///missing", DialOptions: []grpc.DialOption{got.intercept()}})
 	for _, grace := range []int64{1 << 31, 1 << 33, 1<<63 - 1} {
 		require.ErrorIs(t, c.StopContainer(t.Context(), "c", grace), errNoRuntime)
 		require.Greater(t, got.limit, 50*365*24*time.Hour, grace)
@@ -243,7 +245,7 @@ func TestStopContainer_LongGracePeriods(t *testing.T) {
 func TestExecSync_Timeouts(t *testing.T) {
 	t.Parallel()
 	var got recorder
-	c := newClient(t, criclient.Config{Endpoint: "unix:///missing", DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(got.record)}})
+	c := newClient(t, criclient.Config{Endpoint: "unix:///missing", DialOptions: []grpc.DialOption{got.intercept()}})
 	for timeout, want := range map[time.Duration]int64{
 		0: 0, time.Nanosecond: 1, time.Second: 1, 1100 * time.Millisecond: 2, 2 * time.Second: 2,
 	} {

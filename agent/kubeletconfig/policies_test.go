@@ -54,7 +54,7 @@ func changedPolicies(t *testing.T, text string) string {
 // leaves returns the values in v, with their paths. Zeros are left out, but for those of
 // numbers and booleans.
 func leaves(path string, v reflect.Value) (all []string) {
-	if text, ok := v.Interface().(fmt.Stringer); ok && v.Kind() != reflect.Pointer {
+	if text, ok := reflect.TypeAssert[fmt.Stringer](v); ok && v.Kind() != reflect.Pointer {
 		return []string{path + " = " + text.String()}
 	}
 	switch v.Kind() {

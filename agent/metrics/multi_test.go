@@ -1,13 +1,13 @@
 package metrics_test
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -200,7 +200,8 @@ func TestAdd_WhileScrapesGoOn(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	var agents sync.WaitGroup
-	for i := range 8 {
+	errs := make([]error, 8)
+	for i := range errs {
 		agents.Go(func() {
 			pod := newPod(fmt.Sprint("pod", i), "app")
 			o, p := b.Prober(prober.Observer{}), b.PLEG(pleg.Observer{})
@@ -209,14 +210,14 @@ func TestAdd_WhileScrapesGoOn(t *testing.T) {
 				o.Probed(run(pod, "app", prober.Liveness, prober.Succeeded))
 				p.RelistEnd(pleg.Result{At: epoch}, nil)
 				_, err := b.all.Gather()
-				assert.NoError(t, err)
-				_, err = b.probe.Gather()
-				assert.NoError(t, err)
+				_, errProbe := b.probe.Gather()
+				errs[i] = errors.Join(errs[i], err, errProbe)
 				remove()
 			}
 		})
 	}
 	agents.Wait()
+	require.NoError(t, errors.Join(errs...))
 	b.is("kubelet_pleg_relist_duration_seconds_count", 160)
 	b.none("kubelet_running_pods")
 	b.none("kubelet_node_name")

@@ -79,12 +79,12 @@ func TestSummaryAndRunningPodsAreInTheKubeletsForm(t *testing.T) {
 	var summary statsapi.Summary
 	a.json(t, "/stats/summary", &summary)
 	require.Equal(t, "node1", summary.Node.NodeName)
-	require.NotEmpty(t, summary.Pods)
-	require.NotNil(t, summary.Pods[0].CPU)
-	require.NotNil(t, summary.Pods[0].Containers[0].Rootfs)
+	web := figuresOf(t, summary, "web-node1")
+	require.NotNil(t, web.CPU)
+	require.NotNil(t, web.Containers[0].Rootfs)
 	summary = statsapi.Summary{}
 	a.json(t, "/stats/summary?only_cpu_and_memory=true", &summary)
-	require.Nil(t, summary.Pods[0].Containers[0].Rootfs)
+	require.Nil(t, figuresOf(t, summary, "web-node1").Containers[0].Rootfs)
 	require.Nil(t, summary.Node.Fs)
 	for _, path := range []string{"/runningpods", "/runningpods/"} {
 		var list corev1.PodList
@@ -100,6 +100,19 @@ func TestSummaryAndRunningPodsAreInTheKubeletsForm(t *testing.T) {
 		}
 		require.True(t, found, path)
 	}
+}
+
+// figuresOf returns the figures of a pod that runs.
+func figuresOf(t *testing.T, summary statsapi.Summary, name string) statsapi.PodStats {
+	t.Helper()
+	for _, p := range summary.Pods {
+		if p.PodRef.Name == name {
+			require.NotEmpty(t, p.Containers)
+			return p
+		}
+	}
+	require.Fail(t, "no such pod in the summary", name)
+	return statsapi.PodStats{}
 }
 
 func TestEventsCanBeReadAndFollowed(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -108,7 +109,7 @@ func (w *wanted) providerText() string {
 
 // secrets are what may not show in the texts of others.
 func (w *wanted) secrets() []Credential {
-	return append(w.hidden[:len(w.hidden):len(w.hidden)], w.keys...)
+	return slices.Concat(w.hidden, w.keys)
 }
 
 // accountTokens requests tokens of a pod's service account, and remembers them.

@@ -349,6 +349,7 @@ func keyOf(prefix, name string) string {
 // memory is the Store of records that need not survive the process. records has the lock.
 type memory map[string][]byte
 
+// Get returns a value.
 func (m memory) Get(_ context.Context, key string) ([]byte, error) {
 	if value, ok := m[key]; ok {
 		return value, nil
@@ -356,16 +357,19 @@ func (m memory) Get(_ context.Context, key string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
+// Put replaces a value, which it retains.
 func (m memory) Put(_ context.Context, key string, value []byte) error {
 	m[key] = value
 	return nil
 }
 
+// Delete removes a value.
 func (m memory) Delete(_ context.Context, key string) error {
 	delete(m, key)
 	return nil
 }
 
+// Keys returns the keys with the prefix, in any order.
 func (m memory) Keys(_ context.Context, prefix string) (keys []string, err error) {
 	for key := range m {
 		if strings.HasPrefix(key, prefix) {
