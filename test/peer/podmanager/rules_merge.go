@@ -117,21 +117,6 @@ func conflicts(w *mergeWorld, step int, source string) (all []podmanager.Conflic
 	return all
 }
 
-// conflictText is how a conflict reads.
-func conflictText(c podmanager.Conflict) string {
-	text := fmt.Sprintf("pod %s/%s (UID %s) of source %s is left out: source ", c.Pod.Namespace, c.Pod.Name, c.UID, c.Source)
-	switch {
-	case c.UIDHolder == "":
-		return text + c.NameHolder + " has a pod of this name"
-	case c.NameHolder == "":
-		return text + c.UIDHolder + " has a pod of this UID"
-	case c.UIDHolder == c.NameHolder:
-		return text + c.UIDHolder + " has a pod of this UID and name"
-	default:
-		return text + c.UIDHolder + " has a pod of this UID, and source " + c.NameHolder + " one of this name"
-	}
-}
-
 // expected returns the operation on a UID in a step, if the pods that count are the
 // chosen ones.
 func expected(w *mergeWorld, step int, uid types.UID) string {
