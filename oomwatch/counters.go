@@ -135,7 +135,7 @@ func (c *Counters) kills() (n uint64, ok bool) {
 }
 
 // Look reads all counters once and emits those that rose since the last look. If one
-// can't be read for now, the next look tells of all. It is the single step of Watch, for
+// can't be read, it emits nothing, and the next look reports every rise since. It is the single step of Watch, for
 // those who decide themselves when to look.
 func (c *Counters) Look(emit func(Sighting)) {
 	now := c.cfg.Clock.Now()

@@ -51,8 +51,8 @@ type Observer struct {
 type Change struct {
 	// Pod is the pod as the caller gave it.
 	Pod *corev1.Pod
-	// Old is what was said before, the zero value at first; New is what is said
-	// now.
+	// Old is the status that was published before, the zero value at first. New is
+	// the one to publish now.
 	Old, New corev1.PodStatus
 	// Version counts the changes of this pod, from 1.
 	Version uint64

@@ -51,8 +51,8 @@
 //     start time never moves; the observed generation never decreases.
 //  4. A container that is gone without a trace is never shown as one that never
 //     ran, and restart counts never decrease.
-//  5. Each change has the next version of its pod. What is [Equal] to what is said
-//     already is no change.
+//  5. Each change has the next version of its pod. A status that is [Equal] to the
+//     last one is no change.
 //  6. An agent that starts again says what it said before until it knows better:
 //     see [Input.Runtime] and [ProbeUnknown].
 //  7. Nothing that is given is modified. Nil and half-filled CRI messages do no

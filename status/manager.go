@@ -116,7 +116,7 @@ func (m *Manager) Update(uid types.UID, fn func(*corev1.PodStatus)) (changed boo
 // TerminatePod says that the pod has ended and that nothing of it is left. Its
 // containers that were not seen to end are shown as ended with 137, but init
 // containers that had no turn stay as they are. Unless it has succeeded or is
-// static, it has failed. It returns what is said now. Nothing is modified; pod is
+// static, it has failed. It returns the new status. Nothing is modified; pod is
 // retained.
 func (m *Manager) TerminatePod(pod *corev1.Pod) corev1.PodStatus {
 	m.step.Lock()

@@ -130,8 +130,8 @@ func (s *Saved) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) er
 	return s.deleteForgotten(ctx)
 }
 
-// deleteForgotten needs the lock, so that no status is published meanwhile of a pod that
-// comes back.
+// deleteForgotten deletes the statuses of forgotten pods. The caller holds mu, so that a
+// pod that comes back is not published meanwhile: Status and Forget wait for the store.
 func (s *Saved) deleteForgotten(ctx context.Context) error {
 	var errs []error
 	for uid := range s.forgotten {

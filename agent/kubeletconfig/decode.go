@@ -61,7 +61,7 @@ func resolved(node *yaml.Node) *yaml.Node {
 }
 
 // defaulted puts the default where the value is one that the kubelet takes for none,
-// and says whether it did.
+// and reports whether it did.
 func defaulted(into, byDefault any) bool {
 	switch into := into.(type) {
 	case *string:

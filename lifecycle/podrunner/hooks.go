@@ -78,7 +78,7 @@ func (r *Runner) setHookDone(ctx context.Context, uid types.UID, id string) {
 	r.writeEnd(ctx, uid)
 }
 
-// setPreStopped needs the lock.
+// setPreStopped records that the container's preStop hook has run. The caller holds mu.
 func (r *Runner) setPreStopped(uid types.UID, id string) {
 	if r.preStopped[uid] == nil {
 		r.preStopped[uid] = map[string]bool{}

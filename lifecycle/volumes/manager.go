@@ -121,7 +121,7 @@ func (m *Manager) pluginOf(pod *corev1.Pod, v *corev1.Volume, kind string) (Plug
 	return nil, fmt.Errorf("volume type %s is not supported", kind)
 }
 
-// isElement says whether a name is one folder's.
+// isElement reports whether name is a single path element.
 func isElement(name string) bool {
 	return name != "." && fs.ValidPath(name) && !strings.ContainsAny(name, "/\\\x00") && len(name) <= maxName
 }
