@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeparts/kubeparts/internal/coalesce"
 	"github.com/kubeparts/kubeparts/lifecycle/podspec"
 )
 
@@ -20,7 +21,7 @@ type Manager struct {
 	mu      sync.RWMutex
 	pods    *index // without mirrors
 	mirrors *index
-	readers subscribers
+	changes coalesce.Signal
 }
 
 // New returns a Manager that knows no pod.
@@ -38,7 +39,7 @@ func (m *Manager) SetPods(pods []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pods, m.mirrors = fresh.pods, fresh.mirrors
-	m.readers.notify()
+	m.changes.Notify()
 }
 
 // AddPod makes pod known, a mirror or not. It is the same as [Manager.UpdatePod]:
@@ -51,7 +52,7 @@ func (m *Manager) UpdatePod(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.set(pod) {
-		m.readers.notify()
+		m.changes.Notify()
 	}
 }
 
@@ -62,7 +63,7 @@ func (m *Manager) RemovePod(pod *corev1.Pod) {
 	defer m.mu.Unlock()
 	removed := m.pods.remove(pod.UID)
 	if m.mirrors.remove(pod.UID) || removed {
-		m.readers.notify()
+		m.changes.Notify()
 	}
 }
 

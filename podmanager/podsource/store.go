@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/internal/coalesce"
 )
 
 // ErrNotRead says that a [Store] does not know yet what there is: its source has not
@@ -28,7 +30,7 @@ type Store struct {
 	claimed bool
 	read    bool
 	objects Objects
-	readers map[chan struct{}]struct{}
+	changes coalesce.Signal
 }
 
 // Objects are ConfigMaps and Secrets by namespace and name. Neither the maps nor what
@@ -82,23 +84,7 @@ func (s *Store) Snapshot() (objects Objects, read bool) {
 // since the last one was taken from it, and one at the beginning. It says not what;
 // changes that come quickly are one message. A slow reader delays nobody. The channel
 // is closed when ctx is done, or soon after.
-func (s *Store) Subscribe(ctx context.Context) <-chan struct{} {
-	c := make(chan struct{}, 1)
-	c <- struct{}{}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.readers == nil {
-		s.readers = make(map[chan struct{}]struct{})
-	}
-	s.readers[c] = struct{}{}
-	context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.readers, c)
-		close(c)
-	})
-	return c
-}
+func (s *Store) Subscribe(ctx context.Context) <-chan struct{} { return s.changes.Subscribe(ctx) }
 
 // claim makes the Store one source's: two would take turns in it.
 func (s *Store) claim() error {
@@ -133,12 +119,7 @@ func (s *Store) set(objects []metav1.Object) {
 		return
 	}
 	s.objects, s.read = fresh, true
-	for c := range s.readers {
-		select {
-		case c <- struct{}{}:
-		default: // the message that is waiting there stands for this change too
-		}
-	}
+	s.changes.Notify()
 }
 
 func orOld[T any](old, fresh *T) *T {
