@@ -185,19 +185,22 @@ func (m *Merge) Conflicts() []Conflict {
 	return slices.Clone(m.conflicts)
 }
 
-// stamp returns the pods with the name of their source.
+// stamp returns the pods with the name of their source. It leaves out nil pods.
 func (m *Merge) stamp(source string, pods []*corev1.Pod) []*corev1.Pod {
 	before, now := m.copies[source], make(map[*corev1.Pod]*corev1.Pod)
-	stamped := make([]*corev1.Pod, len(pods))
-	for i, pod := range pods {
+	stamped := make([]*corev1.Pod, 0, len(pods))
+	for _, pod := range pods {
+		if pod == nil {
+			continue
+		}
 		if value, ok := pod.Annotations[podspec.SourceAnnotation]; ok && value == source {
-			stamped[i] = pod
+			stamped = append(stamped, pod)
 			continue
 		}
 		if now[pod] = before[pod]; now[pod] == nil {
 			now[pod] = stampedCopy(pod, source)
 		}
-		stamped[i] = now[pod]
+		stamped = append(stamped, now[pod])
 	}
 	m.copies[source] = now
 	return stamped

@@ -109,3 +109,11 @@ func TestMerge_APIPods(t *testing.T) {
 	next(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "RECONCILE u1")
 	b.set("api", pods(other), "REMOVE u1")
 }
+
+func TestMerge_NilPodsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	b := newMergeBed(t)
+	all := b.deliver(podspec.SourceAPI, nil, podOf("a", "u1", "i:1"), nil)
+	require.Len(t, all, 1)
+	require.Equal(t, "a", all[0].Name)
+}
