@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -65,6 +66,9 @@ type Config struct {
 	// InspectTimeout bounds the inspection of one pod, in real time even on a
 	// fake clock. Default 10s.
 	InspectTimeout time.Duration
+	// Random returns random numbers from 0 up to 1, for the pauses before a broken event
+	// stream is opened again. Default: that of math/rand/v2.
+	Random func() float64
 	// Clock is the time source. It must not step back, and the default, the system
 	// clock with its monotonic reading, does not.
 	Clock clock.Clock
@@ -133,6 +137,9 @@ func (c Config) withDefaults() Config {
 	c.MaxInspections = cmp.Or(c.MaxInspections, 8)
 	c.InspectTimeout = cmp.Or(c.InspectTimeout, 10*time.Second)
 	c.Clock = cmp.Or[clock.Clock](c.Clock, clock.RealClock{})
+	if c.Random == nil {
+		c.Random = rand.Float64
+	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	o := &c.Observer
 	if o.RelistStart == nil {

@@ -60,3 +60,22 @@ func TestTheObserverIsToldOfTheStreamOfEvents(t *testing.T) {
 		require.Len(t, ended, 2, "an end that was asked for is none to tell of")
 	})
 }
+
+// The pauses before a broken stream is opened again come from Config.Random.
+func TestRun_ReopensTheStreamAfterRandomPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		w.refuseWith(errors.New("not yet"))
+		began := time.Now()
+		var ended []time.Duration
+		r := newRig(t, clock.RealClock{}, hinted(w), func(c *pleg.Config) {
+			c.Random = func() float64 { return 0.5 }
+			c.Observer.StreamEnded = func(error) { ended = append(ended, time.Since(began)) }
+		})
+		stop := start(t, r)
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, []time.Duration{0, 75 * time.Millisecond, 225 * time.Millisecond}, ended)
+		stop()
+	})
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -150,7 +149,7 @@ func (g *Generator) listen(ctx context.Context) {
 		if failures == 0 { // else it was said already
 			g.logEnd(ctx, err)
 		}
-		timer := g.cfg.Clock.NewTimer(reopenAfter(failures, rand.Float64()))
+		timer := g.cfg.Clock.NewTimer(reopenAfter(failures, g.cfg.Random()))
 		select {
 		case <-timer.C():
 		case <-ctx.Done():
