@@ -73,7 +73,7 @@ func (a *agent) newImages() (err error) {
 }
 
 func (a *agent) newVolumes() (err error) {
-	cfg := volumes.Config{Root: a.node.rootDir, Objects: a.objects, Allocatable: a.allocatable()}
+	cfg := volumes.Config{Root: a.node.rootDir, Objects: a.objects, Allocatable: a.allocatable}
 	if a.embedded() {
 		cfg.Mounter = noMounts{} // nothing real runs, and whoever tries it may not be root
 	}
@@ -95,7 +95,9 @@ func (a *agent) newCgroups() (err error) {
 	cfg := *a.opts.policies.Cgroups
 	if a.opts.policies.EnforceAllocatable {
 		// Below it eviction has to act first.
-		cfg.Allocatable = nodestatus.Allocatable(a.capacity(), []corev1.ResourceList{a.opts.policies.Reserved})
+		cfg.Allocatable = func() corev1.ResourceList {
+			return nodestatus.Allocatable(a.capacity(), []corev1.ResourceList{a.opts.policies.Reserved})
+		}
 	}
 	a.cgroups, err = cgroups.New(cfg)
 	return err

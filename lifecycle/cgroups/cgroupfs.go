@@ -60,8 +60,10 @@ type Config struct {
 	// Parent is the cgroup below which kubepods goes, as an absolute path. It is
 	// made if it is missing. Default the root.
 	Parent string
-	// Allocatable is what all pods together may use. Zero of anything: no limit.
-	Allocatable corev1.ResourceList
+	// Allocatable returns what all pods together may use. It is called until the cgroup of
+	// all pods has these limits. A resource that is zero or missing is not limited.
+	// Optional; without it nothing is.
+	Allocatable func() corev1.ResourceList
 	// PidsPerPod is how many processes and threads a pod may have. Zero: no limit.
 	PidsPerPod int64
 	// HugePageSizes are the sizes that the node has, in bytes: pods that ask for
@@ -239,7 +241,11 @@ func (c *Cgroupfs) ensureQoS(ctx context.Context, tree tree) error {
 func (c *Cgroupfs) ensureKubepods(tree tree) error {
 	name := c.below(Name{kubepods})
 	made, err := tree.make(name)
-	memory, milli := c.cfg.Allocatable.Memory().Value(), c.cfg.Allocatable.Cpu().MilliValue()
+	var allocatable corev1.ResourceList
+	if c.cfg.Allocatable != nil && (len(made) > 0 || !c.limited.Load()) {
+		allocatable = c.cfg.Allocatable()
+	}
+	memory, milli := allocatable.Memory().Value(), allocatable.Cpu().MilliValue()
 	if err != nil || len(made) == 0 && (c.limited.Load() || memory <= 0 && milli <= 0) {
 		return c.undo(err, made)
 	}

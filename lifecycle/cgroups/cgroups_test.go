@@ -220,7 +220,7 @@ func TestEnsureOnV1(t *testing.T) {
 	t.Parallel()
 	root := model(t, cgroups.V1)
 	c := newOn(t, cgroups.Config{
-		Root: root, Parent: "/node", PidsPerPod: 100, HugePageSizes: []int64{2 << 20}, Allocatable: list("cpu 2", "memory 1Gi"),
+		Root: root, Parent: "/node", PidsPerPod: 100, HugePageSizes: []int64{2 << 20}, Allocatable: func() corev1.ResourceList { return list("cpu 2", "memory 1Gi") },
 	})
 	parent, err := c.Ensure(t.Context(), guaranteed("u1"), period)
 	require.NoError(t, err)

@@ -45,7 +45,7 @@ func TestTree(t *testing.T) {
 					version = cgroups.V2
 				}
 				root = model(t, version)
-				c = newOn(t, cgroups.Config{Root: root, PidsPerPod: 512, HugePageSizes: []int64{2 << 20}, Allocatable: list("cpu 4", "memory 8Gi")})
+				c = newOn(t, cgroups.Config{Root: root, PidsPerPod: 512, HugePageSizes: []int64{2 << 20}, Allocatable: func() corev1.ResourceList { return list("cpu 4", "memory 8Gi") }})
 				return "ok"
 			case "ensure":
 				pod := podOf(d)

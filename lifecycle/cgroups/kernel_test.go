@@ -32,7 +32,7 @@ func podCgroups(t *testing.T) {
 	require.Zero(t, os.Geteuid(), "these tests make cgroups: run them as root")
 	const root = "/sys/fs/cgroup"
 	parent := fmt.Sprintf("/kubeparts-test-%d", os.Getpid())
-	c, err := cgroups.New(cgroups.Config{Parent: parent, PidsPerPod: 64, Allocatable: list("cpu 1", "memory 512Mi")})
+	c, err := cgroups.New(cgroups.Config{Parent: parent, PidsPerPod: 64, Allocatable: func() corev1.ResourceList { return list("cpu 1", "memory 512Mi") }})
 	require.NoError(t, err)
 	_, err = os.Stat(filepath.Join(root, "cgroup.controllers"))
 	v2 := err == nil

@@ -43,7 +43,7 @@ func TestLimitsOfAllPodsAfterARestart(t *testing.T) {
 	root := model(t, cgroups.V2)
 	limit := filepath.Join(root, "kubepods/memory.max")
 	require.NoError(t, os.Mkdir(filepath.Dir(limit), 0o755))
-	c := newOn(t, cgroups.Config{Root: root, Allocatable: list("memory 1Gi")})
+	c := newOn(t, cgroups.Config{Root: root, Allocatable: func() corev1.ResourceList { return list("memory 1Gi") }})
 	require.NoError(t, second(c.Ensure(t.Context(), bestEffort("u1"), period)))
 	require.Equal(t, "1073741824", content(t, limit))
 
@@ -52,7 +52,7 @@ func TestLimitsOfAllPodsAfterARestart(t *testing.T) {
 	require.Equal(t, "7", content(t, limit), "the administrator's")
 	require.NoError(t, newOn(t, cgroups.Config{Root: root}).UpdateQoS(t.Context(), nil))
 	require.Equal(t, "7", content(t, limit), "nothing was asked for")
-	c = newOn(t, cgroups.Config{Root: root, Allocatable: list("memory 2Gi")})
+	c = newOn(t, cgroups.Config{Root: root, Allocatable: func() corev1.ResourceList { return list("memory 2Gi") }})
 	require.NoError(t, c.UpdateQoS(t.Context(), nil))
 	require.Equal(t, "2147483648", content(t, limit))
 }

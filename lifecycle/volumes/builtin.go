@@ -149,7 +149,7 @@ func (e emptyDirPlugin) SetUp(_ context.Context, r Request) (Mount, error) {
 	if source == nil || source.Medium != corev1.StorageMediumMemory {
 		return Mount{Path: r.Dir}, e.folder(r)
 	}
-	return Mount{Path: r.Dir}, e.memoryFolder(r, memorySize(r.Pod, source, e.cfg.Allocatable))
+	return Mount{Path: r.Dir}, e.memoryFolder(r, memorySize(r.Pod, source, e.cfg.allocatable()))
 }
 
 // memorySize bounds a volume in memory by the smallest of its own limit, the pod's

@@ -39,10 +39,11 @@ type Config struct {
 	// Objects finds ConfigMaps and Secrets. Optional; without it volumes that show them
 	// are refused.
 	Objects podspec.Objects
-	// Allocatable is what the node has for pods: what a container without a limit
-	// is told its limit is, and the bound of emptyDir volumes in memory. Without
-	// it resourceFieldRef of an absent limit is refused.
-	Allocatable corev1.ResourceList
+	// Allocatable returns what the node has for pods: what a container without a limit
+	// is told its limit is, and the bound of emptyDir volumes in memory. It is called
+	// for each such volume. Optional; without it resourceFieldRef of an absent limit is
+	// refused.
+	Allocatable func() corev1.ResourceList
 	// Tokens requests tokens of the pod's service account. The request has the audience,
 	// none for the API server's, the lifetime, and the pod as its bound object. Optional;
 	// without it serviceAccountToken is refused.
@@ -108,3 +109,11 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// allocatable returns what the node has for pods, nothing if that is not known.
+func (c Config) allocatable() corev1.ResourceList {
+	if c.Allocatable == nil {
+		return nil
+	}
+	return c.Allocatable()
+}

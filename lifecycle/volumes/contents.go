@@ -45,7 +45,7 @@ func (c contents) show(r Request, fill func(*maker, payload) error) (Mount, erro
 func (c contents) fill(r Request, fill func(*maker, payload) error) error {
 	p := payload{}
 	// Before the folder: what can't be had leaves nothing behind.
-	if err := fill(&maker{Request: r, allocatable: c.cfg.Allocatable}, p); err != nil {
+	if err := fill(&maker{Request: r, allocatable: c.cfg.allocatable()}, p); err != nil {
 		return err
 	}
 	if err := p.validate(); err != nil {

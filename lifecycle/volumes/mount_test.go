@@ -133,7 +133,9 @@ func TestPayloads(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, func(c *volumes.Config) {
-				c.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Gi")}
+				c.Allocatable = func() corev1.ResourceList {
+					return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Gi")}
+				}
 				c.Tokens = func(_ context.Context, pod *corev1.Pod, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 					require.Equal(t, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}, r.Spec.BoundObjectRef)
 					token := fmt.Sprint(r.Spec.Audiences, *r.Spec.ExpirationSeconds)
@@ -290,7 +292,7 @@ func TestMemory(t *testing.T) {
 				}
 				return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(s)}
 			}
-			n := newNode(t, func(c *volumes.Config) { c.Allocatable = list(tc.node) })
+			n := newNode(t, func(c *volumes.Config) { c.Allocatable = func() corev1.ResourceList { return list(tc.node) } })
 			p := podOf(vol("v", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: tc.own}}))
 			p.Spec.Containers[0].Resources.Limits = list(tc.main)
 			if tc.init != "" {

@@ -18,7 +18,9 @@ type Plugin interface {
 	Name() string
 	// Supports reports whether the volume is of this type. With an error the pod is
 	// refused at admission: the volume is of this type and cannot be honoured. The error
-	// names the field. Supports does no I/O. Image volumes are not offered.
+	// names the field below the volume's source, such as "volumeAttributes"; the manager
+	// puts spec.volumes[i] and the source in front of it. Supports does no I/O. Image
+	// volumes are not offered.
 	Supports(pod *corev1.Pod, v *corev1.Volume) (bool, error)
 	// SetUp makes the volume ready and returns where it is. It is called before containers
 	// of the pod start and, for a volume whose Dir exists, in each other sync of the pod,
