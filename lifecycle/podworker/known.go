@@ -141,6 +141,23 @@ func (w *Workers) forget(p *worker) {
 	w.leave(p)
 }
 
+// Forget forgets a pod that has finished, so that it may begin anew under the same UID, and
+// reports whether the pod is unknown then. It is for a caller that keeps track of pods itself;
+// [Workers.SyncKnownPods] does the same for all pods.
+func (w *Workers) Forget(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, known := w.pods[uid]
+	switch {
+	case !known:
+		return true
+	case p.phase != Finished:
+		return false
+	}
+	w.forget(p)
+	return true
+}
+
 // drop takes p out of what is known.
 func (w *Workers) drop(p *worker) {
 	delete(w.pods, p.uid)

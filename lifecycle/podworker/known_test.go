@@ -227,3 +227,24 @@ func TestKnownPodsAreThoseOfNow(t *testing.T) {
 		}, b.KnownPods())
 	})
 }
+
+// A caller that keeps track of pods itself has one forgotten, which may begin anew then.
+func TestForget(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		pod := newPod("a")
+		require.True(t, b.Forget("a"), "it is unknown")
+		b.update(podworker.Create, pod)
+		require.False(t, b.Forget("a"), "it runs")
+		b.sync.fail("terminated", errors.New("no"))
+		b.update(podworker.Kill, pod)
+		require.False(t, b.Forget("a"), "it has not finished")
+		b.sync.set("terminated", nil)
+		b.update(podworker.Sync, pod)
+		require.True(t, b.Forget("a"))
+		require.Empty(t, b.KnownPods())
+		b.sync.log()
+		b.update(podworker.Create, pod)
+		require.Contains(t, b.KnownPods(), pod.UID)
+		require.False(t, b.IsPodTerminationRequested("a"))
+	})
+}
