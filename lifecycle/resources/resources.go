@@ -13,8 +13,11 @@ import (
 
 // Allocator gives pods a share of something that the node has: devices, processors,
 // licences. It is an admission handler with a [Ledger]: Admit reserves what the pod needs,
-// or refuses the pod. A pod that has its share already keeps it. If a later allocator
-// refuses the pod, Release follows.
+// or refuses the pod. If a later allocator refuses the pod, Release follows.
+//
+// Admit is also called for an edit of a pod that runs. It must not change the share that the
+// pod has: if a later handler refuses the edit, the allocator is not told, and the version
+// before the edit goes on.
 //
 // An allocator whose share for a container would be empty must refuse the pod in Admit:
 // empty CPUs and Mems mean "not set", so that the container would run on all of them.
@@ -34,8 +37,9 @@ type Ledger interface {
 	// in metrics.
 	Name() string
 	// Restore is called once, before the first Admit, with what the runtime has of this
-	// agent's pods that have not ended. The annotations of their containers are those of
-	// earlier Injections.
+	// agent's pods that have not ended: their containers that run and those that have
+	// exited, the newest instance of a container first among those of its name. The
+	// annotations of containers are those of earlier Injections.
 	Restore(ctx context.Context, found []*podcache.Status) error
 	// Container returns what a container gets. It is called before each instance is
 	// created, and in each sync of its pod while it runs. Of a running container only
