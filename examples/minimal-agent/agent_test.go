@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/internal/filelock"
 )
 
 func TestMain(m *testing.M) {
@@ -271,7 +273,7 @@ func TestStartupErrorsNameWhatIsWrong(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	root := t.TempDir()
-	unlock, err := lockFile(filepath.Join(root, "lock"))
+	unlock, err := filelock.Lock(filepath.Join(root, "lock"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unlock()) }()
 	file := filepath.Join(root, "file")

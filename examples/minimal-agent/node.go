@@ -15,6 +15,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent/cri"
 	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/internal/filelock"
 )
 
 // node is what the agent runs on: a runtime, and a folder of its own.
@@ -97,7 +98,7 @@ func (n *node) openRoot() error {
 	if err := os.MkdirAll(n.rootDir, 0o755); err != nil {
 		return fmt.Errorf("--root-dir: %w", err)
 	}
-	unlock, err := lockFile(filepath.Join(n.rootDir, "lock"))
+	unlock, err := filelock.Lock(filepath.Join(n.rootDir, "lock"))
 	if err != nil {
 		return fmt.Errorf("--root-dir %s: %w", n.rootDir, err)
 	}

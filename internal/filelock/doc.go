@@ -1,0 +1,2 @@
+// Package filelock keeps two processes from using one folder: it locks a file in it.
+package filelock
