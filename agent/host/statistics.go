@@ -1,0 +1,220 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/agent/stats"
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/internal/loop"
+)
+
+const (
+	// quietPeriod is the time between two refreshes while no caller needs fresher figures.
+	// A refresh makes two calls of the runtime. The kubelet makes them every 10 s.
+	quietPeriod = time.Minute
+	// limitsAge is the age up to which figures of pods are compared with their limits. It is
+	// slightly less than the time between two such comparisons.
+	limitsAge = 9 * time.Second
+	// patience is how long Pods waits for fresher figures. Afterwards it returns the old
+	// ones: a runtime that hangs must not prevent evictions.
+	patience = 2 * time.Second
+)
+
+// statistics measures the node and its pods. It refreshes the figures of pods when a caller
+// needs them, and rarely otherwise.
+type statistics struct {
+	provider   *stats.Provider
+	thresholds []eviction.Threshold
+	clock      clock.Clock
+	log        *slog.Logger
+	refresh    *loop.Loop
+
+	// The provider uses the memory of these results again with the next call.
+	nodeResult, podsResult sync.Mutex
+
+	mu        sync.Mutex    // guards what follows
+	short     time.Time     // when the last measurement of the node began, if it was below a threshold
+	refreshed time.Time     // when the last complete refresh began
+	done      chan struct{} // closed at the end of the next refresh
+	users     int           // measurements in progress
+	closed    bool
+}
+
+var (
+	_ Stats          = (*statistics)(nil)
+	_ eviction.Waker = (*statistics)(nil)
+)
+
+func newStatistics(p *stats.Provider, c LocalConfig) *statistics {
+	return &statistics{
+		provider: p, thresholds: slices.Clone(c.Thresholds), clock: c.Clock, log: c.Logger,
+		refresh: loop.New(c.Clock), done: make(chan struct{}),
+	}
+}
+
+// run refreshes until ctx is done, and then closes the provider.
+func (s *statistics) run(ctx context.Context) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	logged := "" // the cause of the previous failure
+	err := s.refresh.Run(ctx, func(ctx context.Context) time.Duration {
+		began := s.clock.Now()
+		_, err := s.provider.Refresh(ctx)
+		s.complete(began)
+		cause := ""
+		if err != nil && ctx.Err() == nil {
+			cause = err.Error()
+		}
+		if cause != "" && cause != logged {
+			s.log.WarnContext(ctx, "could not refresh all statistics, will retry", "retryIn", quietPeriod, "err", err)
+		}
+		logged = cause
+		return quietPeriod
+	})
+	if err != nil {
+		return fmt.Errorf("host: refresh statistics: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+// complete records a refresh that began at a time, and wakes the callers that wait for it.
+func (s *statistics) complete(began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refreshed = began
+	close(s.done)
+	s.done = make(chan struct{})
+}
+
+// enter registers a measurement that keeps files of the provider open.
+func (s *statistics) enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("host: statistics are closed: the host's Run has returned")
+	}
+	s.users++
+	return nil
+}
+
+// leave ends a measurement. The last one after the end of run closes the provider.
+func (s *statistics) leave() {
+	s.mu.Lock()
+	s.users--
+	last := s.closed && s.users == 0
+	s.mu.Unlock()
+	if last {
+		_ = s.provider.Close() // always nil
+	}
+}
+
+// Node measures the eviction signals of the node.
+func (s *statistics) Node(ctx context.Context) (eviction.NodeStats, error) {
+	if err := s.enter(); err != nil {
+		return eviction.NodeStats{}, err
+	}
+	defer s.leave()
+	began := s.clock.Now()
+	node, err := s.measureNode(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.short = (time.Time{}); s.isShort(node) {
+		s.short = began
+	}
+	return node, err
+}
+
+func (s *statistics) measureNode(ctx context.Context) (eviction.NodeStats, error) {
+	s.nodeResult.Lock()
+	defer s.nodeResult.Unlock()
+	node, err := s.provider.Node(ctx)
+	node.Observations = slices.Clone(node.Observations)
+	return node, err
+}
+
+// isShort reports whether a signal is below one of its thresholds.
+func (s *statistics) isShort(node eviction.NodeStats) bool {
+	return slices.ContainsFunc(node.Observations, func(o eviction.Observation) bool {
+		return slices.ContainsFunc(s.thresholds, func(t eviction.Threshold) bool {
+			return t.Signal == o.Signal && o.Available < t.Value.Of(o.Capacity)
+		})
+	})
+}
+
+// Pods measures pods by figures of the runtime that are fresh enough to choose a victim:
+// if the node is below a threshold, newer than the measurement that found this. Only the
+// runtime knows the memory of a pod that has no cgroup of its own, and the memory of a pod
+// that causes pressure grows by the second.
+func (s *statistics) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	s.awaitFresh(ctx)
+	s.podsResult.Lock()
+	defer s.podsResult.Unlock()
+	all, err := s.provider.Pods(ctx, pods)
+	return slices.Clone(all), err
+}
+
+// awaitFresh waits until the figures of the runtime are fresh enough, but not longer than
+// patience.
+func (s *statistics) awaitFresh(ctx context.Context) {
+	s.mu.Lock()
+	oldest := s.short
+	s.mu.Unlock()
+	if oldest.IsZero() {
+		oldest = s.clock.Now().Add(-limitsAge)
+	}
+	timer := s.clock.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		fresh, done := !s.refreshed.Before(oldest), s.done
+		s.mu.Unlock()
+		if fresh {
+			return
+		}
+		s.refresh.Trigger()
+		select {
+		case <-done:
+		case <-timer.C():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Summary returns the stats summary of the node and the given pods.
+func (s *statistics) Summary(ctx context.Context, pods []*corev1.Pod) (*statsapi.Summary, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	return s.provider.Summary(ctx, pods)
+}
+
+// Watch implements [eviction.Waker] by what the kernel offers.
+func (s *statistics) Watch(ctx context.Context, levels func() []eviction.Level, wake func(reason string)) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	return s.provider.Watch(ctx, levels, wake)
+}
