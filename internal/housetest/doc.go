@@ -5,7 +5,7 @@
 // # What it checks
 //
 // Layering: who imports whom, the dependencies that never enter the module, those
-// that only tests may have, and the packages that stay free of CRI types. The
+// that only tests may have, and what users of some packages do not link. The
 // table of edges is in edges_test.go.
 //
 // Weight: how many packages and modules a user links with each of ours, as a

@@ -11,13 +11,23 @@ import (
 // not exist yet may be in the table already.
 func edges() map[string][]string {
 	return map[string][]string{
-		"agent/cri": {"pleg/wirelist"},
+		"agent": slices.Concat(managers(), []string{
+			"agent/cri", "agent/host", "agent/state", "agent/stats",
+			"agent/internal/nodeloop", "agent/internal/podloop", "agent/internal/report",
+		}),
+		"agent/cri":           {"pleg/wirelist"},
+		"agent/host":          {"agent/stats", "eviction", "imagegc", "lifecycle/volumes", "oomwatch"},
+		"agent/host/fakehost": {"agent/host", "eviction", "fakecri", "imagegc"},
+		// The parts of the agent import neither the agent nor each other.
+		"agent/internal/nodeloop": slices.Concat(managers(), []string{"agent/host", "agent/state"}),
+		"agent/internal/podloop":  slices.Concat(managers(), []string{"agent/state"}),
+		"agent/internal/report":   slices.Concat(managers(), []string{"agent/state"}),
 		"agent/kubeletconfig": {
 			"containergc/logrotate", "eviction", "imagegc", "lifecycle", "lifecycle/cgroups", "lifecycle/images",
 			"lifecycle/podrunner", "lifecycle/podworker",
 		},
 		"agent/metrics": {
-			"containergc", "containergc/logrotate", "eviction", "imagegc", "lifecycle", "lifecycle/images", "lifecycle/podrunner",
+			"agent", "containergc", "containergc/logrotate", "eviction", "imagegc", "lifecycle", "lifecycle/images", "lifecycle/podrunner",
 			"lifecycle/podspec", "lifecycle/podworker", "oomwatch", "pleg", "podcache", "prober", "status",
 		},
 		"agent/state":            {},
@@ -51,6 +61,7 @@ func edges() map[string][]string {
 		"internal/backoff":       {},
 		"internal/coalesce":      {},
 		"internal/expansion":     {},
+		"internal/filelock":      {},
 		"internal/imageref":      {},
 		"internal/loop":          {},
 		"internal/quantity":      {},
@@ -65,6 +76,20 @@ func edges() map[string][]string {
 		"examples/minimal-agent": {"*"},
 	}
 }
+
+// managers are the packages that the agent puts together. The sources of podsource are not
+// among them: a program chooses its own.
+func managers() []string {
+	return []string{
+		"containergc", "containergc/logrotate", "eviction", "imagegc", "lifecycle", "lifecycle/cgroups", "lifecycle/images",
+		"lifecycle/podrunner", "lifecycle/podspec", "lifecycle/podworker", "lifecycle/resources", "lifecycle/volumes", "oomwatch",
+		"pleg", "pleg/wirelist", "podcache", "podmanager", "prober", "prober/grpcprobe", "status", "status/nodestatus",
+	}
+}
+
+// isFake reports whether the package in dir pretends to be a part of a node. Only programs,
+// tests, and the packages with an edge to it import it.
+func isFake(dir string) bool { return dir == "fakecri" || dir == "agent/host/fakehost" }
 
 // testEdges are what only tests may import besides: whom they prove to fit.
 func testEdges() map[string][]string {
@@ -90,7 +115,7 @@ func mayImport(dir, target string, test bool) bool {
 		return false
 	case within(target, "internal"):
 		return true
-	case test && target == "fakecri", test && slices.Contains(testEdges()[dir], target):
+	case test && isFake(target), test && slices.Contains(testEdges()[dir], target):
 		return true
 	default:
 		return slices.Contains(allowed, target)
@@ -99,13 +124,13 @@ func mayImport(dir, target string, test bool) bool {
 
 // checkEdges finds imports between our packages that the table does not allow,
 // and packages that it does not know. A nested module may import every package
-// that its users could import too.
+// that its users could import too, and the fakes in its programs and tests.
 func checkEdges(m *module) (found []finding) {
 	table, reported := edges(), map[string]bool{}
 	for _, s := range m.sources {
 		dir := s.dir()
 		if s.nested {
-			found = append(found, m.internalImports(s)...)
+			found = append(found, m.nestedImports(s)...)
 			continue
 		}
 		if _, ok := table[dir]; !ok && !reported[dir] && !within(dir, "test") && !s.isExample() {
@@ -124,13 +149,19 @@ func checkEdges(m *module) (found []finding) {
 	return found
 }
 
-// internalImports finds imports of internal packages of the root module in a nested
-// one. The go command allows them, because the paths begin alike.
-func (m *module) internalImports(s source) (found []finding) {
+// nestedImports finds imports of internal packages of the root module in a file of a nested
+// one, which the go command allows because the paths begin alike, and imports of fakes in
+// code that users link.
+func (m *module) nestedImports(s source) (found []finding) {
+	program := s.isTest() || s.isExample() || strings.Contains("/"+s.path, "/cmd/")
 	for _, spec := range s.file.Imports {
 		target, ok := ours(importPath(spec.Path.Value))
-		if ok && strings.Contains("/"+target+"/", "/internal/") {
+		switch {
+		case !ok:
+		case isInternal(target):
 			found = append(found, m.findingAt(spec.Pos(), "a nested module must not import %s: use what users can import", target))
+		case isFake(target) && !program:
+			found = append(found, m.findingAt(spec.Pos(), "only programs and tests import %s", target))
 		}
 	}
 	return found
@@ -193,24 +224,38 @@ func checkDenied(m *module) (found []finding) {
 	return found
 }
 
-// criFree are the packages whose users need not link the CRI messages.
-func criFree() []string {
-	return []string{
-		"eviction", "lifecycle", "lifecycle/podspec", "podmanager", "podmanager/podsource", "prober",
+// unlinked are the dependencies that users of a package do not link, directly or through
+// other packages.
+func unlinked() map[string][]denial {
+	noCRI := []denial{{"k8s.io/cri-api", "take plain types instead"}}
+	return map[string][]denial{
+		"eviction":             noCRI,
+		"lifecycle":            noCRI,
+		"lifecycle/podspec":    noCRI,
+		"podmanager":           noCRI,
+		"podmanager/podsource": noCRI,
+		"prober":               noCRI,
+		"agent": {
+			{"github.com/prometheus", "it belongs to agent/metrics"},
+			{"github.com/fsnotify/fsnotify", "it belongs to a source of pods"},
+			{"github.com/gorilla/websocket", "it belongs to agent/kubeletapi"},
+			{"golang.org/x/net/websocket", "it belongs to agent/kubeletapi"},
+		},
 	}
 }
 
-// checkCRIFree finds packages that link CRI messages, directly or through others,
-// and should not.
-func checkCRIFree(m *module) (found []finding) {
+// checkLinked finds packages that link what their users should not have to.
+func checkLinked(m *module) (found []finding) {
 	for _, p := range m.listed {
 		dir, ok := ours(p.ImportPath)
-		if !ok || !slices.Contains(criFree(), dir) {
+		if !ok {
 			continue
 		}
 		for _, dep := range p.Deps {
-			if strings.HasPrefix(dep, "k8s.io/cri-api/") {
-				found = append(found, finding{dir, 1, "links " + dep + ": take plain types instead"})
+			for _, d := range unlinked()[dir] {
+				if within(dep, d.prefix) {
+					found = append(found, finding{dir, 1, "links " + dep + ": " + d.instead})
+				}
 			}
 		}
 	}

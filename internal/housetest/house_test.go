@@ -24,7 +24,7 @@ func checks() []check {
 	return []check{
 		{"edges", checkEdges},
 		{"denied", checkDenied},
-		{"cri-free", checkCRIFree},
+		{"linked", checkLinked},
 		{"ceiling", checkCeiling},
 		{"size", checkSize},
 		{"interfaces", checkInterfaces},

@@ -72,9 +72,12 @@ func (s source) isProgram() bool {
 	return s.isExample() || within(s.dir(), "test") && s.file.Name.Name == "main"
 }
 
+// isInternal reports whether the go command keeps users from importing the package in dir.
+func isInternal(dir string) bool { return strings.Contains("/"+dir+"/", "/internal/") }
+
 // isPublic says whether users import the package in dir.
 func isPublic(dir string) bool {
-	return !within(dir, "internal") && !within(dir, "examples") && !within(dir, "test")
+	return !isInternal(dir) && !within(dir, "examples") && !within(dir, "test")
 }
 
 // isSuite says whether the code of a package is tests, which others run: it takes

@@ -54,7 +54,7 @@ func (m *module) lines(n ast.Node) int {
 }
 
 // checkInterfaces finds exported interfaces that ask for more than a caller
-// gladly writes.
+// gladly writes. A union of other interfaces is what one client implements already.
 func checkInterfaces(m *module) (found []finding) {
 	for _, s := range m.sources {
 		if s.isTest() || s.isExample() {
@@ -62,13 +62,18 @@ func checkInterfaces(m *module) (found []finding) {
 		}
 		for spec := range typeSpecs(s.file) {
 			it, ok := spec.Type.(*ast.InterfaceType)
-			if ok && spec.Name.IsExported() && it.Methods.NumFields() > maxMethods {
+			if ok && spec.Name.IsExported() && it.Methods.NumFields() > maxMethods && !isUnion(it) {
 				found = append(found, m.findingAt(spec.Pos(), "interface %s has %d methods, at most %d: split it by role",
 					spec.Name, it.Methods.NumFields(), maxMethods))
 			}
 		}
 	}
 	return found
+}
+
+// isUnion reports whether an interface has embedded interfaces only.
+func isUnion(it *ast.InterfaceType) bool {
+	return !slices.ContainsFunc(it.Methods.List, func(f *ast.Field) bool { return len(f.Names) > 0 })
 }
 
 // checkConstructors finds constructors that will have to break their callers to

@@ -1,0 +1,142 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeparts/kubeparts/agent/internal/podloop"
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/lifecycle/volumes"
+)
+
+// ErrUnknownPod is returned for a pod that no source defines and of which nothing is left.
+var ErrUnknownPod = errors.New("the pod is unknown")
+
+// Pods returns the pods that a source defines or that have left something on the node, by
+// namespace and name.
+func (a *Agent) Pods() []Pod {
+	known := a.pods.Pods()
+	pods := make([]Pod, 0, len(known))
+	for _, p := range known {
+		pods = append(pods, podOf(p))
+	}
+	return pods
+}
+
+// Pod returns one of Pods, and false if there is no such pod.
+func (a *Agent) Pod(uid types.UID) (Pod, bool) {
+	p, known := a.pods.Pod(uid)
+	if !known {
+		return Pod{}, false
+	}
+	return podOf(p), true
+}
+
+func podOf(p podloop.Pod) Pod {
+	return Pod{Spec: p.Spec, Source: p.Source, State: State(p.State), Runtime: p.Runtime}
+}
+
+// Node returns the node as a kubelet would report it, after [Config].NodeStatus. The same
+// pointer is returned until the node differs.
+func (a *Agent) Node() *corev1.Node { return a.node.Node() }
+
+// clusterNode returns the node by which pods are admitted: that of the API server if it can
+// be found, because it has the labels and taints that others have set.
+func (a *Agent) clusterNode(ctx context.Context) (*corev1.Node, error) {
+	own, err := a.node.AwaitNode(ctx)
+	if err != nil || a.cfg.Cluster.Node == nil {
+		return own, err
+	}
+	node, err := a.cfg.Cluster.Node(ctx)
+	if err == nil {
+		return node, nil
+	}
+	a.cfg.Logger.DebugContext(ctx, "could not find the node in the cluster, using the agent's own", "node", a.cfg.NodeName, "err", err)
+	return own, nil
+}
+
+// mounter returns what mounts volumes in memory. Without one they are on the disk.
+func (c *Config) mounter() volumes.Mounter {
+	if c.Host.Mounter == nil {
+		return noMounts{}
+	}
+	return c.Host.Mounter
+}
+
+// noMounts leaves volumes in memory on the disk.
+type noMounts struct{}
+
+// Tmpfs implements [volumes.Mounter].
+func (noMounts) Tmpfs(string, int64) error { return nil }
+
+// Unmount implements [volumes.Mounter].
+func (noMounts) Unmount(string) error { return nil }
+
+// Mounts implements [volumes.Mounter].
+func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }
+
+// RelistedAt returns when the newest complete list of the runtime's pods began. Zero: the
+// runtime was not listed yet.
+func (a *Agent) RelistedAt() time.Time { return a.pods.RelistedAt() }
+
+// Summary measures the node and its pods: the kubelet's stats summary. It may be a second
+// old. Beside an error the summary has what could be measured.
+func (a *Agent) Summary(ctx context.Context) (*statsapi.Summary, error) { return a.node.Summary(ctx) }
+
+// Explain returns why a pod is in its state, and what comes next. It measures the node. The
+// error is [ErrUnknownPod] if there is no such pod; beside another error the Explanation has
+// what could be found out.
+func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error) {
+	if _, known := a.pods.Pod(pod); !known {
+		return Explanation{}, fmt.Errorf("agent: explain pod %s: %w", pod, ErrUnknownPod)
+	}
+	e, err := a.pods.Explain(ctx, pod)
+	ranks, errRanks := a.node.Ranks(ctx)
+	explanation := Explanation{Pod: podOf(e.Pod), Why: e.Why, Plan: e.Plan, Eviction: map[eviction.Signal]int{}}
+	for _, s := range e.Next {
+		explanation.Next = append(explanation.Next, Step(s))
+	}
+	for signal, order := range ranks {
+		if at := slices.IndexFunc(order, func(c eviction.Candidate) bool { return c.Pod.UID == pod }); at >= 0 {
+			explanation.Eviction[signal] = at + 1
+		}
+	}
+	if err := errors.Join(err, errRanks); err != nil {
+		return explanation, fmt.Errorf("agent: explain pod %s: %w", pod, err)
+	}
+	return explanation, nil
+}
+
+// Plan returns what eviction and garbage collection would do now. It does nothing about it.
+// Beside an error the Plan has what could be found out.
+func (a *Agent) Plan(ctx context.Context) (Plan, error) {
+	p, err := a.node.Plan(ctx)
+	if err != nil {
+		err = fmt.Errorf("agent: plan: %w", err)
+	}
+	return Plan(p), err
+}
+
+// Health returns the state of each part, in a fixed order: the runtime, the parts that run
+// pods, and those that keep the node usable.
+func (a *Agent) Health() []Check {
+	var checks []Check
+	node := a.node.Checks()
+	for i, c := range node {
+		checks = append(checks, Check(c))
+		if i > 0 {
+			continue // the runtime comes first
+		}
+		for _, c := range a.pods.Checks() {
+			checks = append(checks, Check(c))
+		}
+	}
+	return checks
+}

@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// recorder gives the events of all parts to an [EventRecorder]: about references, as
+// client-go's recorder wants them of objects without a kind.
+type recorder struct{ to EventRecorder }
+
+// Eventf records an event without annotations.
+func (r recorder) Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any) {
+	r.AnnotatedEventf(object, nil, eventtype, reason, messageFmt, args...)
+}
+
+// AnnotatedEventf records an event. Without an EventRecorder it does nothing.
+func (r recorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any) {
+	if r.to == nil {
+		return
+	}
+	r.to.AnnotatedEventf(reference(object), annotations, eventtype, reason, messageFmt, args...)
+}
+
+// reference returns a reference to a pod or a node, and any other object as it is.
+func reference(object runtime.Object) runtime.Object {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		return &corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+		}
+	case *corev1.Node:
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: o.Name, UID: cmp.Or(o.UID, types.UID(o.Name))} // as in the kubelet's events
+	default:
+		return object
+	}
+}

@@ -1,0 +1,120 @@
+package nodeloop
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/agent/host"
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/lifecycle"
+)
+
+// newEviction makes the manager that ends pods before the node lacks something.
+func (l *Loop) newEviction() (err error) {
+	observer := l.cfg.Observers.Eviction
+	observer.Evaluated = then2(l.evaluated, observer.Evaluated)
+	observer.ConditionsChanged = then(func([]corev1.NodeConditionType) { l.cfg.PressureChanged() }, observer.ConditionsChanged)
+	observer.Evicted = func(pod *corev1.Pod, e eviction.Eviction, took time.Duration, err error) {
+		l.logEvicted(pod, e, took, err)
+		if next := l.cfg.Observers.Eviction.Evicted; next != nil {
+			next(pod, e, took, err)
+		}
+	}
+	left := &cleanup{cleanedUp: l.cfg.Pods.CleanedUp, clock: l.cfg.Clock, at: map[types.UID]time.Time{}}
+	cfg := eviction.Config{
+		Stats:       l.gate(),
+		Pods:        l.cfg.Pods.Active,
+		Killer:      killer{l.cfg.Pods},
+		Policy:      l.cfg.Eviction,
+		ContainerGC: l.containerGC,
+		CleanedUp:   left.done,
+		Waker:       l.cfg.Host.Waker,
+		Clock:       l.cfg.Clock,
+		Logger:      l.cfg.Logger,
+		Observer:    observer,
+	}
+	if l.cfg.Host.ImageFS != nil {
+		cfg.ImageGC = imageReclaim{l.imageGC}
+	}
+	if l.cfg.Events != nil {
+		cfg.Node, cfg.Events, cfg.AnnotatedEvents = l.reference, l.cfg.Events, l.cfg.Events
+	}
+	l.eviction, err = eviction.New(cfg)
+	return err
+}
+
+// logEvicted logs an eviction. The manager logs those that have failed.
+func (l *Loop) logEvicted(pod *corev1.Pod, e eviction.Eviction, took time.Duration, err error) {
+	if err == nil {
+		l.cfg.Logger.Info("evicted a pod", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID,
+			"signal", e.Signal, "took", took.Round(time.Millisecond))
+	}
+}
+
+// Ended has eviction measure the node again: a pod has ended or was removed.
+func (l *Loop) Ended() { l.eviction.Trigger() }
+
+// Admit refuses pods that the node has too little for.
+func (l *Loop) Admit(ctx context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	return l.eviction.Admit(ctx, attrs)
+}
+
+// pressure is the last decision about evictions.
+type pressure struct {
+	mu   sync.Mutex
+	last eviction.Decision
+}
+
+// evaluated records a decision. The node is computed again if other conditions hold.
+func (l *Loop) evaluated(d eviction.Decision, err error) {
+	l.pressure.mu.Lock()
+	before := l.pressure.last.Conditions
+	l.pressure.last = d
+	l.pressure.mu.Unlock()
+	l.parts.record(partEviction, err)
+	if !slices.Equal(before, d.Conditions) {
+		l.renew.Trigger()
+	}
+}
+
+func (p *pressure) decision() eviction.Decision {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+func (p *pressure) conditions() []corev1.NodeConditionType { return p.decision().Conditions }
+
+// gate returns the statistics of the host for decisions about evictions. They are unknown
+// until Pods.Ready returns nil: an agent that has just started does not know the pods that
+// use the node, and would refuse or evict the wrong ones. Without host.Host.Stats they are
+// always unknown.
+func (l *Loop) gate() gatedStats { return gatedStats{l.cfg.Host.Stats, l.cfg.Pods.Ready} }
+
+type gatedStats struct {
+	stats host.Stats // may be nil
+	ready func() error
+}
+
+func (g gatedStats) open() bool { return g.stats != nil && g.ready() == nil }
+
+// Node returns what is known of the node.
+func (g gatedStats) Node(ctx context.Context) (eviction.NodeStats, error) {
+	if !g.open() {
+		return eviction.NodeStats{}, nil
+	}
+	return g.stats.Node(ctx)
+}
+
+// Pods returns what is known of pods.
+func (g gatedStats) Pods(ctx context.Context, pods []*corev1.Pod) ([]eviction.PodStats, error) {
+	if !g.open() {
+		return nil, nil
+	}
+	return g.stats.Pods(ctx, pods)
+}

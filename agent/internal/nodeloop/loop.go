@@ -1,0 +1,171 @@
+package nodeloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/containergc/logrotate"
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/imagegc"
+	"github.com/kubeparts/kubeparts/internal/loop"
+)
+
+// errRunsOnce is returned by a second [Loop.Run].
+var errRunsOnce = errors.New("a node loop runs once")
+
+// Loop keeps a node usable and reports what it is. Make it with New; all methods may be
+// called by several goroutines. What they return is shared and must not be modified.
+type Loop struct {
+	cfg       Config
+	reference *corev1.ObjectReference // of the node, for events
+	ran       atomic.Bool
+
+	machine  machine
+	runtime  runtimeState
+	node     nodeState
+	pressure pressure
+	parts    parts
+
+	// ask asks the runtime for its state, and renew computes the node.
+	ask, renew *loop.Loop
+
+	eviction    *eviction.Manager
+	puller      *Puller
+	imageGC     *imagegc.Manager
+	containerGC *containergc.Manager
+	logs        *logrotate.Rotator // nil without Config.PodLogs
+	oom         *oomWatch          // nil without sources
+
+	summary    *shared[*statsapi.Summary]
+	evaluation *shared[evaluation]
+	plan       *shared[Plan]
+}
+
+// New returns a Loop that has started nothing. The error reports every problem with c.
+func New(c Config) (*Loop, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	l := &Loop{
+		cfg: c,
+		reference: &corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Node", Name: c.NodeName, UID: types.UID(c.NodeName),
+		},
+		ask:     loop.New(c.Clock),
+		renew:   loop.New(c.Clock),
+		machine: machine{facts: c.Host.Facts},
+		puller:  newPuller(c.Runtime, c.State, c.Logger),
+	}
+	l.parts.init(c.Changed)
+	l.node.init(c.NodeName, c.Clock.Now())
+	if err := errors.Join(
+		wrap("image garbage collection", l.newImageGC()),
+		wrap("container garbage collection", l.newContainerGC()),
+		wrap("log rotation", l.newLogRotation()),
+		wrap("eviction", l.newEviction()),
+		wrap("OOM watch", l.newOOMWatch()),
+	); err != nil {
+		return nil, err
+	}
+	l.summary = newShared(c.Clock, l.measureSummary)
+	l.evaluation = newShared(c.Clock, l.evaluate)
+	l.plan = newShared(c.Clock, l.makePlan)
+	return l, nil
+}
+
+// Run serves until ctx is done, and returns nil then. If a part fails earlier, all are
+// stopped, and the error names the part. A Loop runs once.
+//
+// The parts are host, runtime, node, eviction, images, containers, logs and oom. The host
+// starts first and stops last, because the others use it. The others start and stop at the
+// same time, because each works without the rest. When ctx is done, calls of Pods.Evict are
+// canceled and waited for, and the position in the kernel's log is saved.
+func (l *Loop) Run(ctx context.Context) error {
+	if !l.ran.CompareAndSwap(false, true) {
+		return errRunsOnce
+	}
+	l.puller.load(ctx)
+	l.machine.begin(ctx)
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	hostCtx, stopHost := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopHost()
+
+	var failed failures
+	run := func(ctx context.Context, p part) {
+		if err := p.run(ctx); err != nil {
+			failed.add(fmt.Errorf("%s: %w", p.name, err))
+			stop()
+		}
+	}
+	var host, others sync.WaitGroup
+	if l.cfg.Host.Run != nil {
+		host.Go(func() { run(hostCtx, part{partHost, l.cfg.Host.Run}) })
+	}
+	for _, p := range l.running() {
+		others.Go(func() { run(working, p) })
+	}
+	others.Wait()
+	stopHost()
+	host.Wait()
+	return failed.joined()
+}
+
+// A part is one of the concurrent activities of Run.
+type part struct {
+	name string
+	run  func(context.Context) error
+}
+
+// failures collects errors of several goroutines.
+type failures struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.errs = append(f.errs, err)
+}
+
+func (f *failures) joined() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(f.errs...)
+}
+
+// running returns the parts that run beside the host.
+func (l *Loop) running() []part {
+	all := []part{
+		{partRuntime, func(ctx context.Context) error { return l.ask.Run(ctx, l.askRuntime) }},
+		{"node", func(ctx context.Context) error { return l.renew.Run(ctx, l.renewOnTrigger) }},
+		{partEviction, l.eviction.Run},
+		{partImages, l.imageGC.Run},
+		{partContainers, l.containerGC.Run},
+	}
+	if l.logs != nil {
+		all = append(all, part{partLogs, l.logs.Run})
+	}
+	if l.oom != nil {
+		all = append(all, part{partOOM, l.runOOM})
+	}
+	return all
+}
+
+// renewOnTrigger computes the node, and returns a long time: askRuntime computes it more
+// often than this loop would.
+func (l *Loop) renewOnTrigger(ctx context.Context) time.Duration {
+	l.renewNode(ctx)
+	return time.Hour
+}

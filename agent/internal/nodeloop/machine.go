@@ -1,0 +1,108 @@
+package nodeloop
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/kubeparts/kubeparts/agent/host"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+)
+
+// machine asks the host for its facts and remembers the last ones.
+type machine struct {
+	facts func(context.Context) (host.Facts, error)
+
+	mu   sync.Mutex
+	ctx  context.Context // of Run: podrunner asks for facts without a context. Nil before Run
+	last host.Facts
+	err  error // of the last call
+}
+
+// begin has later calls of now ask the host.
+func (m *machine) begin(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ctx = ctx
+}
+
+// now returns the present facts. Before Run they are unknown.
+func (m *machine) now() host.Facts {
+	m.mu.Lock()
+	ctx, last := m.ctx, m.last
+	m.mu.Unlock()
+	if ctx == nil {
+		return last
+	}
+	return m.read(ctx)
+}
+
+// read asks the host. Facts beside an error count, unless they lack the whole capacity and
+// earlier ones had it: then the earlier ones count.
+func (m *machine) read(ctx context.Context) host.Facts {
+	facts, err := m.facts(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return m.last // the agent stops: the error is not the host's
+	}
+	m.err = err
+	if err == nil || facts.Capacity != nil || m.last.Capacity == nil {
+		m.last = facts
+	}
+	return m.last
+}
+
+// problem returns why facts are missing, nil if none is.
+func (m *machine) problem() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil {
+		return nil
+	}
+	return fmt.Errorf("not everything about the machine is known: %w", m.err)
+}
+
+// Facts returns what pods' configurations take of the node, as it is now. Before Run
+// nothing is known.
+func (l *Loop) Facts() podrunner.Facts {
+	h := l.machine.now()
+	features, handler := l.runtime.features()
+	f := podrunner.Facts{
+		Name:                l.cfg.NodeName,
+		MemoryCapacityBytes: h.Capacity.Memory().Value(),
+		Allocatable:         l.Node().Status.Allocatable,
+		Objects:             l.cfg.Objects,
+		Services:            l.cfg.Services,
+		DNS:                 dnsOf(h),
+		HostsFile:           h.Hosts,
+		Cgroups:             podrunner.Cgroups{V2: h.CgroupV2},
+		AppArmor:            h.AppArmor,
+		SELinux:             h.SELinux,
+		RuntimeHandler:      l.cfg.RuntimeHandler,
+		Handler:             handler,
+		Runtime:             features,
+	}
+	for _, ip := range h.Addresses {
+		f.IPs = append(f.IPs, ip.String())
+	}
+	if f.RuntimeHandler == nil {
+		f.RuntimeHandler = l.runtime.handlerOf
+	}
+	return f
+}
+
+// dnsOf returns the machine's DNS configuration. If the content of resolv.conf is unknown,
+// the runtime copies the file by itself.
+func dnsOf(h host.Facts) podrunner.DNS {
+	switch {
+	case h.NoLookups:
+		return podrunner.DNS{NoLookups: true}
+	case h.ResolvConfErr != nil:
+		return podrunner.DNS{HostErr: h.ResolvConfErr}
+	case h.ResolvConf == nil:
+		return podrunner.DNS{}
+	}
+	conf, err := podrunner.ParseResolvConf(string(h.ResolvConf))
+	return podrunner.DNS{Host: &conf, HostErr: err}
+}

@@ -1,0 +1,99 @@
+package nodeloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/eviction"
+	"github.com/kubeparts/kubeparts/imagegc"
+)
+
+// Plan is what would be done to free the node's resources.
+type Plan struct {
+	Eviction   eviction.Decision
+	Images     imagegc.Plan
+	Containers containergc.Plan
+}
+
+// Plan returns what eviction and garbage collection would do now. It does nothing. Callers
+// within a second get the same plan. Beside an error it has what could be planned.
+func (l *Loop) Plan(ctx context.Context) (Plan, error) { return l.plan.get(ctx) }
+
+func (l *Loop) makePlan(ctx context.Context) (Plan, error) {
+	e, errEviction := l.evaluation.get(ctx)
+	images, errImages := l.imageGC.Plan(ctx)
+	containers, errContainers := l.containerGC.Plan(ctx)
+	return Plan{e.decision, images, containers}, errors.Join(
+		wrap("plan evictions", errEviction), wrap("plan the deletion of images", errImages), wrap("plan the removal of containers", errContainers))
+}
+
+// Ranks returns the pods in the order in which they would be evicted, for each signal that
+// has a threshold. Callers within a second get the same order. Beside an error the order is
+// that of what could be measured.
+func (l *Loop) Ranks(ctx context.Context) (map[eviction.Signal][]eviction.Candidate, error) {
+	e, err := l.evaluation.get(ctx)
+	ranks := map[eviction.Signal][]eviction.Candidate{}
+	for _, t := range l.cfg.Eviction.Thresholds {
+		if ranks[t.Signal] == nil {
+			ranks[t.Signal] = eviction.Rank(t.Signal, e.decision.Next, e.facts, l.cfg.Eviction, e.decision.At)
+		}
+	}
+	return ranks, wrap("measure the pods", err)
+}
+
+// evaluation is a decision about evictions that is not acted upon, and the facts behind it.
+type evaluation struct {
+	decision eviction.Decision
+	facts    eviction.Observations
+}
+
+// evaluate decides about evictions as the manager would now.
+func (l *Loop) evaluate(ctx context.Context) (evaluation, error) {
+	stats := l.gate()
+	node, errNode := stats.Node(ctx)
+	facts := eviction.Observations{
+		Node: node, Pods: l.cfg.Pods.Active(), PodStats: map[types.UID]*eviction.PodStats{}, CheckLimits: true,
+	}
+	pods, errPods := stats.Pods(ctx, facts.Pods)
+	for i := range pods {
+		facts.PodStats[pods[i].UID] = &pods[i]
+	}
+	policy := l.cfg.Eviction
+	policy.Reclaimers = []eviction.ReclaimAction{eviction.DeleteContainers}
+	if l.cfg.Host.ImageFS != nil {
+		policy.Reclaimers = append(policy.Reclaimers, eviction.DeleteImages)
+	}
+	decision := eviction.Evaluate(l.pressure.decision().Next, facts, policy, l.cfg.Clock.Now())
+	return evaluation{decision, facts}, errors.Join(errNode, errPods)
+}
+
+// Summary measures the node and its pods. Callers within a second get the same summary. It
+// counts even beside an error, unless it is nil.
+func (l *Loop) Summary(ctx context.Context) (*statsapi.Summary, error) { return l.summary.get(ctx) }
+
+func (l *Loop) measureSummary(ctx context.Context) (*statsapi.Summary, error) {
+	if l.cfg.Host.Stats == nil {
+		return nil, fmt.Errorf("measure the node: the host measures nothing: %w", errors.ErrUnsupported)
+	}
+	pods := slices.DeleteFunc(l.cfg.Pods.Active(), func(p *corev1.Pod) bool { return p == nil })
+	summary, err := l.cfg.Host.Stats.Summary(ctx, pods)
+	if summary != nil && summary.Node.NodeName == "" {
+		summary.Node.NodeName = l.cfg.NodeName
+	}
+	return summary, err
+}
+
+// wrap adds the action to an error, if there is one.
+func wrap(action string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", action, err)
+}

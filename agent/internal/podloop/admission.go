@@ -1,0 +1,160 @@
+package podloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// newAdmission makes the lane with its handlers, in the order in which they are asked.
+func (l *Loop) newAdmission() error {
+	fits, err := lifecycle.NewNodeHandler(lifecycle.NodeConfig{
+		Node:      l.cfg.Node.Get,
+		FreshNode: l.cfg.Node.Fresh,
+		OS:        "linux",
+		Allocated: func(pod *corev1.Pod) bool { _, ok := l.savedStatus(pod.UID); return ok },
+		Preempt:   l.preempt,
+		Events:    l.cfg.Events,
+		Observer:  l.cfg.Observers.Preemption,
+	})
+	if err != nil {
+		return err
+	}
+	l.lane, err = newLane(laneConfig{
+		handlers: append([]lifecycle.NamedHandler{
+			{Name: "supported", Handler: lifecycle.AdmitFunc(l.admitSupported)},
+			{Name: "runnable", Handler: lifecycle.AdmitFunc(l.admitRunnable)},
+			{Name: "node", Handler: fits},
+			{Name: "pressure", Handler: lifecycle.AdmitFunc(l.admitUnderPressure)},
+		}, l.cfg.Admission...),
+		allocators: l.cfg.Allocators,
+		seen:       l.seen,
+		runs:       l.mayRun,
+		answered: func(uid types.UID, version uint64, result lifecycle.PodAdmitResult) {
+			l.post(func() { l.apply(event{kind: evAnswered, uid: uid, version: version, result: result}) })
+		},
+		idle:     func() { l.post(func() {}) },
+		observer: l.cfg.Observers.Admission,
+		clock:    l.cfg.Clock,
+	})
+	return err
+}
+
+// admitSupported refuses a pod that asks for what this agent does not have: without it the pod
+// would be another one.
+func (l *Loop) admitSupported(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	if err := l.runner.Unsupported(attrs.Pod); err != nil {
+		return lifecycle.PodAdmitResult{Reason: "UnsupportedFields", Message: err.Error()}
+	}
+	return lifecycle.PodAdmitResult{Admit: true}
+}
+
+// admitRunnable refuses what the runtime and the kernel of this node can't run.
+func (l *Loop) admitRunnable(_ context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	node := podrunner.Node{Policy: l.cfg.Pods, Facts: l.cfg.Node.Facts()}
+	if r, ok := errors.AsType[*podrunner.Refusal](podrunner.Admit(attrs.Pod, node)); ok {
+		return lifecycle.PodAdmitResult{Reason: r.Reason, Message: r.Message}
+	}
+	return lifecycle.PodAdmitResult{Admit: true}
+}
+
+// admitUnderPressure refuses pods while the node is short of something. A pod that runs goes on.
+func (l *Loop) admitUnderPressure(ctx context.Context, attrs lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	if l.mayRun(attrs.Pod.UID) {
+		return lifecycle.PodAdmitResult{Admit: true}
+	}
+	return l.cfg.Node.Admit.Admit(ctx, attrs)
+}
+
+// preempt evicts a pod so that a critical one fits.
+func (l *Loop) preempt(ctx context.Context, victim *corev1.Pod) error {
+	l.lane.freed = true // it is the lane that calls
+	return l.Evict(ctx, victim, podworker.KillOptions{Grace: new(time.Duration(0)), StatusFn: l.preempted(victim)})
+}
+
+// preempted returns what a preemption changes of the victim's status.
+func (l *Loop) preempted(victim *corev1.Pod) func(*corev1.PodStatus) {
+	now := metav1.NewTime(l.cfg.Clock.Now())
+	return func(s *corev1.PodStatus) {
+		s.Phase, s.Reason, s.Message = corev1.PodFailed, lifecycle.Preempting, lifecycle.PreemptingMessage
+		conditions := slices.DeleteFunc(slices.Clone(s.Conditions), func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+		s.Conditions = append(conditions, corev1.PodCondition{
+			Type:               corev1.DisruptionTarget,
+			ObservedGeneration: victim.Generation,
+			Status:             corev1.ConditionTrue,
+			LastTransitionTime: now,
+			Reason:             corev1.PodReasonTerminationByKubelet,
+			Message:            lifecycle.PreemptingMessage,
+		})
+	}
+}
+
+// seen returns the pod as admission and eviction see it.
+func (l *Loop) seen(pod *corev1.Pod) *corev1.Pod {
+	pod = l.allocated(pod)
+	if l.cfg.OrdinaryStaticPods && podspec.IsStatic(pod) {
+		return ordinary(pod)
+	}
+	return pod
+}
+
+// ordinary returns a static pod as one of an API server. Where all pods are static, all would be
+// critical otherwise.
+func ordinary(pod *corev1.Pod) *corev1.Pod {
+	p := *pod
+	p.Annotations = maps.Clone(p.Annotations)
+	delete(p.Annotations, podspec.SourceAnnotation)
+	return &p
+}
+
+// runLane restores the allocators and then answers questions, until ctx is done. It waits for a
+// look at the runtime that has inspected everything: an allocator that knows less than what runs
+// would give a share away twice.
+func (l *Loop) runLane(ctx context.Context) error {
+	select {
+	case <-l.looked:
+	case <-ctx.Done():
+		return nil
+	}
+	if err := l.restore(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	// The first answers need the node as much as the later ones. If it can't be found, the
+	// handler that asks again reports so.
+	_, _ = l.cfg.Node.Get(ctx)
+	l.lane.run(ctx)
+	return nil
+}
+
+// restore gives the allocators what the runtime has of pods that have not ended.
+func (l *Loop) restore(ctx context.Context) error {
+	var found []*podcache.Status
+	for _, s := range l.found() {
+		if s.Running() {
+			found = append(found, s)
+		}
+	}
+	for _, a := range l.cfg.Allocators {
+		var err error
+		limited, cancel := context.WithTimeout(ctx, handlerDeadline)
+		l.lane.calling(a.Name()+" (restore)", func() { err = a.Restore(limited, found) })
+		cancel()
+		if err != nil {
+			return fmt.Errorf("restore allocator %s: %w", a.Name(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package podloop
+
+import (
+	"fmt"
+	"time"
+)
+
+// Checks returns the state of each part, in a fixed order.
+func (l *Loop) Checks() []Check {
+	return []Check{l.checkPLEG(), l.checkSources(), l.checkAdmission(), l.checkWorkers(), {Name: "probes"}, l.checkStatuses()}
+}
+
+func (l *Loop) checkPLEG() Check {
+	s := l.pleg.Stats()
+	note := fmt.Sprintf("lists the runtime every %v, without its events", s.Period)
+	if s.Streaming {
+		note = fmt.Sprintf("lists the runtime every %v, with its events", s.Period)
+	}
+	return Check{Name: "pleg", Err: l.pleg.Healthy(), Notes: []string{note}}
+}
+
+func (l *Loop) checkSources() Check {
+	c := Check{Name: "sources"}
+	l.mu.RLock()
+	ready := l.ready
+	l.mu.RUnlock()
+	if !ready {
+		c.Err = l.silent()
+	}
+	for _, d := range l.doors {
+		c.Notes = append(c.Notes, d.notes()...)
+	}
+	for _, conflict := range l.merge.Conflicts() {
+		c.Notes = append(c.Notes, conflict.String())
+	}
+	return c
+}
+
+// checkAdmission names a handler that ignores its context: no pod is admitted any more.
+func (l *Loop) checkAdmission() Check {
+	c := Check{Name: "admission"}
+	if what, since, late := l.lane.late(); late {
+		c.Fatal = true
+		c.Err = fmt.Errorf("admission handler %s has not returned for %v, and no pod is admitted until it does",
+			what, l.cfg.Clock.Since(since).Round(time.Second))
+	}
+	return c
+}
+
+func (l *Loop) checkWorkers() Check {
+	return Check{Name: "workers", Notes: []string{fmt.Sprintf("%d pods", len(l.uids()))}}
+}
+
+func (l *Loop) checkStatuses() Check {
+	c := Check{Name: "statuses"}
+	if note := l.unsent.note(); note != "" {
+		c.Notes = []string{note}
+	}
+	return c
+}

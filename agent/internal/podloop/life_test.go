@@ -1,0 +1,237 @@
+package podloop
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+)
+
+// The ordinary life of a pod does not need housekeeping.
+func TestLife_WithoutHousekeeping(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.set(newPod("web", "web:1"))
+		p := b.awaitRunning("web")
+		require.Equal(t, "file", p.Source)
+		require.NotEmpty(t, p.Runtime.Containers)
+		require.Equal(t, "offered, admitted", b.recorder.takeMoves("web"))
+
+		b.set(newPod("web", "web:2"))
+		b.eventually("the edit runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.awaitRunning("web")
+
+		b.set(newPod("web", "web:2", unsupported))
+		b.eventually("the edit is refused", func() bool { return b.recorder.hasEvent("UnsupportedFields: The changed pod is not admitted") })
+		require.Equal(t, []string{"web:2"}, b.images("web"), "the running version goes on")
+		e, err := b.Explain(b.t.Context(), p.Spec.UID)
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(e.Why, "\n"), "its change is not admitted, and the version before it goes on: UnsupportedFields")
+		require.Empty(t, b.recorder.takeMoves("web"))
+
+		b.set()
+		b.awaitGone("web")
+		require.Zero(t, b.sandboxes())
+		require.Equal(t, "ending, ended, gone", b.recorder.takeMoves("web"))
+		_, published := b.recorder.published(p.Spec.UID)
+		require.False(t, published)
+
+		b.set(newPod("web", "web:1"))
+		b.awaitRunning("web")
+		require.Equal(t, "offered, admitted", b.recorder.takeMoves("web"))
+		b.set()
+		b.set(newPod("web", "web:3")) // before it has ended
+		b.eventually("it runs again", func() bool { return strings.Join(b.images("web"), "") == "web:3" })
+		require.Equal(t, "ending, ended, offered, admitted", b.recorder.takeMoves("web"))
+	}, noHousekeeping)
+}
+
+func TestLife_PodThatRunsToItsEnd(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		job := newPod("job", "job:1", restart(corev1.RestartPolicyNever))
+		b.set(job)
+		b.await("job", Ended)
+		b.eventually("it has succeeded", func() bool {
+			c, ok := b.recorder.published(job.UID)
+			return ok && c.New.Phase == corev1.PodSucceeded && c.Finished
+		})
+		require.Equal(t, 1, b.sandboxes(), "its containers stay for their logs")
+		time.Sleep(3 * time.Minute)
+		require.Equal(t, Ended, b.await("job", Ended).State)
+
+		edited := newPod("job", "job:1", restart(corev1.RestartPolicyNever), func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{"x"} })
+		b.set(edited)
+		time.Sleep(time.Minute)
+		require.Equal(t, edited.Spec, b.await("job", Ended).Spec.Spec, "its definition is kept, and it does not run again")
+		require.Equal(t, "offered, admitted, ending, ended", b.recorder.takeMoves("job"))
+
+		b.set()
+		b.awaitGone("job")
+		require.Zero(t, b.sandboxes())
+		b.set(job)
+		b.await("job", Ended)
+		require.Equal(t, "gone, offered, admitted, ending, ended", b.recorder.takeMoves("job"))
+	}, noHousekeeping)
+}
+
+func TestLife_RefusedGoneAndBack(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.places.Store(1)
+		a, c := newPod("a", "web:1"), newPod("c", "web:1")
+		b.set(a, c)
+		b.awaitRunning("a")
+		p := b.await("c", Refused)
+		require.Equal(t, corev1.PodFailed, p.Spec.Status.Phase)
+		require.Equal(t, "OutOfpods", p.Spec.Status.Reason)
+		require.True(t, strings.HasPrefix(p.Spec.Status.Message, "Pod was rejected: "), p.Spec.Status.Message)
+		require.True(t, b.recorder.hasEvent("OutOfpods"))
+
+		for range 3 {
+			b.set(a)
+			b.awaitGone("c")
+			b.set(a, c)
+			b.await("c", Refused)
+		}
+		b.recorder.takeMoves("c")
+
+		b.set(c) // a goes, and c is asked about again when it has ended
+		p = b.awaitRunning("c")
+		require.Empty(t, p.Spec.Status.Reason)
+		require.Equal(t, "offered, admitted", b.recorder.takeMoves("c"))
+	}, noHousekeeping, ordinaryPods)
+}
+
+func TestLife_RefusedPodIsAskedAgainWhenTheNodeHasChanged(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.places.Store(1)
+		b.set(newPod("other", "web:1"), newPod("a", "web:1"))
+		b.await("a", Refused)
+		b.NodeChanged()
+		synctest.Wait()
+		b.await("a", Refused)
+		b.places.Store(2)
+		time.Sleep(time.Minute)
+		b.await("a", Refused)
+		b.NodeChanged()
+		b.awaitRunning("a")
+
+		b.set(newPod("other", "web:1"), newPod("a", "web:1", unsupported))
+		b.NodeChanged() // asks about the edit again
+		synctest.Wait()
+		require.Equal(t, []string{"web:1"}, b.images("a"))
+	}, noHousekeeping, ordinaryPods)
+}
+
+func TestLife_SameName(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.set(newPod("web", "slow:1", withUID("one")))
+		b.awaitRunning("web")
+		b.set(newPod("web", "web:2", withUID("two")))
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{"slow:1"}, b.images("web"), "the next pod of a name waits for the end of the one before")
+		b.eventually("the next one runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.eventually("the one before is gone", func() bool { _, known := b.Pod("one"); return !known })
+	}, noHousekeeping)
+}
+
+// An edit of a pod that was not started yet, because another one of its name ends, ends no pod
+// for good.
+func TestLife_SameNameThatNeverBegan(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.set(newPod("web", "slow:1", withUID("one")))
+		b.awaitRunning("web")
+		b.set(newPod("web", "web:2", withUID("two")))
+		b.set(newPod("web", "web:3", withUID("three")))
+		b.eventually("the last one runs", func() bool { return strings.Join(b.images("web"), "") == "web:3" })
+		b.eventually("the others are gone", func() bool { return len(b.Pods()) == 1 })
+	})
+}
+
+func TestLife_UnsupportedVolumeOfAnEdit(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.set(newPod("web", "web:1", unsupported))
+		p := b.await("web", Refused)
+		require.Contains(t, p.Spec.Status.Message, "volume")
+		b.set(newPod("web", "web:1"))
+		b.awaitRunning("web")
+		b.set(newPod("web", "web:2", unsupported))
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, []string{"web:1"}, b.images("web"))
+		b.set(newPod("web", "web:2"))
+		b.eventually("a good edit runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+	})
+}
+
+func TestLife_APIPod(t *testing.T) {
+	t.Parallel()
+	api := func(pods ...*corev1.Pod) []*corev1.Pod { return pods }
+	inBubble(t, func(b *bed) {
+		give := func(pods []*corev1.Pod) { b.give(podspec.SourceAPI, pods...) }
+		give(nil)
+		// An annotation makes no static pod of it.
+		mask := func(p *corev1.Pod) { p.Annotations = map[string]string{podspec.SourceAnnotation: podspec.SourceFile} }
+		give(api(newPod("web", "web:1", mask)))
+		p := b.awaitRunning("web")
+		require.Equal(t, podspec.SourceAPI, p.Source)
+		require.False(t, podspec.IsStatic(p.Spec))
+
+		give(api(newPod("web", "web:1", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} })))
+		require.Equal(t, "b", b.awaitRunning("web").Spec.Labels["a"])
+		give(api(newPod("web", "web:2")))
+		b.eventually("the edit runs", func() bool { return strings.Join(b.images("web"), "") == "web:2" })
+		b.recorder.takeMoves("web")
+
+		give(api(newPod("web", "web:2", deletedIn(30))))
+		b.await("web", Removed)
+		require.Zero(t, b.sandboxes())
+		require.Equal(t, "ending, ended, removed", b.recorder.takeMoves("web"))
+		b.eventually("the sink knows", func() bool {
+			c, ok := b.recorder.published(p.Spec.UID)
+			return ok && c.Finished && c.Pod.DeletionTimestamp != nil
+		})
+		give(nil)
+		b.awaitGone("web")
+		require.Equal(t, "gone", b.recorder.takeMoves("web"))
+
+		b.places.Store(1)
+		give(api(newPod("first", "web:1"), newPod("late", "web:1")))
+		b.await("late", Refused)
+		b.places.Store(2)
+		b.NodeChanged()
+		time.Sleep(time.Minute)
+		require.Equal(t, Refused, b.await("late", Refused).State, "the refusal of an API pod is final")
+		give(api(newPod("first", "web:1"), newPod("late", "web:1", deletedIn(0))))
+		b.await("late", Removed)
+		b.eventually("the sink knows", func() bool {
+			c, ok := b.recorder.published("uid-late")
+			return ok && c.Finished && c.Pod.DeletionTimestamp != nil
+		})
+	}, twoSources(podspec.SourceFile, podspec.SourceAPI), noHousekeeping)
+}
+
+// A shorter grace period counts while a pod ends.
+func TestLife_APIPodIsDeletedFaster(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(b *bed) {
+		b.give(podspec.SourceAPI, newPod("web", "stubborn:1"))
+		b.awaitRunning("web")
+		b.give(podspec.SourceAPI, newPod("web", "stubborn:1", deletedIn(3600)))
+		time.Sleep(time.Minute)
+		require.Equal(t, Ending, b.await("web", Ending).State)
+		began := time.Now()
+		b.give(podspec.SourceAPI, newPod("web", "stubborn:1", deletedIn(5)))
+		b.await("web", Removed)
+		require.Less(t, time.Since(began), 15*time.Second)
+	}, twoSources(podspec.SourceFile, podspec.SourceAPI))
+}

@@ -1,0 +1,10 @@
+package podloop
+
+import "github.com/kubeparts/kubeparts/lifecycle/volumes"
+
+// noMounts leaves on disk what would be on tmpfs.
+type noMounts struct{}
+
+func (noMounts) Tmpfs(string, int64) error             { return nil }
+func (noMounts) Unmount(string) error                  { return nil }
+func (noMounts) Mounts() ([]volumes.MountPoint, error) { return nil, nil }

@@ -1,0 +1,188 @@
+package podloop
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+)
+
+// testPod is a pod of one container. Each image is another spec.
+func testPod(source, image string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "web", UID: "u",
+			Annotations: map[string]string{podspec.SourceAnnotation: source},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: image}}},
+	}
+	for _, f := range change {
+		f(p)
+	}
+	return p
+}
+
+func noPlace() lifecycle.PodAdmitResult {
+	return lifecycle.PodAdmitResult{Reason: "OutOfpods", Message: "no place"}
+}
+
+// exampleRecords are the states of a pod in which the table of testdata/next starts, of each of
+// the two kinds of pods.
+func exampleRecords(source string) []struct {
+	name string
+	record
+} {
+	v1, v2 := testPod(source, "web:1"), testPod(source, "web:2")
+	of := func(state State, change func(*record)) record {
+		r := record{uid: "u", state: state, pod: v1, source: source, version: 1}
+		if change != nil {
+			change(&r)
+		}
+		return r
+	}
+	return []struct {
+		name string
+		record
+	}{
+		{"unknown", record{uid: "u", state: Gone}},
+		{"offered", of(Offered, nil)},
+		{"offered after a refusal", of(Offered, func(r *record) { r.refusal = noPlace() })},
+		{"refused", of(Refused, func(r *record) { r.refusal = noPlace() })},
+		{"refused, an earlier version stops", of(Refused, func(r *record) { r.refusal, r.working = noPlace(), true })},
+		{"admitted", of(Admitted, func(r *record) { r.working = true })},
+		{"admitted, edit waits", of(Admitted, func(r *record) { r.newer, r.working = v2, true })},
+		{"admitted, edit refused", of(Admitted, func(r *record) { r.newer, r.working, r.refusal = v2, true, noPlace() })},
+		{"ending, defined", of(Ending, func(r *record) { r.working = true })},
+		{"ending, undefined", of(Ending, func(r *record) { r.source, r.working = "", true })},
+		{"ending, defined again", of(Ending, func(r *record) { r.newer, r.again, r.working = v2, true, true })},
+		{"ending, deleted", of(Ending, func(r *record) { r.remove, r.working = deleted, true })},
+		{"ending, evicted", of(Ending, func(r *record) { r.remove, r.working = evicted, true })},
+		{"ending, stopped", of(Ending, func(r *record) { r.remove, r.working, r.stopped = emptied, true, true })},
+		{"ended, worker cleans up", of(Ended, func(r *record) { r.working = true })},
+		{"ended, undefined, worker cleans up", of(Ended, func(r *record) { r.source, r.working = "", true })},
+		{"ended", of(Ended, nil)},
+		{"ended, undefined", of(Ended, func(r *record) { r.source, r.removing = "", true })},
+		{"ended, defined again", of(Ended, func(r *record) { r.again, r.removing = true, true })},
+		{"ended, deleted", of(Ended, func(r *record) { r.remove, r.removing = deleted, true })},
+		{"ended, evicted", of(Ended, func(r *record) { r.remove, r.removing = evicted, true })},
+		{"ended by a shutdown", of(Ended, func(r *record) { r.stopped = true })},
+		{"removed, deleted", of(Removed, func(r *record) { r.remove = deleted })},
+		{"removed, evicted", of(Removed, func(r *record) { r.remove = evicted })},
+		{"removed, stopped", of(Removed, func(r *record) { r.remove, r.stopped = emptied, true })},
+	}
+}
+
+// exampleEvents are the events of testdata/next, by name.
+func exampleEvents(source string) map[string]event {
+	admitted := lifecycle.PodAdmitResult{Admit: true}
+	deletedPod := testPod(source, "web:1", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} })
+	labelled := testPod(source, "web:1", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} })
+	status := &podcache.Status{UID: "u", Namespace: "default", Name: "web"}
+	return map[string]event{
+		"defined":               {kind: evDefined, pod: testPod(source, "web:3"), source: source},
+		"defined, same spec":    {kind: evDefined, pod: labelled, source: source},
+		"defined, ended before": {kind: evDefined, pod: testPod(source, "web:3"), source: source, ended: true},
+		"deleted":               {kind: evDeleted, pod: deletedPod, source: source},
+		"deleted, it runs":      {kind: evDeleted, pod: deletedPod, source: source, runs: true},
+		"reconciled":            {kind: evReconciled, pod: labelled, source: source},
+		"undefined":             {kind: evUndefined},
+		"undefined, it runs":    {kind: evUndefined, runs: true},
+		"admitted":              {kind: evAnswered, version: 1, result: admitted},
+		"admitted, it runs":     {kind: evAnswered, version: 1, result: admitted, runs: true},
+		"refused":               {kind: evAnswered, version: 1, result: noPlace()},
+		"refused, it runs":      {kind: evAnswered, version: 1, result: noPlace(), runs: true},
+		"an older answer":       {kind: evAnswered, version: 0, result: admitted},
+		"retry":                 {kind: evRetry},
+		"synced":                {kind: evSynced},
+		"killed":                {kind: evKilled},
+		"evicted":               {kind: evKilled, remove: evicted},
+		"stopped":               {kind: evKilled, remove: emptied, stopped: true},
+		"terminating":           {kind: evMoved, phase: podworker.Terminating},
+		"terminated":            {kind: evMoved, phase: podworker.Terminated},
+		"finished":              {kind: evMoved, phase: podworker.Finished},
+		"removed":               {kind: evRemoved},
+		"found":                 {kind: evFound, status: status},
+		"found, it runs":        {kind: evFound, status: status, runs: true},
+		"resumed":               {kind: evResumed},
+	}
+}
+
+func (a action) String() string {
+	return [...]string{
+		"ask", "release", "start", "update", "sync", "stop", "resume", "stopOrphan", "refuse", "refuseEdit",
+		"unrefuse", "publish", "terminate", "ended", "remove", "forget", "forgetWorker",
+	}[a]
+}
+
+func show(r record, todo []do) string {
+	words := []string{r.state.String()}
+	for _, flag := range []struct {
+		set  bool
+		name string
+	}{
+		{r.source == "" && r.state != Gone, "undefined"},
+		{r.newer != nil, "newer"},
+		{r.refusal.Reason != "", "refusal"},
+		{r.working, "working"},
+		{r.remove == deleted, "deleted"},
+		{r.remove == evicted, "evicted"},
+		{r.remove == emptied, "emptied"},
+		{r.removing, "removing"},
+		{r.again, "again"},
+		{r.stopped, "stopped"},
+		{r.adopted, "adopted"},
+	} {
+		if flag.set && r.state != Gone {
+			words = append(words, flag.name)
+		}
+	}
+	text := strings.Join(words, " ")
+	for i, d := range todo {
+		sep := ", "
+		if i == 0 {
+			sep = ": "
+		}
+		text += sep + d.action.String()
+		if d.edit {
+			text += " (edit)"
+		}
+	}
+	return text
+}
+
+// TestNext shows what follows from each event in each state. After a deliberate change:
+// go test ./agent/internal/podloop -run TestNext -rewrite
+func TestNext(t *testing.T) {
+	t.Parallel()
+	datadriven.RunTest(t, "testdata/next/table", func(t *testing.T, d *datadriven.TestData) string {
+		t.Helper()
+		var source, name string
+		d.ScanArgs(t, "source", &source)
+		name = strings.TrimSpace(d.Input)
+		e, ok := exampleEvents(source)[name]
+		require.True(t, ok, name)
+		e.uid, e.serial = "u", 2
+		var b strings.Builder
+		for _, r := range exampleRecords(source) {
+			before := show(r.record, nil)
+			after, todo := next(r.record, e)
+			require.Equal(t, before, show(r.record, nil), "next is pure")
+			if got := show(after, todo); got != before {
+				fmt.Fprintf(&b, "%-35s -> %s\n", r.name, got)
+			}
+		}
+		if b.Len() == 0 {
+			return "nothing changes\n"
+		}
+		return b.String()
+	})
+}

@@ -1,0 +1,177 @@
+package podloop
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/prober"
+	"github.com/kubeparts/kubeparts/prober/grpcprobe"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+// probes is the prober, and which pod and container a container ID belongs to.
+type probes struct {
+	*prober.Manager
+	grpc *grpcprobe.Checker
+
+	mu sync.Mutex
+	// owners are the keys of probes, without a kind, by container ID. They are those of each
+	// pod's last turn.
+	owners map[string]prober.Key
+	ids    map[types.UID][]string
+}
+
+func newProbes(cfg prober.Config, grpc *grpcprobe.Checker) (*probes, error) {
+	cfg.GRPC = grpc
+	m, err := prober.New(cfg)
+	return &probes{Manager: m, grpc: grpc, owners: map[string]prober.Key{}, ids: map[types.UID][]string{}}, err
+}
+
+// turn has the pod of a worker's turn probed.
+func (p *probes) turn(t podworker.Turn) {
+	p.AddPod(t.Pod)
+	p.own(t.Pod.UID, t.Status)
+}
+
+// own replaces the container IDs of a pod. A nil status drops them.
+func (p *probes) own(uid types.UID, observed *podcache.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range p.ids[uid] {
+		delete(p.owners, id)
+	}
+	delete(p.ids, uid)
+	if observed == nil {
+		return
+	}
+	for _, c := range observed.Containers {
+		p.owners[c.GetId()] = prober.Key{PodUID: uid, Container: podcache.ContainerName(c)}
+		p.ids[uid] = append(p.ids[uid], c.GetId())
+	}
+}
+
+// end ends the probes of a pod whose containers have ended.
+func (p *probes) end(uid types.UID) {
+	p.RemovePod(uid)
+	p.own(uid, nil)
+}
+
+// results returns what the probes of a container found, for the runner.
+func (p *probes) results(id string) podrunner.ProbeResults {
+	p.mu.Lock()
+	key := p.owners[id]
+	p.mu.Unlock()
+	of := func(k prober.Kind) prober.Result { key.Kind = k; return p.Result(key, id) }
+	startup := of(prober.Startup)
+	return podrunner.ProbeResults{
+		Started:       startup == prober.Success,
+		StartupFailed: startup == prober.Failure, LivenessFailed: of(prober.Liveness) == prober.Failure,
+	}
+}
+
+// forStatus returns what the probes of a pod found, for its status.
+func (p *probes) forStatus(uid types.UID) status.Probes {
+	return func(container, id string) (startup, readiness status.ProbeResult) {
+		s, r := p.Probed(uid, container, id)
+		return status.ProbeResult(s), status.ProbeResult(r)
+	}
+}
+
+// runProbes probes until ctx is done.
+func (l *Loop) runProbes(ctx context.Context) error {
+	changes := l.probes.Results(ctx)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for change := range changes {
+			l.probed(change)
+		}
+	})
+	err := l.probes.Run(ctx)
+	reader.Wait()
+	return errors.Join(err, l.probes.grpc.Close())
+}
+
+// probed reports a new result of a probe in the pod's status at once, and wakes its worker, which
+// may have to restart the container.
+func (l *Loop) probed(c prober.Change) {
+	good := c.Result == prober.Success
+	switch c.Kind {
+	case prober.Readiness:
+		l.statuses.SetContainerReadiness(c.PodUID, c.ContainerID, good)
+	case prober.Startup:
+		l.statuses.SetContainerStartup(c.PodUID, c.ContainerID, good)
+	case prober.Liveness:
+		if good {
+			return
+		}
+	}
+	l.wake(c.PodUID)
+}
+
+// target returns what is known of a container. Its pod may be ending: readiness is probed to the
+// end.
+func (l *Loop) target(uid types.UID, container string, began time.Time) (prober.Target, bool) {
+	observed, err := l.cache.Get(uid)
+	if err != nil {
+		return prober.Target{}, false
+	}
+	c := observed.Container(container)
+	if c == nil {
+		return prober.Target{}, false
+	}
+	t := prober.Target{ID: c.GetId(), ExitCode: c.GetExitCode()}
+	switch c.GetState() {
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		t.State, t.StartedAt = prober.Running, time.Unix(0, c.GetStartedAt())
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		t.State = prober.Exited
+	case runtimeapi.ContainerState_CONTAINER_CREATED, runtimeapi.ContainerState_CONTAINER_UNKNOWN:
+		return t, true
+	}
+	if len(observed.IPs) > 0 {
+		t.PodIP = observed.IPs[0]
+	} else if ips := l.cfg.Node.Facts().IPs; len(ips) > 0 { // the pod is in the node's network
+		t.PodIP = ips[0]
+	}
+	if t.State == prober.Running && t.StartedAt.Before(began) {
+		t.Started = l.wasStarted(uid, t.ID)
+	}
+	return t, true
+}
+
+// wasStarted reports whether the container has started by the last status of its pod, which an
+// earlier agent may have saved.
+func (l *Loop) wasStarted(uid types.UID, id string) bool {
+	last, _ := l.statuses.GetPodStatus(uid)
+	for _, st := range append(last.ContainerStatuses, last.InitContainerStatuses...) {
+		if podspec.RuntimeID(st.ContainerID) == id {
+			return st.Started != nil && *st.Started
+		}
+	}
+	return false
+}
+
+// keep ends the probes of pods for which known returns false.
+func (p *probes) keep(known func(types.UID) bool) {
+	p.CleanupPods(known)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for uid, ids := range p.ids {
+		if known(uid) {
+			continue
+		}
+		for _, id := range ids {
+			delete(p.owners, id)
+		}
+		delete(p.ids, uid)
+	}
+}

@@ -1,0 +1,37 @@
+package podloop
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/lifecycle"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+// refusedMessage begins the message of a pod that was refused, as the kubelet's does.
+const refusedMessage = "Pod was rejected: "
+
+// refusedStatus returns what a refusal changes of a pod's status.
+func refusedStatus(why lifecycle.PodAdmitResult) func(*corev1.PodStatus) {
+	return func(s *corev1.PodStatus) {
+		s.Phase, s.Reason, s.Message = corev1.PodFailed, why.Reason, refusedMessage+why.Message
+	}
+}
+
+// refused returns the status of a pod that was not admitted. What was reported of an earlier
+// version of the pod stays: its containers may run until they are stopped.
+func refused(pod *corev1.Pod, before corev1.PodStatus, why lifecycle.PodAdmitResult) corev1.PodStatus {
+	refusedStatus(why)(&before)
+	before.QOSClass = podspec.QOSClass(pod)
+	return before
+}
+
+// countsAfterRestart reports whether a status that an earlier agent has saved holds for this
+// one. A refusal does not, because the node may have changed, nor does an end that came with
+// the shutdown of the node or the agent.
+func countsAfterRestart(s corev1.PodStatus) bool {
+	return s.Phase != corev1.PodFailed ||
+		len(s.ContainerStatuses) > 0 && !strings.HasPrefix(s.Message, refusedMessage) && s.Reason != podworker.ReasonTerminated
+}

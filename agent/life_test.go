@@ -1,0 +1,237 @@
+package agent_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/agent"
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+// The ordinary life of a pod, by its moves, its status and what the runtime has.
+func TestAgent_LifeOfAPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, pods, seen := newNode(t), newSource(), new(moves)
+		c := config(node, pods.file())
+		c.Observers.Pod = seen.add
+		a := start(t, c)
+		after(time.Second)
+		require.Empty(t, a.Pods())
+
+		web := newPod("web", "demo/web:1")
+		pods.define(web)
+		after(5 * time.Second)
+		require.Equal(t, []string{"web admitted Running"}, a.phases())
+		p, known := a.Pod(web.UID)
+		require.True(t, known)
+		require.Equal(t, "file", p.Source)
+		require.True(t, p.Runtime.Running())
+		require.NotEmpty(t, p.Spec.Status.PodIP)
+
+		pods.define()
+		after(10 * time.Second)
+		require.Empty(t, a.Pods())
+		_, known = a.Pod(web.UID)
+		require.False(t, known)
+		boxes, err := node.ListPodSandbox(t.Context(), &runtimeapi.PodSandboxFilter{})
+		require.NoError(t, err)
+		require.Empty(t, boxes)
+		require.Equal(t, []string{"offered", "admitted", "ending", "ended", "gone"}, seen.of(web.UID))
+		a.stop()
+		require.NoError(t, a.err())
+		require.ErrorIs(t, a.Run(t.Context()), agent.ErrRan)
+	})
+}
+
+// A pod runs on when its agent stops, and the next one adopts it.
+func TestAgent_Adoption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, web, job := newNode(t), newPod("web", "demo/web:1"), newPod("job", "demo/job:1")
+		job.Spec.RestartPolicy = corev1.RestartPolicyNever
+		root := t.TempDir()
+		c := config(node, newSource(web, job).file())
+		c.Root = root
+		first := start(t, c)
+		after(10 * time.Second)
+		require.Equal(t, []string{"job ended Succeeded", "web admitted Running"}, first.phases())
+		before, _ := first.Pod(web.UID)
+		first.stop()
+		require.NoError(t, first.err())
+		after(time.Minute)
+
+		seen := new(moves)
+		c = config(node, newSource(web, job).file())
+		c.Root, c.Observers.Pod = root, seen.add
+		second := start(t, c)
+		after(10 * time.Second)
+		require.Equal(t, []string{"job ended Succeeded", "web admitted Running"}, second.phases())
+		now, _ := second.Pod(web.UID)
+		require.Equal(t, before.Spec.Status.ContainerStatuses, now.Spec.Status.ContainerStatuses)
+		require.Equal(t, before.Spec.Status.StartTime, now.Spec.Status.StartTime)
+		require.True(t, slices.ContainsFunc(seen.all, func(m agent.Move) bool {
+			return m.Pod.UID == web.UID && m.To == agent.Admitted && m.Adopted
+		}))
+	})
+}
+
+// Node returns one pointer until the node differs, and Changes reports that.
+func TestAgent_NodeAndChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t)
+		c, ports := config(node, newSource().file()), int32(0)
+		c.NodeStatus = func(n *corev1.Node) { n.Status.DaemonEndpoints.KubeletEndpoint.Port = ports }
+		a := start(t, c)
+		changes := a.Changes(t.Context())
+		after(10 * time.Second)
+		before := a.Node()
+		require.Equal(t, "node1", before.Name)
+		require.Equal(t, corev1.ConditionTrue, condition(before, corev1.NodeReady).Status)
+		require.NotZero(t, before.Status.Allocatable.Cpu().MilliValue())
+		for len(changes) > 0 {
+			<-changes
+		}
+		after(time.Minute)
+		require.Same(t, before, a.Node(), "nothing has changed")
+
+		ports = 10250
+		a.SyncAll()
+		after(time.Second)
+		<-changes
+		require.EqualValues(t, 10250, a.Node().Status.DaemonEndpoints.KubeletEndpoint.Port)
+	})
+}
+
+func condition(n *corev1.Node, t corev1.NodeConditionType) corev1.NodeCondition {
+	for _, c := range n.Status.Conditions {
+		if c.Type == t {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+// A runtime that does not answer makes the node not ready after a while, and Health names it.
+func TestAgent_RuntimeThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t)
+		a := start(t, config(node, newSource(newPod("web", "demo/web:1")).file()))
+		after(10 * time.Second)
+		for _, check := range a.Health() {
+			require.NoError(t, check.Err, check.Name)
+		}
+		require.NoError(t, node.Fail("Status", fakecri.Fault{Hang: true}))
+		after(2 * time.Minute)
+		require.Error(t, a.Health()[0].Err)
+		require.Equal(t, "runtime", a.Health()[0].Name)
+		require.Equal(t, corev1.ConditionFalse, condition(a.Node(), corev1.NodeReady).Status)
+		node.Heal("Status")
+		after(20 * time.Second)
+		require.NoError(t, a.Health()[0].Err)
+		require.Equal(t, corev1.ConditionTrue, condition(a.Node(), corev1.NodeReady).Status)
+	})
+}
+
+func TestAgent_Kill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := newPod("web", "demo/web:1")
+		a := start(t, config(newNode(t), newSource(web).file()))
+		after(5 * time.Second)
+		require.NoError(t, a.Kill(t.Context(), web.UID, podworker.KillOptions{}))
+		after(time.Minute)
+		require.NotContains(t, a.phases(), "web admitted Running", "a pod that was killed does not begin again")
+		require.ErrorContains(t, a.Kill(t.Context(), "other", podworker.KillOptions{}), "other")
+	})
+}
+
+func TestAgent_StopPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, pods := newNode(t), newSource(newPod("web", "demo/web:1"), newPod("slow", "demo/slow:1"))
+		a := start(t, config(node, pods.file()))
+		after(5 * time.Second)
+		require.ErrorContains(t, a.StopPods(t.Context(), podworker.ShutdownConfig{ShutdownGracePeriod: -1}), "ShutdownGracePeriod")
+		require.NoError(t, a.StopPods(t.Context(), podworker.ShutdownConfig{}))
+		for _, p := range a.Pods() {
+			require.False(t, p.Runtime.Running(), p.Spec.Name)
+		}
+		pods.define(newPod("late", "demo/web:1"))
+		after(10 * time.Second)
+		require.NotContains(t, a.phases(), "late admitted Running")
+		require.Equal(t, corev1.ConditionFalse, condition(a.Node(), corev1.NodeReady).Status)
+	})
+}
+
+// A shutdown that is called off leaves an agent that goes on.
+func TestAgent_StopPodsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stubborn := newPod("stubborn", "demo/stubborn:1")
+		stubborn.Spec.TerminationGracePeriodSeconds = new(int64(600))
+		pods := newSource(stubborn)
+		a := start(t, config(newNode(t), pods.file()))
+		after(5 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.Error(t, a.StopPods(ctx, podworker.ShutdownConfig{}))
+		pods.define(stubborn, newPod("late", "demo/web:1"))
+		after(10 * time.Second)
+		require.Contains(t, a.phases(), "late admitted Running")
+		require.Equal(t, corev1.ConditionTrue, condition(a.Node(), corev1.NodeReady).Status)
+	})
+}
+
+func TestAgent_ExplainAndPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		crash := newPod("crash", "demo/crash:1")
+		a := start(t, config(newNode(t), newSource(crash).file()))
+		after(30 * time.Second)
+		e, err := a.Explain(t.Context(), crash.UID)
+		require.NoError(t, err)
+		require.Equal(t, agent.Admitted, e.Pod.State)
+		require.NotEmpty(t, e.Why)
+		require.NotEmpty(t, e.Next)
+		require.NotEmpty(t, e.Plan)
+		_, err = a.Explain(t.Context(), "other")
+		require.ErrorIs(t, err, agent.ErrUnknownPod)
+		plan, err := a.Plan(t.Context())
+		require.NoError(t, err)
+		require.NotZero(t, plan.Eviction.At)
+		summary, err := a.Summary(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "node1", summary.Node.NodeName)
+	})
+}
+
+// A source that returns ends Run, which names it.
+func TestAgent_SourceThatReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := agent.New(config(newNode(t), agent.Source{Name: "mine", Run: func(context.Context, func(context.Context, []*corev1.Pod)) error {
+			return context.DeadlineExceeded
+		}}))
+		require.NoError(t, err)
+		err = a.Run(t.Context())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "mine")
+	})
+}
+
+// Two agents can't use one Root.
+func TestAgent_RootIsLocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t)
+		c := config(node, newSource().file())
+		c.Root = t.TempDir()
+		start(t, c)
+		after(time.Second)
+		c.Name = "two"
+		second, err := agent.New(c)
+		require.NoError(t, err)
+		require.ErrorContains(t, second.Run(t.Context()), "another agent uses it")
+	})
+}
