@@ -1,0 +1,215 @@
+// Parts-by-hand is a node agent made of single managers, without package agent: it runs the pods of a folder of
+// manifests, restarts what dies, removes what has ended, and prints what becomes of
+// them. The runtime is one in memory; docs/writing-an-agent.md reads it line by line.
+//
+//	go run ./examples/parts-by-hand DIR
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/containergc"
+	"github.com/kubeparts/kubeparts/fakecri"
+	"github.com/kubeparts/kubeparts/lifecycle/images"
+	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+	"github.com/kubeparts/kubeparts/pleg"
+	"github.com/kubeparts/kubeparts/podcache"
+	"github.com/kubeparts/kubeparts/podmanager"
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+	"github.com/kubeparts/kubeparts/status"
+)
+
+// agent is the parts, and what flows between them:
+//
+//	manifests -> pods -> workers -> runner -> runtime
+//	runtime -> pleg -> cache -> workers, statuses
+type agent struct {
+	source   *podsource.Directory
+	pods     *podmanager.Manager
+	workers  *podworker.Workers
+	runner   *podrunner.Runner
+	cache    *podcache.Cache
+	pleg     *pleg.Generator
+	statuses *status.Manager
+	dead     *containergc.Manager
+
+	mu   sync.Mutex // guards read; one pass over the workers at a time
+	read bool       // the manifests were read
+}
+
+// runtime is what these managers call. Any CRI client is one.
+type runtime interface {
+	pleg.Runtime
+	pleg.EventSource
+	images.ImageService
+	podrunner.Sandboxes
+	podrunner.Containers
+	containergc.Runtime
+	containergc.Remover
+}
+
+func newAgent(ctx context.Context, rt runtime, manifests, logs string, out io.Writer) (*agent, error) {
+	a := &agent{pods: podmanager.New(), cache: podcache.New()}
+	pulls, err := images.New(images.Config{Images: rt})
+	var errs [6]error
+	a.source, errs[0] = podsource.NewDirectory(podsource.DirectoryConfig{Path: manifests, NodeName: "node1"})
+	a.pleg, errs[1] = pleg.New(pleg.Config{Runtime: rt, Events: rt, Cache: a.cache, Handler: a.changed})
+	a.runner, errs[2] = podrunner.New(podrunner.Config{
+		Sandboxes: rt, Containers: rt, Images: pulls, Refresh: a.refresh, LogRoot: logs, Agent: "parts-by-hand",
+	})
+	a.workers, errs[3] = podworker.New(podworker.Config{
+		Syncer: a.runner, Cache: a.cache, AfterSync: a.pleg.RequestRelist,
+		Observer: podworker.Observer{TurnEnd: func(turn podworker.TurnInfo) { a.say(ctx, turn) }},
+	})
+	a.statuses, errs[4] = status.New(status.Config{Observer: status.Observer{
+		StatusChanged: func(c status.Change) { fmt.Fprintln(out, c.Pod.Name, line(c.New)) },
+	}})
+	a.dead, errs[5] = containergc.New(containergc.Config{
+		Runtime: rt, Remover: rt, Pods: a.workers, PodLogs: logs,
+		SourcesReady: func() bool { return a.pleg.Healthy() == nil },
+	})
+	return a, errors.Join(append(errs[:], err)...)
+}
+
+// run serves until ctx is done. Pods run on; the next agent takes them over.
+func (a *agent) run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	var errs [5]error
+	source := func(ctx context.Context) error { return a.source.Run(ctx, a.desired) }
+	for i, part := range []func(context.Context) error{source, a.sweeps, a.pleg.Run, a.workers.Run, a.dead.Run} {
+		parts.Go(func() { errs[i] = part(ctx) })
+	}
+	parts.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// desired takes all pods that are to run: workers end what is not there any more and
+// begin with what is new. Of one that is back and still ends, its worker makes a note.
+func (a *agent) desired(_ context.Context, pods []*corev1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	added := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
+		_, known := a.pods.GetPodByUID(pod.UID)
+		return known
+	})
+	a.pods.SetPods(pods)
+	a.read = true
+	a.workers.SyncKnownPods(a.pods.GetPods)
+	for _, pod := range added {
+		a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+	}
+}
+
+// sweep has the workers forget what has ended, and begins again with what is back.
+func (a *agent) sweep() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.read {
+		return
+	}
+	known := a.workers.SyncKnownPods(a.pods.GetPods)
+	for _, pod := range a.pods.GetPods() {
+		if _, ok := known[pod.UID]; !ok {
+			a.workers.UpdatePod(podworker.Update{Type: podworker.Create, Pod: pod})
+		}
+	}
+}
+
+// sweeps repeats the sweep, because pods end between two changes of the manifests.
+func (a *agent) sweeps(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			a.sweep()
+		}
+	}
+}
+
+// changed wakes the worker of a pod in which something has changed.
+func (a *agent) changed(_ context.Context, e pleg.Event) {
+	if pod, ok := a.pods.GetPodByUID(e.PodUID); ok {
+		a.workers.UpdatePod(podworker.Update{Type: podworker.Sync, Pod: pod})
+	}
+}
+
+// refresh looks at a pod in the runtime now.
+func (a *agent) refresh(ctx context.Context, uid types.UID) (*podcache.Status, error) {
+	now := time.Now()
+	if err := a.pleg.RelistPod(ctx, uid); err != nil {
+		return nil, err
+	}
+	return a.cache.GetNewerThan(ctx, uid, now)
+}
+
+// say computes a pod's status after each turn of its worker.
+func (a *agent) say(ctx context.Context, turn podworker.TurnInfo) {
+	if turn.Pod == nil {
+		return
+	}
+	seen, _ := a.cache.Get(turn.Pod.UID)
+	previous, _ := a.statuses.GetPodStatus(turn.Pod.UID)
+	a.statuses.SetPodStatus(turn.Pod, status.Generate(status.Input{
+		Pod: turn.Pod, Runtime: seen, Previous: previous, Waiting: a.runner.Waiting(turn.Pod.UID), Enforced: a.runner.Enforced(ctx, turn.Pod.UID),
+		Terminal: turn.Phase == podworker.Terminated,
+	}))
+}
+
+// line is a status in a few words.
+func line(s corev1.PodStatus) (words string) {
+	words = string(s.Phase)
+	for _, c := range s.ContainerStatuses {
+		words += fmt.Sprintf(" %s: restarts=%d", c.Name, c.RestartCount)
+		switch {
+		case c.State.Waiting != nil:
+			words += " " + c.State.Waiting.Reason
+		case c.State.Terminated != nil:
+			words += " " + c.State.Terminated.Reason
+		}
+	}
+	return words
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := start(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context, args []string, out io.Writer) (err error) {
+	if len(args) != 1 {
+		return errors.New("usage: parts-by-hand DIR")
+	}
+	node, err := fakecri.New(fakecri.Config{Images: fakecri.DemoImages(), Programs: fakecri.DemoPrograms()})
+	if err != nil {
+		return err
+	}
+	logs, err := os.MkdirTemp("", "logs-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(logs)) }()
+	a, err := newAgent(ctx, node, args[0], logs, out)
+	if err != nil {
+		return err
+	}
+	return a.run(ctx)
+}
