@@ -2,10 +2,7 @@ package podloop
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"reflect"
 	"time"
@@ -16,10 +13,8 @@ import (
 )
 
 const (
-	// backoffKey is the key of the saved back-offs, and backoffVersion the version of the
-	// value.
-	backoffKey     = "backoff.json"
-	backoffVersion = 1
+	// backoffKey is the key of the saved back-offs.
+	backoffKey = "backoff.json"
 	// savePeriod is the time between two comparisons after a container was started, and
 	// quietPeriod while nothing starts.
 	savePeriod  = 2 * time.Second
@@ -38,29 +33,11 @@ type savedBackoff struct {
 	quiet bool // there was no change the last time
 }
 
-// backoffValue is what is saved.
-type backoffValue struct {
-	Version int                       `json:"version"`
-	Data    *[]lifecycle.BackoffState `json:"data"`
-}
-
 // load restores the back-offs that an earlier agent has saved.
 func (b *savedBackoff) load(ctx context.Context) error {
-	text, err := b.store.Get(ctx, backoffKey)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := state.Load(ctx, b.store, backoffKey, &b.saved); err != nil {
 		return fmt.Errorf("read restart back-offs: %w", err)
 	}
-	var v backoffValue
-	if err := json.Unmarshal(text, &v); err != nil {
-		return fmt.Errorf("read restart back-offs: %s: %w", backoffKey, err)
-	}
-	if v.Version != backoffVersion || v.Data == nil {
-		return fmt.Errorf("read restart back-offs: %s: no data of version %d", backoffKey, backoffVersion)
-	}
-	b.saved = *v.Data
 	b.Restore(b.saved)
 	return nil
 }
@@ -74,17 +51,9 @@ func (b *savedBackoff) save(ctx context.Context) time.Duration {
 		}
 		return quietPeriod
 	}
-	if err := b.put(ctx, now); err != nil {
+	if err := state.Save(ctx, b.store, backoffKey, now); err != nil {
 		b.log.WarnContext(ctx, "could not save the restart back-offs", "err", err)
 	}
 	b.saved, b.quiet = now, false
 	return savePeriod
-}
-
-func (b *savedBackoff) put(ctx context.Context, now []lifecycle.BackoffState) error {
-	text, err := json.Marshal(backoffValue{Version: backoffVersion, Data: &now})
-	if err != nil {
-		return err
-	}
-	return b.store.Put(ctx, backoffKey, text)
 }

@@ -77,8 +77,8 @@ func TestBackoffs_DamagedValues(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"{":                         "unexpected end",
-		`{"version":2,"data":[]}`:   "no data of version 1",
-		`{"version":1,"data":null}`: "no data of version 1",
+		`{"version":2,"data":[]}`:   "version 2 is not 1",
+		`{"version":1,"data":null}`: "it has no data",
 	} {
 		store := newStore()
 		require.NoError(t, store.Put(t.Context(), backoffKey, []byte(text)))
