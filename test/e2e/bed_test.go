@@ -23,35 +23,49 @@ const (
 	imagePulled = "kubeparts.test/pulled:1" // in the registry only
 )
 
-// testbed is the runtime that all tests share, and what stands on it that is
-// nobody's business.
+// testbed is a runtime: the one that tests share, with what stands on it that is
+// nobody's business, or one of a single test.
 type testbed struct {
 	dir      string
 	endpoint string // unix://…
 	ctr      string // the ctr binary
+	probe    string // the criprobe binary, beside the other programs of the bed
 	version  string // of containerd: 2.4, 1.7 or 1.6
 	conn     *grpc.ClientConn
 	runtime  runtimeapi.RuntimeServiceClient
 	images   runtimeapi.ImageServiceClient
 	foreign  []*foreignPod
 	nodes    atomic.Int64 // made so far
+	small    atomic.Int64 // small beds made so far
 	// streamsEvents reports whether the runtime has a stream of container events.
 	streamsEvents bool
 }
 
-// openBed connects to the bed in dir and makes the foreign pods.
-func openBed(dir string) (*testbed, error) {
+// connectBed connects to the bed in dir.
+func connectBed(dir string) (*testbed, error) {
 	env, err := bedEnv(dir)
 	if err != nil {
 		return nil, err
 	}
-	b := &testbed{dir: dir, endpoint: "unix://" + env["CRI_SOCKET"], ctr: env["KPBED_CTR"], version: env["KPBED_CONTAINERD"]}
+	b := &testbed{
+		dir: dir, endpoint: "unix://" + env["CRI_SOCKET"], ctr: env["KPBED_CTR"], probe: env["KPBED_PROBE"],
+		version: env["KPBED_CONTAINERD"],
+	}
 	b.conn, err = grpc.NewClient(b.endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		return nil, err
 	}
 	b.runtime, b.images = runtimeapi.NewRuntimeServiceClient(b.conn), runtimeapi.NewImageServiceClient(b.conn)
+	return b, nil
+}
+
+// openBed connects to the bed in dir and makes the foreign pods.
+func openBed(dir string) (*testbed, error) {
+	b, err := connectBed(dir)
+	if err != nil {
+		return nil, err
+	}
 	b.streamsEvents, err = b.eventsDuring(func() (err error) {
 		b.foreign, err = makeForeignPods(b)
 		return err

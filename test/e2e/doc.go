@@ -7,7 +7,7 @@
 //	make e2e
 //	make e2e-runtimes                                                     # on containerd 2.4, 1.7 and 1.6
 //	KUBEPARTS_E2E_CONTAINERD=1.7 go test -tags e2e -v -count=1 -run TestCrashLoop ./test/e2e
-//	go test -tags e2e -v -count=1 -parallel 4 ./test/e2e                  # the same
+//	go test -tags e2e -v -count=1 -parallel 5 ./test/e2e                  # the same
 //	go test -tags e2e -v -count=1 -run TestCrashLoop ./test/e2e           # one test
 //	KUBEPARTS_AGENT=/path/to/agent go test -tags e2e -v -count=1 ./test/e2e
 //	KUBEPARTS_E2E_PROBED_PODS=200 KUBEPARTS_E2E_PROBED_TIME=2m go test -tags e2e -v -count=1 -run TestManyProbes ./test/e2e
@@ -24,15 +24,17 @@
 //
 // # How it is put together
 //
-// One bed serves all tests. The test binary runs twice: the first process brings
-// the bed up, runs the second with the tests in it, and takes the bed down, because
-// a panic, a test timeout or an interrupt ends the process with the tests without
-// running anything deferred in it. What even a killed first process leaves behind,
-// the next run takes away before it starts.
+// One bed serves all tests, but for those that need a disk of their own: these bring up
+// one more ([newSmallBed]). The test binary runs twice: the first process brings the bed
+// up, runs the second with the tests in it, and takes the bed down, because a panic, a
+// test timeout or an interrupt ends the process with the tests without running anything
+// deferred in it. What even a killed first process leaves behind, the next run takes away
+// before it starts.
 //
 // A test makes a node: a folder of manifests, a root folder and an agent name of
 // its own. Agents touch only what carries their name, so that tests run in
-// parallel on the one socket. When a test is over its agent is stopped, its pods
+// parallel on the one socket. Those that measure, and those that take the runtime from
+// under all others, are not parallel. When a test is over its agent is stopped, its pods
 // are removed over CRI, and the foreign pods, which stand on the same socket all
 // the time and belong to no agent, must be what they were in the beginning.
 //

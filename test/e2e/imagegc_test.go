@@ -27,6 +27,7 @@ import (
 // TestImagesGoFromTheHighMarkToTheLowOne has an image of each kind that must stay among
 // those that may go, and one that the runtime refuses to remove for ever.
 func TestImagesGoFromTheHighMarkToTheLowOne(t *testing.T) {
+	t.Parallel()
 	const images = 6
 	b := newSmallBed(t, 640)
 	for i := range images {
@@ -64,18 +65,18 @@ func TestImagesGoFromTheHighMarkToTheLowOne(t *testing.T) {
 	<-time.After(2 * time.Second) // until all are old enough
 	n.agent.stop(t)
 
-	before := usedPercent(t, smallDir)
+	before := usedPercent(t, b.dir)
 	high, low := before-3, before-15
 	n.start(append(flags, "--image-gc-high-threshold", strconv.Itoa(high), "--image-gc-low-threshold", strconv.Itoa(low))...)
 	waitFor(t, time.Minute, "images to go", func() (string, bool) {
-		return fmt.Sprint(usedPercent(t, smallDir), b.has()), usedPercent(t, smallDir) <= low
+		return fmt.Sprint(usedPercent(t, b.dir), b.has()), usedPercent(t, b.dir) <= low
 	})
 	var has map[string]bool
 	waitFor(t, startTimeout, "all names of an image to go, or none", func() (string, bool) {
 		has = b.has()
 		return fmt.Sprint(has), has["kubeparts.test/ballast:1"] == has["kubeparts.test/ballast:one"]
 	})
-	t.Logf("%d%% before, marks at %d%% and %d%%, %d%% after; left: %v", before, high, low, usedPercent(t, smallDir), has)
+	t.Logf("%d%% before, marks at %d%% and %d%%, %d%% after; left: %v", before, high, low, usedPercent(t, b.dir), has)
 	for _, name := range []string{"pinned:1", "used:1", "used:too", "pause:1", "ballast:0"} {
 		require.True(t, has["kubeparts.test/"+name], name)
 	}
@@ -88,6 +89,7 @@ func TestImagesGoFromTheHighMarkToTheLowOne(t *testing.T) {
 // TestImageStaysWhileItIsPulled has a pull whose end the runtime tells late, on a disk that
 // is always too full: what nobody needs goes each ten seconds, and pods are critical.
 func TestImageStaysWhileItIsPulled(t *testing.T) {
+	t.Parallel()
 	b := newSmallBed(t, 400)
 	b.addImage("kubeparts.test/ballast:0", 5)
 	reclaims := 0
@@ -102,7 +104,7 @@ func TestImageStaysWhileItIsPulled(t *testing.T) {
 			reclaims = n.output.linesWith("disk could not be reclaimed") - before
 		}, nil
 	})
-	free := freeBytes(t, smallDir)
+	free := freeBytes(t, b.dir)
 	n.write("pulled.yaml", strings.NewReplacer("name: web", "name: pulled", imageServer, imagePulled,
 		"spec:", "spec:\n  priority: 2000001000").Replace(web))
 	n.start("--cri-endpoint", p.endpoint, "--take-over", "--minimum-image-ttl-duration", "1s", "--image-gc-high-threshold", "100",

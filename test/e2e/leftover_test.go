@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +47,7 @@ func (b *testbed) traces(t *testing.T, pod *corev1.Pod) traces {
 // requireGone fails the test unless nothing of a pod is left.
 func (b *testbed) requireGone(t *testing.T, tr traces) {
 	t.Helper()
-	waitFor(t, 15*time.Second, "nothing to be left of the pod", func() (string, bool) {
+	waitFor(t, startTimeout, "nothing to be left of the pod", func() (string, bool) {
 		left, err := b.remains(tr)
 		if err != nil {
 			return err.Error(), false

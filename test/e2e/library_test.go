@@ -175,7 +175,8 @@ func (l *library) run(name string, grace int64, main corev1.Container) (*corev1.
 }
 
 // TestGraceThatIsShortenedWhileThePodEnds is honoured at once, while a hook hangs
-// and while a container that ignores SIGTERM is being stopped (kubernetes#127339).
+// and while a container that ignores SIGTERM is being stopped (kubernetes#127339). Not
+// parallel: it measures.
 func TestGraceThatIsShortenedWhileThePodEnds(t *testing.T) {
 	l := newLibrary(t)
 	for name, hook := range map[string]*corev1.Lifecycle{
@@ -199,6 +200,7 @@ func TestGraceThatIsShortenedWhileThePodEnds(t *testing.T) {
 
 // TestEphemeralContainerIsAddedToALivingPod and sees the processes of its target.
 func TestEphemeralContainerIsAddedToALivingPod(t *testing.T) {
+	t.Parallel()
 	l := newLibrary(t)
 	pod, pid := l.run("debugged", 1, corev1.Container{Command: []string{"sleep", "3599"}})
 	debugged := pod.DeepCopy()

@@ -72,7 +72,7 @@ func supervise() (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 
-	if err := errors.Join(bedDown(bedDir), removeScratch(), os.Mkdir(scratchDir, 0o755)); err != nil {
+	if err := errors.Join(clearSmallBeds(), bedDown(bedDir), removeScratch(), os.Mkdir(scratchDir, 0o755)); err != nil {
 		return 1, fmt.Errorf("taking away what an earlier run left: %w", err)
 	}
 	defer func() { err = errors.Join(err, removeScratch()) }()
@@ -80,7 +80,7 @@ func supervise() (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	defer func() { err = errors.Join(err, bedDown(bedDir)) }()
+	defer func() { err = errors.Join(err, clearSmallBeds(), bedDown(bedDir)) }()
 	if err := bedUp(bedDir); err != nil {
 		return 1, err
 	}

@@ -16,7 +16,7 @@ import (
 
 // startTimeout is how long a pod may take to run on a machine that is busy with
 // other tests. What it takes is printed.
-const startTimeout = 30 * time.Second
+const startTimeout = time.Minute
 
 // node is one test's part of the bed: an agent name, the agent's folders, and the
 // agent that runs at the moment, if any.

@@ -138,6 +138,7 @@ func (p *hungryPod) status() *runtimeapi.ContainerStatus {
 }
 
 func TestContainerOverItsMemoryLimitIsToldOnceWithItsPod(t *testing.T) {
+	t.Parallel()
 	p := newHungryPod(t, false, "hog")
 	kill := p.killed()
 	require.Equal(t, p.cgroup+"/"+p.container, kill.LimitCgroup)
@@ -148,6 +149,7 @@ func TestContainerOverItsMemoryLimitIsToldOnceWithItsPod(t *testing.T) {
 }
 
 func TestChildKilledForMemoryIsToldWhileItsContainerRuns(t *testing.T) {
+	t.Parallel()
 	p := newHungryPod(t, false, "sleep", "600")
 	answer, err := bed.runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
 		ContainerId: p.container, Cmd: []string{"/testserver", "hog"}, Timeout: 20,
@@ -159,6 +161,7 @@ func TestChildKilledForMemoryIsToldWhileItsContainerRuns(t *testing.T) {
 }
 
 func TestContainerOverItsPodsMemoryLimitIsToldWithBoth(t *testing.T) {
+	t.Parallel()
 	p := newHungryPod(t, true, "hog")
 	require.Equal(t, p.cgroup, p.killed().LimitCgroup)
 }

@@ -15,6 +15,7 @@ import (
 // TestAgentTellsWhichPodTheKernelHit has the agent's status, its event and, after a
 // restart, nothing told twice.
 func TestAgentTellsWhichPodTheKernelHit(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	n.start()
 	n.write("hungry.yaml", `

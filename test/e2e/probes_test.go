@@ -178,7 +178,7 @@ spec:
   - {name: hangs, image: "kubeparts.test/testserver:1",  args: [sleep, "3600"],
      livenessProbe: {exec: {command: [/testserver, sleep, "987.6"]}, periodSeconds: 1, timeoutSeconds: 1, failureThreshold: 4}}
   - {name: broken, image: "kubeparts.test/testserver:1",  args: [sleep, "3600"],
-     livenessProbe: {exec: {command: [/nosuch]}, periodSeconds: 1, failureThreshold: 4}}
+     livenessProbe: {exec: {command: [/nosuch]}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 4}}
   - {name: well, image: "kubeparts.test/testserver:1",  args: [sleep, "3600"],
      readinessProbe: {exec: {command: [/testserver, exit, "0"]}, periodSeconds: 1, timeoutSeconds: 5}}
 `)

@@ -19,7 +19,7 @@ for version in "$@"; do
 	printf '\n=== containerd %s\n' "$version"
 	result=passed
 	# On 1.7 the tests run one at a time, which takes longer.
-	KUBEPARTS_E2E_CONTAINERD=$version go test -tags e2e -count=1 -timeout 120m -parallel 4 -v ./test/e2e 2>&1 | tee "$log" || result=FAILED
+	KUBEPARTS_E2E_CONTAINERD=$version go test -tags e2e -count=1 -timeout 120m -parallel 5 -v ./test/e2e 2>&1 | tee "$log" || result=FAILED
 	if [ "$version" = 2.4 ] && grep -q '^ *--- SKIP: ' "$log"; then result='FAILED: nothing may be skipped on it'; fi
 	[ "$result" = passed ] || bad=1
 	summary+=("containerd $version $result: $(count PASS "$log") tests passed, $(count FAIL "$log") failed, $(count SKIP "$log") were skipped")

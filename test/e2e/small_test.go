@@ -3,17 +3,16 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -56,50 +55,58 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// smallBed is a bed beside the shared one, on a small file system of its own.
+// smallBed is a bed of one test beside the shared one, on a small file system of its own.
 type smallBed struct {
 	*testbed
 	*testing.T
-	env map[string]string
 }
 
-// smallDir is always the same: what a killed run leaves there, the next one finds.
-const smallDir = bedDir + ".small"
+// smallBedDir and a number is the folder of a small bed. A run has the same few numbers as
+// the one before: what a killed run leaves there, the next one finds.
+const smallBedDir = bedDir + ".small"
 
-// newSmallBed brings one up until the test is over. Tests with one don't run beside
-// each other.
+// newSmallBed brings one up until the test is over.
 func newSmallBed(t *testing.T, mebibytes int, mkfs ...string) *smallBed {
 	t.Helper()
-	clearSmall(t)
-	mountDisk(t, smallDir, mebibytes, mkfs...)
+	number := bed.small.Add(1)
+	dir := fmt.Sprint(smallBedDir, number)
+	require.NoError(t, clearSmallBed(dir))
+	mountDisk(t, dir, mebibytes, mkfs...)
 	t.Cleanup(func() {
-		if err := script("cri-down.sh", smallDir); err != nil {
-			t.Errorf("taking the small bed down: %v", err)
+		if err := script("cri-down.sh", dir); err != nil {
+			t.Errorf("taking the small bed in %s down: %v", dir, err)
 		}
 		// Not the lost+found of its disk.
-		command(t, "find", smallDir, "-xdev", "-mindepth", "1", "-delete")
+		command(t, "find", dir, "-xdev", "-mindepth", "1", "-delete")
 	})
-	require.NoError(t, bedUp(smallDir, "--bridge", "kpbedsmall0", "--cidr", "10.89.0.0/16"))
-	env, err := bedEnv(smallDir)
+	require.NoError(t, bedUp(dir, "--bridge", fmt.Sprint("kpbedsmall", number), "--cidr", fmt.Sprintf("10.%d.0.0/16", 88+number)))
+	b, err := connectBed(dir)
 	require.NoError(t, err)
-	b := &testbed{dir: smallDir, endpoint: "unix://" + env["CRI_SOCKET"], ctr: env["KPBED_CTR"]}
-	b.conn, err = grpc.NewClient(b.endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, b.conn.Close()) })
-	b.runtime, b.images = runtimeapi.NewRuntimeServiceClient(b.conn), runtimeapi.NewImageServiceClient(b.conn)
-	return &smallBed{testbed: b, T: t, env: env}
+	t.Cleanup(func() { require.NoError(t, b.close()) })
+	return &smallBed{testbed: b, T: t}
 }
 
-// clearSmall takes away what a run that was killed has left.
-func clearSmall(t *testing.T) {
-	t.Helper()
-	if _, err := os.Stat(filepath.Join(smallDir, "bed")); err == nil {
-		require.NoError(t, script("cri-down.sh", smallDir))
+// clearSmallBeds takes away what a run that was killed has left.
+func clearSmallBeds() error {
+	dirs, err := filepath.Glob(smallBedDir + "*")
+	for _, dir := range dirs {
+		err = errors.Join(err, clearSmallBed(dir))
 	}
-	if mounts, err := os.ReadFile("/proc/self/mounts"); err == nil && strings.Contains(string(mounts), " "+smallDir+" ") {
-		unmount(t, smallDir)
+	return err
+}
+
+func clearSmallBed(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "bed")); err == nil {
+		if err := script("cri-down.sh", dir); err != nil {
+			return err
+		}
 	}
-	require.NoError(t, os.RemoveAll(smallDir))
+	err := syscall.Unmount(dir, syscall.MNT_DETACH)
+	// EINVAL is of a folder that is no mount point, ENOENT of one that does not exist.
+	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+		return fmt.Errorf("unmount %s: %w", dir, err)
+	}
+	return os.RemoveAll(dir)
 }
 
 // addImage makes an image of its own content of so many MiB and imports it.
@@ -113,9 +120,9 @@ func (b *smallBed) addImage(name string, mebibytes int) {
 	head.Stdout = out
 	require.NoError(b, head.Run())
 	require.NoError(b, out.Close())
-	server := filepath.Join(filepath.Dir(b.env["KPBED_PROBE"]), "testserver")
-	command(b.T, filepath.Join(filepath.Dir(b.env["KPBED_PROBE"]), "mkimage"), "-o", tar, "-name", name,
-		"-file", server+":/testserver", "-file", random+":/random", "-entrypoint", "/testserver", "-dir", "/tmp:1777")
+	programs := filepath.Dir(b.probe)
+	command(b.T, filepath.Join(programs, "mkimage"), "-o", tar, "-name", name,
+		"-file", filepath.Join(programs, "testserver")+":/testserver", "-file", random+":/random", "-entrypoint", "/testserver", "-dir", "/tmp:1777")
 	b.ctrImages("import", tar)
 	require.NoError(b, os.RemoveAll(dir))
 }

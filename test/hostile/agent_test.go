@@ -193,6 +193,27 @@ func (a *agent) use() (u use) {
 	return u
 }
 
+// waits returns for how long each thread of a process has waited for a processor that
+// others had. It is empty for a process that has ended.
+func waits(pid int) map[int]time.Duration {
+	all := map[int]time.Duration{}
+	threads, _ := procfs.AllThreads(pid) // it has ended
+	for _, thread := range threads {
+		if stat, err := thread.Schedstat(); err == nil {
+			all[thread.PID] = time.Duration(stat.WaitingNanoseconds)
+		}
+	}
+	return all
+}
+
+// longestWait returns the longest time that one thread has waited from before to after.
+func longestWait(before, after map[int]time.Duration) (longest time.Duration) {
+	for thread, total := range after {
+		longest = max(longest, total-before[thread])
+	}
+	return longest
+}
+
 // freeAddress returns a loopback address that was free a moment ago.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

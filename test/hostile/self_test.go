@@ -7,7 +7,9 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,4 +182,22 @@ func TestLie_ChangesEveryKindOfField(t *testing.T) {
 	}
 	require.Greater(t, changed, 450)
 	require.Greater(t, longest, manyEntries)
+}
+
+func TestWaits_CountTheTimeWithoutAProcessor(t *testing.T) {
+	var crowd []*exec.Cmd
+	for range 2 * runtime.NumCPU() {
+		busy := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+		require.NoError(t, busy.Start())
+		t.Cleanup(func() { _ = busy.Wait() }) // killed when the test's context ends
+		crowd = append(crowd, busy)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for waited := time.Duration(0); waited < 200*time.Millisecond; <-tick.C { // or the test times out
+		for _, busy := range crowd {
+			waited = max(waited, longestWait(nil, waits(busy.Process.Pid)))
+		}
+	}
+	require.Equal(t, 3*time.Second, longestWait(map[int]time.Duration{1: 5 * time.Second}, map[int]time.Duration{1: 8 * time.Second, 2: time.Second}))
 }

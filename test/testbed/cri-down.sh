@@ -4,7 +4,11 @@
 # and ends processes by their number. Safe to run again, and after a crash of any
 # part at any point.
 #
-#   cri-down.sh [--purge] DIR      --purge also removes DIR
+#   cri-down.sh [--purge] DIR
+#
+# --purge also removes DIR, and what beds share, as far as it is not in use: the cgroups of
+# pods, and the chains of host ports. Another bed needs these while it starts pods, so the
+# last bed of a machine is the one to purge.
 #
 # Pods get KPBED_GRACE seconds (default 20) for the regular way; what is left then
 # is killed. Without --purge the next cri-up.sh is a reboot of the node: pods come
@@ -75,8 +79,8 @@ unmount() { for _ in 1 2 3; do mounts | xargs -r umount -l 2>/dev/null; done; }
 nat() { iptables -w -t nat "$@" 2>/dev/null; }
 
 # host_ports takes away what the portmap plugin has left: the rules of pods that
-# went without it, which name the bed's network, and the chains of all networks if
-# no other uses them and the bed did not find them.
+# went without it, which name the bed's network, and, with --purge, the chains of all
+# networks if no other uses them and the bed did not find them.
 host_ports() {
 	local rule words chain
 	[ -e "$DIR/chains" ] && nat -S >/dev/null || return 0
@@ -86,7 +90,7 @@ host_ports() {
 		nat -D "${words[@]}"
 		nat -F "$chain" && nat -X "$chain"
 	done
-	[ ! -s "$DIR/chains" ] && ! nat -S CNI-HOSTPORT-DNAT | grep -q '^-A' || return 0
+	[ -n "$PURGE" ] && [ ! -s "$DIR/chains" ] && ! nat -S CNI-HOSTPORT-DNAT | grep -q '^-A' || return 0
 	for chain in PREROUTING OUTPUT POSTROUTING; do
 		nat -S $chain | grep -- '-j CNI-HOSTPORT-' | while read -r rule; do
 			eval "nat -D ${rule#-A }"
@@ -131,8 +135,8 @@ stop_processes
 [ "${CONTAINERD:-2.4}" = 2.4 ] || shim_sockets
 unmount
 network
-cgroups
-cd "$DIR" && rm -rf containerd.pid registry.pid registry.addr env ip_forward chains containerd.sock containerd.sock.ttrpc s cni/ipam
+[ -z "$PURGE" ] || cgroups
+cd "$DIR" && rm -rf containerd.pid registry.pid registry.addr env ip_forward containerd.sock containerd.sock.ttrpc s cni/ipam
 rm -rf --one-file-system "$DIR/state"
 left=$(mounts | wc -l)
 [ "$left" = 0 ] || { say "$left mounts left under $DIR" && exit 1; }
