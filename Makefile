@@ -37,7 +37,7 @@ test: ## all tests: needs Go only, no root, no network beyond modules
 	$(GO) test ./...
 
 race: ## all tests under the race detector, in random order (needs a C compiler)
-	@for m in $(MODULES); do echo "== $$m"; (cd $$m && $(GO) test -race -shuffle=on ./...) || exit 1; done
+	@for m in $(MODULES); do echo "== $$m"; (cd $$m && CGO_ENABLED=1 $(GO) test -vet=off -race -shuffle=on ./...) || exit 1; done
 
 lint: $(LINT) ## lint and formatting of all modules, with the pinned golangci-lint
 	@for m in $(MODULES) $(PEER); do \
@@ -56,14 +56,20 @@ golden: ## rewrite golden files and the weight table; read the diff
 	xargs -rn1 dirname | sort -u | while read -r dir; do (cd "$$dir" && CGO_ENABLED=0 $(GO) test -count=1 . -args -rewrite) || exit 1; done
 
 fuzz: ## run every fuzzer for FUZZTIME (20s) each
-	@grep -rHo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*' . | \
+	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && cache=$$($(GO) env GOCACHE)/fuzz && \
+	grep -rHo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*' . | \
 	sed 's|/[^/]*:func | |' | sort | while read -r dir name; do \
+		if [ "$$dir" != "$$built" ]; then \
+			$(GO) test -c -vet=off -fuzz=. -o "$$bin/fuzz" "$$dir" </dev/null && pkg=$$($(GO) list "$$dir") || exit 1; \
+			built=$$dir; \
+		fi; \
 		echo "== $$dir $$name"; \
-		until out=$$($(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "$$dir" </dev/null 2>&1); do \
+		until out=$$(cd "$$dir" && "$$bin/fuzz" -test.run='^$$' -test.fuzz="^$$name\$$" -test.fuzztime=$(FUZZTIME) \
+			-test.fuzzcachedir="$$cache/$$pkg" </dev/null 2>&1); do \
 			if ! echo "$$out" | grep -q '^ *context deadline exceeded$$' || echo "$$out" | grep -q 'Failing input'; then \
 				echo "$$out"; exit 1; \
 			fi; \
-			echo "== again: the go command took the end of its time for an error"; \
+			echo "== again: the fuzzer took the end of its time for an error"; \
 		done; \
 		echo "$$out"; \
 	done
@@ -84,7 +90,7 @@ bench-report: ## measure every figure and write docs/benchmarks.md; E2E_LOG name
 	$(GO) run ./test/benchreport $(if $(E2E_LOG),-e2e $(E2E_LOG))
 
 cover: ## statement coverage per package; below MIN_COVER (85) percent fails, examples and tools exempt
-	@out=$$(for m in $(MODULES); do (cd $$m && $(GO) test -cover ./...) || exit 1; done) || { echo "$$out"; exit 1; }; \
+	@out=$$(for m in $(MODULES); do (cd $$m && $(GO) test -vet=off -cover ./...) || exit 1; done) || { echo "$$out"; exit 1; }; \
 	echo "$$out" | sed -nE 's/^(ok)?[[:space:]]+([^[:space:]]+)[[:space:]].*coverage: ([0-9.]+)%.*/\3 \2/p' | \
 	awk -v min=$(MIN_COVER) ' \
 		$$1 + 0 < min && $$2 !~ /\/(examples|test)\// { note = "  below " min; bad = 1 } \
@@ -110,9 +116,9 @@ peer-page: ## write docs/how-we-know.md from the records
 	@cd $(PEER) && CGO_ENABLED=0 $(GO) run ./page
 
 e2e: ## real pods on a real containerd that it starts, and packages on this kernel: root on Debian
-	$(GO) test -tags e2e -count=1 -timeout 45m -parallel 4 -v ./test/e2e
+	$(GO) test -vet=off -tags e2e -count=1 -timeout 45m -parallel 5 -v ./test/e2e
 	@grep -rlE --include='*_test.go' '^//go:build.*\be2e\b' . | xargs -r -n1 dirname | grep -vx ./test/e2e | sort -u | \
-	xargs -r $(GO) test -p 1 -tags e2e -count=1 -v -run '^TestE2E'
+	xargs -r $(GO) test -vet=off -p 1 -tags e2e -count=1 -v -run '^TestE2E'
 
 e2e-runtimes: ## the tests of test/e2e on containerd 2.4, 1.7 and 1.6 in turn, and what passed on each: root on Debian
 	test/e2e/runtimes.sh
