@@ -2,67 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"reflect"
 	"time"
 
 	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
-
-// checkpointVersion is that of all values here that outlive the agent. The statuses and
-// the ages of images have versions of their own.
-const checkpointVersion = 1
-
-// checkpoint is a value in the store that outlives the agent.
-type checkpoint struct {
-	Version int             `json:"version"`
-	Data    json.RawMessage `json:"data"`
-}
-
-// saveCheckpoint replaces a value whole: after a crash it is the old one or the new one.
-func saveCheckpoint(ctx context.Context, store state.Store, key string, value any) error {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	whole, err := json.Marshal(checkpoint{checkpointVersion, data})
-	if err != nil {
-		return err
-	}
-	return store.Put(ctx, key, whole)
-}
-
-// loadCheckpoint reads a value. That there is none is no error: nothing is known then.
-// With an error into stays as it is: a part of what was known is worse than nothing.
-func loadCheckpoint[T any](ctx context.Context, store state.Store, key string, into *T) error {
-	whole, err := store.Get(ctx, key)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var c checkpoint
-	if err == nil {
-		err = json.Unmarshal(whole, &c)
-	}
-	if err == nil && c.Version != checkpointVersion {
-		err = fmt.Errorf("version %d is not %d", c.Version, checkpointVersion)
-	}
-	var data *T
-	if err == nil {
-		err = json.Unmarshal(c.Data, &data)
-	}
-	if err == nil && data == nil {
-		err = errors.New("it holds no data")
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", key, err)
-	}
-	*into = *data
-	return nil
-}
 
 // backoffs are the delays of restarts, over restarts of the agent: a container that
 // crashes all the time is not to crash faster because of them.
@@ -89,7 +35,7 @@ func (a *agent) newBackoffs(ctx context.Context) error {
 	}
 	a.pullBackoff = pulls
 	a.backoff = &backoffs{Backoff: b}
-	if err := loadCheckpoint(ctx, a.store, backoffKey, &a.backoff.saved); err != nil {
+	if err := state.Load(ctx, a.store, backoffKey, &a.backoff.saved); err != nil {
 		a.log.WarnContext(ctx, "delays of restarts begin anew", "err", err)
 	}
 	b.Restore(a.backoff.saved)
@@ -106,7 +52,7 @@ func (a *agent) saveBackoff(ctx context.Context) time.Duration {
 		}
 		return backoffPeriod
 	}
-	if err := saveCheckpoint(ctx, a.store, backoffKey, now); err != nil {
+	if err := state.Save(ctx, a.store, backoffKey, now); err != nil {
 		a.log.WarnContext(ctx, "saving the delays of restarts failed", "err", err)
 	}
 	b.saved, b.quiet = now, false

@@ -10,43 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeparts/kubeparts/agent/state"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
 )
-
-func TestCheckpointsAreVersionedAndWhole(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const key = "state.json"
-	store, file := state.Files(dir), filepath.Join(dir, key)
-	var got map[string]int
-	require.NoError(t, loadCheckpoint(t.Context(), store, key, &got), "there is none yet")
-	require.Nil(t, got)
-	require.NoError(t, saveCheckpoint(t.Context(), store, key, map[string]int{"a": 1}))
-	require.NoError(t, saveCheckpoint(t.Context(), store, key, map[string]int{"b": 2}))
-	require.NoError(t, loadCheckpoint(t.Context(), store, key, &got))
-	require.Equal(t, map[string]int{"b": 2}, got)
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.JSONEq(t, `{"version":1,"data":{"b":2}}`, string(data))
-	for text, want := range map[string]string{
-		"":                        "unexpected end",
-		"{":                       "state.json",
-		`{"b":2}`:                 "version 0 is not 1",
-		`{"version":2,"data":{}}`: "version 2 is not 1",
-		`{"version":1}`:           "unexpected end",
-		`{"version":1,"data":7}`:  "cannot unmarshal",
-
-		`{"version":1,"data":null}`:           "it holds no data",
-		`{"version":1,"data":{"c":3,"d":""}}`: "cannot unmarshal",
-	} {
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		require.ErrorContains(t, loadCheckpoint(t.Context(), store, key, &got), want, text)
-		require.Equal(t, map[string]int{"b": 2}, got, text)
-	}
-	require.Error(t, saveCheckpoint(t.Context(), state.Files(file), key, 1))
-	require.Error(t, saveCheckpoint(t.Context(), store, key, func() {}))
-}
 
 func TestBackoffOutlivesTheAgent(t *testing.T) {
 	t.Parallel()

@@ -113,12 +113,12 @@ func TestCorruptStateFiles(t *testing.T) {
 		require.Equal(t, ran, containers(), what)
 		if damaged[backoff] == nil {
 			var states []lifecycle.BackoffState
-			require.NoError(t, loadCheckpoint(t.Context(), state.Files(root), backoffKey, &states), what)
+			require.NoError(t, state.Load(t.Context(), state.Files(root), backoffKey, &states), what)
 			require.NotEmpty(t, states, what)
 		}
 		if damaged[pulled] == nil {
 			var images map[string]bool
-			require.NoError(t, loadCheckpoint(t.Context(), state.Files(root), pulledImagesKey, &images), what)
+			require.NoError(t, state.Load(t.Context(), state.Files(root), pulledImagesKey, &images), what)
 			require.Len(t, images, 3, what)
 		}
 	}

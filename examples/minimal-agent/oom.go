@@ -148,7 +148,7 @@ func (a *agent) runOOM(ctx context.Context) error {
 }
 
 func (o *oomWatch) load(ctx context.Context) {
-	if err := loadCheckpoint(ctx, o.store, oomPositionKey, &o.saved); err != nil {
+	if err := state.Load(ctx, o.store, oomPositionKey, &o.saved); err != nil {
 		o.log.WarnContext(ctx, "kills from before this start are not told: where the kernel's log was left is not known", "err", err)
 	}
 }
@@ -158,7 +158,7 @@ func (o *oomWatch) save(ctx context.Context) {
 	if at == o.saved || at == (oomwatch.Position{}) {
 		return
 	}
-	if err := saveCheckpoint(ctx, o.store, oomPositionKey, at); err != nil {
+	if err := state.Save(ctx, o.store, oomPositionKey, at); err != nil {
 		o.log.WarnContext(ctx, "noting how far the kernel's log was read failed", "err", err)
 		return
 	}

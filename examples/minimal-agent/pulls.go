@@ -28,7 +28,7 @@ const pulledImagesKey = "images-pulled.json"
 
 func newPuller(ctx context.Context, client *cri.Client, store state.Store, log *slog.Logger) *puller {
 	p := &puller{Client: client, store: store, log: log, ours: map[string]bool{}, absent: map[string]bool{}}
-	if err := loadCheckpoint(ctx, store, pulledImagesKey, &p.ours); err != nil {
+	if err := state.Load(ctx, store, pulledImagesKey, &p.ours); err != nil {
 		log.WarnContext(ctx, "which images are this agent's is not known any more: none of those that are here will be removed", "err", err)
 	}
 	return p
@@ -86,7 +86,7 @@ func (p *puller) remember(ctx context.Context, ref string) {
 		return
 	}
 	p.ours[ref] = true
-	if err := saveCheckpoint(ctx, p.store, pulledImagesKey, p.ours); err != nil {
+	if err := state.Save(ctx, p.store, pulledImagesKey, p.ours); err != nil {
 		p.log.WarnContext(ctx, "remembering a pulled image failed", "image", ref, "err", err)
 	}
 }
