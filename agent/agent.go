@@ -212,9 +212,12 @@ func (a *Agent) lockRoot() (unlock func() error, err error) {
 
 // StopPods ends all pods in the order of their priority, and returns when no container runs
 // and the statuses of the pods are published. From its call until Run ends no pod is
-// admitted, and the node is not ready. If ctx is cancelled first, the pods that were not
-// told to end run on and the agent goes on as before: a machine can call its shutdown off. A
-// zero how gives each pod its own grace period.
+// admitted, and the node is not ready. If ctx is cancelled first, the agent goes on: pods that
+// were not told to end run on, and static pods that have ended begin again. A machine can call
+// its shutdown off.
+//
+// A zero how gives each pod its own grace period, and also removes everything that is left of
+// the pods. With any other how their logs and exited containers stay.
 //
 // Call it while Run runs. The context of Run has to outlive it:
 //

@@ -112,7 +112,7 @@ func TestAgent_Hundred(t *testing.T) {
 	})
 }
 
-// count returns how many pods have a phase.
+// count returns how many pods have the given phase.
 func (r *running) count(phase corev1.PodPhase) (n int) {
 	for _, p := range r.Pods() {
 		if p.Spec.Status.Phase == phase {
