@@ -50,27 +50,33 @@ func Folder(root *os.Root, path string) (*os.Root, error) {
 	return current, nil
 }
 
-// step opens a folder in another one.
+// maxExchanges is how often something may take a folder's place while it is opened.
+const maxExchanges = 100
+
+// step opens a folder in another one. A folder that is removed and made again meanwhile
+// is looked at again; so is a link that took its place, which then is found to be one.
 func step(parent *os.Root, name string) (*os.Root, error) {
-	named, err := parent.Lstat(name)
-	if err != nil {
-		return nil, &fs.PathError{Op: "lstat", Path: filepath.Join(parent.Name(), name), Err: causeOf(err)}
+	for range maxExchanges {
+		named, err := parent.Lstat(name)
+		if err != nil {
+			return nil, &fs.PathError{Op: "lstat", Path: filepath.Join(parent.Name(), name), Err: causeOf(err)}
+		}
+		if !named.IsDir() {
+			break
+		}
+		folder, err := parent.OpenRoot(name + asFolder)
+		if err != nil {
+			return nil, err
+		}
+		opened, err := folder.Stat(".")
+		if err == nil && os.SameFile(named, opened) {
+			return folder, nil
+		}
+		if err := errors.Join(err, folder.Close()); err != nil {
+			return nil, err
+		}
 	}
-	if !named.IsDir() {
-		return nil, &fs.PathError{Op: "open", Path: filepath.Join(parent.Name(), name), Err: syscall.ENOTDIR}
-	}
-	folder, err := parent.OpenRoot(name + asFolder)
-	if err != nil {
-		return nil, err
-	}
-	opened, err := folder.Stat(".")
-	if err == nil && !os.SameFile(named, opened) { // a link took its place
-		err = &fs.PathError{Op: "open", Path: filepath.Join(parent.Name(), name), Err: syscall.ENOTDIR}
-	}
-	if err != nil {
-		return nil, errors.Join(err, folder.Close())
-	}
-	return folder, nil
+	return nil, &fs.PathError{Op: "open", Path: filepath.Join(parent.Name(), name), Err: syscall.ENOTDIR}
 }
 
 func causeOf(err error) error {

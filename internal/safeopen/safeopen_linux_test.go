@@ -156,3 +156,31 @@ func TestFile_ExchangedMeanwhile(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+// A folder that is removed and made again all the time is a folder, or missing.
+func TestFolder_MadeAgainMeanwhile(t *testing.T) {
+	t.Parallel()
+	root, _ := bed(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				_ = root.Mkdir("a/spot", 0o700)
+				_ = root.Remove("a/spot")
+			}
+		})
+	}
+	for range 5000 {
+		if _, err := safeopen.ReadDir(root, "a/spot"); err != nil {
+			require.ErrorIs(t, err, fs.ErrNotExist)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
