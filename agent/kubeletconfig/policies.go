@@ -37,7 +37,8 @@ type Policies struct {
 	// Cgroups is nil if pods have no cgroups. The caller fills in Allocatable if
 	// EnforceAllocatable is set.
 	Cgroups *cgroups.Config
-	// EnforceAllocatable limits all pods together to what the node has for them.
+	// EnforceAllocatable limits all pods together to what the node has for them. It is false
+	// if pods have no cgroups.
 	EnforceAllocatable bool
 	// Reserved is what is kept for others than pods: systemReserved and kubeReserved.
 	Reserved corev1.ResourceList
@@ -85,7 +86,7 @@ func (s Settings) Policies() (Policies, error) {
 		},
 		Shutdown:           s.shutdown(),
 		Cgroups:            s.cgroups(),
-		EnforceAllocatable: slices.Contains(s.EnforceNodeAllocatable, "pods"),
+		EnforceAllocatable: s.CgroupsPerQOS && slices.Contains(s.EnforceNodeAllocatable, "pods"),
 		Reserved:           s.reserved(),
 		MaxPods:            s.podLimit(),
 		SyncPeriod:         s.SyncFrequency.Duration,

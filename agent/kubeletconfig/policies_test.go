@@ -101,12 +101,11 @@ func TestPolicies_OfAFileThatSetsNothing(t *testing.T) {
 		ImageGC: imagegc.Policy{
 			HighThresholdPercent: new(85), LowThresholdPercent: new(80), MinAge: new(2 * time.Minute),
 		},
-		Logs:               logrotate.Policy{MaxSizeBytes: 10 << 20, MaxFiles: 5, Workers: 1, Interval: 10 * time.Second},
-		EnforceAllocatable: true,
-		Reserved:           corev1.ResourceList{},
-		MaxPods:            110,
-		SyncPeriod:         time.Minute,
-		VolumePeriod:       time.Minute,
+		Logs:         logrotate.Policy{MaxSizeBytes: 10 << 20, MaxFiles: 5, Workers: 1, Interval: 10 * time.Second},
+		Reserved:     corev1.ResourceList{},
+		MaxPods:      110,
+		SyncPeriod:   time.Minute,
+		VolumePeriod: time.Minute,
 	}, p)
 	require.NoError(t, p.Eviction.Validate())
 	require.NoError(t, p.ImageGC.Validate())
@@ -207,4 +206,12 @@ func TestPolicies_RefusesWhatCheckRefuses(t *testing.T) {
 	for _, field := range []string{"maxPods: ", "containerLogMaxSize: ", "kubeReserved: ", "evictionHard: "} {
 		require.ErrorContains(t, err, field)
 	}
+}
+
+// Without cgroups of pods there is nothing to enforce it with.
+func TestPolicies_AllocatableIsEnforcedWithCgroups(t *testing.T) {
+	t.Parallel()
+	require.True(t, policies(t, "cgroupsPerQOS: true\n").EnforceAllocatable)
+	require.False(t, policies(t, "cgroupsPerQOS: true\nenforceNodeAllocatable: [none]\n").EnforceAllocatable)
+	require.False(t, policies(t, "").EnforceAllocatable)
 }
