@@ -4,20 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/kubeparts/kubeparts/agent/internal/nodeloop"
 	"github.com/kubeparts/kubeparts/agent/internal/podloop"
-	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
 // ErrUnknownPod is returned for a pod that no source defines and of which nothing is left.
 var ErrUnknownPod = errors.New("the pod is unknown")
+
+// ErrNotAsked is the error of the check "runtime" until the runtime was asked for its state.
+var ErrNotAsked = nodeloop.ErrNotAsked
 
 // Pods returns the pods that a source defines or that have left something on the node, by
 // namespace and name.
@@ -37,6 +40,16 @@ func (a *Agent) Pod(uid types.UID) (Pod, bool) {
 		return Pod{}, false
 	}
 	return podOf(p), true
+}
+
+// Probes returns the probes of a pod, in the order of its containers, of each startup,
+// readiness, liveness. It returns nil for an unknown pod.
+func (a *Agent) Probes(pod types.UID) []Probe {
+	var probes []Probe
+	for _, p := range a.pods.Probes(pod) {
+		probes = append(probes, Probe(p))
+	}
+	return probes
 }
 
 func podOf(p podloop.Pod) Pod {
@@ -98,20 +111,33 @@ func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error)
 		return Explanation{}, fmt.Errorf("agent: explain pod %s: %w", pod, ErrUnknownPod)
 	}
 	e, err := a.pods.Explain(ctx, pod)
-	ranks, errRanks := a.node.Ranks(ctx)
-	explanation := Explanation{Pod: podOf(e.Pod), Why: e.Why, Plan: e.Plan, Eviction: map[eviction.Signal]int{}}
+	ranking, errRanking := a.node.Ranking(ctx)
+	explanation := Explanation{Pod: podOf(e.Pod), Why: e.Why, Plan: e.Plan, Eviction: ranking.Places(pod)}
 	for _, s := range e.Next {
 		explanation.Next = append(explanation.Next, Step(s))
 	}
-	for signal, order := range ranks {
-		if at := slices.IndexFunc(order, func(c eviction.Candidate) bool { return c.Pod.UID == pod }); at >= 0 {
-			explanation.Eviction[signal] = at + 1
-		}
+	if e.Pod.State.MayRun() {
+		explanation.Rank = ranking.Words(pod)
 	}
-	if err := errors.Join(err, errRanks); err != nil {
+	if e.Pod.State.MayRun() || len(e.Next) > 0 { // something is to be done in the runtime
+		explanation.Why = append(a.runtimeTrouble(), explanation.Why...)
+	}
+	if err := errors.Join(err, errRanking); err != nil {
 		return explanation, fmt.Errorf("agent: explain pod %s: %w", pod, err)
 	}
 	return explanation, nil
+}
+
+// runtimeTrouble returns why the runtime does not run pods, nil if it does. A runtime that does
+// not answer can't be listed either, so it is one sentence.
+func (a *Agent) runtimeTrouble() []string {
+	if err := a.node.RuntimeReady(); err != nil {
+		return []string{"the container runtime is not ready: " + strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	if err := a.pods.Healthy(); err != nil {
+		return []string{"the pods of the container runtime can't be listed: " + err.Error()}
+	}
+	return nil
 }
 
 // Plan returns what eviction and garbage collection would do now. It does nothing about it.

@@ -71,6 +71,17 @@ type Move struct {
 	Reason string
 }
 
+// Probe is a probe of a container and what it has found.
+type Probe struct {
+	Container string
+	Kind      prober.Kind
+	Spec      *corev1.Probe
+	// Result is what all runs amount to, by the thresholds of the probe.
+	Result prober.Result
+	// Runs are the last ones, oldest first.
+	Runs []prober.Record
+}
+
 // Explanation is why a pod is in its state, and what comes next.
 type Explanation struct {
 	Pod Pod
@@ -83,6 +94,9 @@ type Explanation struct {
 	// Eviction is the pod's place in the order of eviction, from 1, for each signal that has
 	// a threshold.
 	Eviction map[eviction.Signal]int
+	// Rank is the pod's place in the order of eviction, in words, for the signal that is
+	// nearest to its threshold. Empty: the pod holds nothing of the node.
+	Rank string
 }
 
 // Step is something that the agent will do.

@@ -26,7 +26,7 @@ type parts struct {
 
 func (p *parts) init(changed func()) {
 	p.changed = changed
-	p.errs = map[string]error{partRuntime: errNotAsked}
+	p.errs = map[string]error{partRuntime: ErrNotAsked}
 }
 
 // record replaces the last error of a part, nil if it has none. A change is reported to

@@ -235,7 +235,7 @@ func TestEviction_FiguresThatAreMissing(t *testing.T) {
 	})
 }
 
-func TestRanks_OrderPodsForEachThreshold(t *testing.T) {
+func TestRanking_OrdersPodsForEachThreshold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -244,18 +244,19 @@ func TestRanks_OrderPodsForEachThreshold(t *testing.T) {
 		b.pods.add("small", "large")
 		b.figures.pods = []eviction.PodStats{used("small", gib, time.Now()), used("large", 50*gib, time.Now())}
 		b.start(t)
-		ranks, err := b.Ranks(t.Context())
+		ranking, err := b.Ranking(t.Context())
 		require.NoError(t, err)
-		require.Len(t, ranks, 1)
-		order := ranks[eviction.NodeFSAvailable]
-		require.Len(t, order, 2)
-		require.Equal(t, "large", order[0].Pod.Name)
+		require.Equal(t, map[eviction.Signal]int{eviction.NodeFSAvailable: 1}, ranking.Places("large"))
+		require.Equal(t, map[eviction.Signal]int{eviction.NodeFSAvailable: 2}, ranking.Places("small"))
+		require.Empty(t, ranking.Places("other"))
+		require.Regexp(t, `^number 1 of 2 to be evicted when nodefs.available runs short \(nodefs.available<10%, nodefs.available<1Gi; [0-9.]+Gi available\): `+
+			`priority 0, QoS class BestEffort, uses 50Gi and requests 0$`, ranking.Words("large"))
 
 		b.figures.change(func(f *figures) { f.err = errors.New("no meminfo") })
 		wait(time.Second)
-		ranks, err = b.Ranks(t.Context())
+		ranking, err = b.Ranking(t.Context())
 		require.EqualError(t, err, "measure the pods: no meminfo")
-		require.Len(t, ranks[eviction.NodeFSAvailable], 2, "beside an error what is known counts")
+		require.Len(t, ranking.Places("large"), 1, "beside an error what is known counts")
 		_, err = b.Plan(t.Context())
 		require.EqualError(t, err, "plan evictions: no meminfo")
 	})

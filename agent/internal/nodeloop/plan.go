@@ -34,20 +34,6 @@ func (l *Loop) makePlan(ctx context.Context) (Plan, error) {
 		wrap("plan evictions", errEviction), wrap("plan the deletion of images", errImages), wrap("plan the removal of containers", errContainers))
 }
 
-// Ranks returns the pods in the order in which they would be evicted, for each signal that
-// has a threshold. Callers within a second get the same order. Beside an error the order is
-// that of what could be measured.
-func (l *Loop) Ranks(ctx context.Context) (map[eviction.Signal][]eviction.Candidate, error) {
-	e, err := l.evaluation.get(ctx)
-	ranks := map[eviction.Signal][]eviction.Candidate{}
-	for _, t := range l.cfg.Eviction.Thresholds {
-		if ranks[t.Signal] == nil {
-			ranks[t.Signal] = eviction.Rank(t.Signal, e.decision.Next, e.facts, l.cfg.Eviction, e.decision.At)
-		}
-	}
-	return ranks, wrap("measure the pods", err)
-}
-
 // evaluation is a decision about evictions that is not acted upon, and the facts behind it.
 type evaluation struct {
 	decision eviction.Decision

@@ -28,8 +28,8 @@ const (
 	runtimeAPI = "v1"
 )
 
-// errNotAsked is the runtime's problem before it has been asked for its state.
-var errNotAsked = errors.New("the runtime has not been asked for its state yet")
+// ErrNotAsked is the runtime's problem before it has been asked for its state.
+var ErrNotAsked = errors.New("the runtime has not been asked for its state yet")
 
 // runtimeState is what the runtime has answered.
 type runtimeState struct {
@@ -51,9 +51,9 @@ func (l *Loop) askRuntime(ctx context.Context) time.Duration {
 	before := l.parts.err(partRuntime)
 	l.parts.record(partRuntime, err)
 	switch {
-	case err != nil && (before == nil || errors.Is(before, errNotAsked)):
+	case err != nil && (before == nil || errors.Is(before, ErrNotAsked)):
 		l.cfg.Logger.WarnContext(ctx, "the container runtime is not ready, will ask again", "retryIn", troublePeriod, "err", err)
-	case err == nil && before != nil && !errors.Is(before, errNotAsked):
+	case err == nil && before != nil && !errors.Is(before, ErrNotAsked):
 		l.cfg.Logger.InfoContext(ctx, "the container runtime is ready again")
 	}
 	l.renewNode(ctx)
@@ -63,6 +63,9 @@ func (l *Loop) askRuntime(ctx context.Context) time.Duration {
 	}
 	return runtimePeriod
 }
+
+// RuntimeReady returns why the runtime cannot run pods by its last answer, nil if it can.
+func (l *Loop) RuntimeReady() error { return l.parts.err(partRuntime) }
 
 // queryRuntime returns why the runtime cannot run pods, nil if it can.
 func (l *Loop) queryRuntime(ctx context.Context) error {

@@ -20,13 +20,7 @@ func (l *Loop) checkPLEG() Check {
 }
 
 func (l *Loop) checkSources() Check {
-	c := Check{Name: "sources"}
-	l.mu.RLock()
-	ready := l.ready
-	l.mu.RUnlock()
-	if !ready {
-		c.Err = l.silent()
-	}
+	c := Check{Name: "sources", Err: l.silent()}
 	for _, d := range l.doors {
 		c.Notes = append(c.Notes, d.notes()...)
 	}

@@ -110,13 +110,7 @@ func (l *Loop) Healthy() error { return l.pleg.Healthy() }
 // Ready returns nil once every source has answered and the runtime was listed. Before that nothing
 // may be removed for having no pod.
 func (l *Loop) Ready() error {
-	var errs []error
-	l.mu.RLock()
-	ready := l.ready
-	l.mu.RUnlock()
-	if !ready {
-		errs = append(errs, l.silent())
-	}
+	errs := []error{l.silent()}
 	select {
 	case <-l.looked:
 	default:
@@ -125,8 +119,14 @@ func (l *Loop) Ready() error {
 	return errors.Join(errs...)
 }
 
-// silent names the sources that have not answered.
+// silent returns an error that names the sources that have not answered, nil if all have.
 func (l *Loop) silent() error {
+	l.mu.RLock()
+	ready := l.ready
+	l.mu.RUnlock()
+	if ready {
+		return nil
+	}
 	return fmt.Errorf("not every source has answered yet: waiting for %s", cmp.Or(strings.Join(l.merge.Unanswered(), ", "), "its pods"))
 }
 
@@ -145,22 +145,22 @@ func (l *Loop) CleanedUp(uid types.UID) bool {
 	return err == nil && len(logs) == 0
 }
 
-// ContentRemovable reports whether garbage collection may remove the containers of a pod. What the
-// remover removes is not for garbage collection.
+// ContentRemovable reports whether garbage collection may remove the containers of a pod.
 func (l *Loop) ContentRemovable(uid types.UID) bool {
-	return l.workers.ShouldPodContentBeRemoved(uid) && !l.isRemovers(uid)
+	return l.workers.ShouldPodContentBeRemoved(uid) && !l.isKept(uid)
 }
 
 // RuntimeRemovable reports whether garbage collection may remove the sandboxes of a pod.
 func (l *Loop) RuntimeRemovable(uid types.UID) bool {
-	return l.workers.ShouldPodRuntimeBeRemoved(uid) && !l.isRemovers(uid)
+	return l.workers.ShouldPodRuntimeBeRemoved(uid) && !l.isKept(uid)
 }
 
-// isRemovers reports whether the remover has the pod, or gets it.
-func (l *Loop) isRemovers(uid types.UID) bool {
+// isKept reports whether a pod is not for garbage collection: the remover has it or gets it, or
+// it waits for admission, and what an earlier agent left of it decides whether it has ended.
+func (l *Loop) isKept(uid types.UID) bool {
 	s, _ := l.cache.Get(uid) // what was known before an error counts
 	r, known := l.record(uid)
-	return r.removing || (!known || r.leaving()) && isShown(s)
+	return r.removing || known && r.state == Offered || (!known || r.leaving()) && isShown(s)
 }
 
 // RunHook runs a hook of a container and returns when it has ended. A failure is recorded as an

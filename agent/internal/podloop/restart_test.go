@@ -48,7 +48,7 @@ func TestAdoption_OfWhatRuns(t *testing.T) {
 		}
 		e, err := b.Explain(b.t.Context(), "uid-web")
 		require.NoError(b.t, err)
-		require.Equal(b.t, []string{"it ran before this agent began"}, e.Why)
+		require.Equal(b.t, []string{"all its containers run and are ready", "it ran before this agent began"}, e.Why)
 		require.Empty(b.t, e.Plan)
 	})
 }
@@ -75,6 +75,33 @@ func TestAdoption_OfWhatHasEnded(t *testing.T) {
 		b.await("job", Ended)
 		require.Equal(b.t, "gone, offered, admitted, ending, ended", b.recorder.takeMoves("job"))
 	}, ordinaryPods)
+}
+
+// No status was saved of a pod that has ended: its container alone shows that. Garbage collection
+// must leave it until the pod was admitted.
+func TestAdoption_OfWhatHasEndedWithoutAStatus(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		job := newPod("hang-job", "job:1", restart(corev1.RestartPolicyNever))
+		node, root := newNode(t), t.TempDir()
+		first := newBed(t, node, newStore(), root)
+		first.start()
+		first.set(job)
+		first.await("hang-job", Ended)
+		first.stop()
+
+		gate := make(chan struct{})
+		second := newBed(t, node, newStore(), root, hangs(gate, "ignores its ctx"))
+		second.start()
+		second.set(job)
+		time.Sleep(20 * time.Second) // a handler has 30 s
+		second.await("hang-job", Offered)
+		require.False(t, second.ContentRemovable("uid-hang-job"))
+		require.False(t, second.RuntimeRemovable("uid-hang-job"))
+		close(gate)
+		require.Equal(t, corev1.PodSucceeded, second.await("hang-job", Ended).Spec.Status.Phase)
+		second.stop()
+	})
 }
 
 // A refusal of an earlier agent does not count.

@@ -136,6 +136,7 @@ func (l *Loop) newProbes() error {
 		Clock:  l.cfg.Clock,
 		Logger: l.cfg.Logger,
 
+		History:  probeHistory,
 		Observer: l.cfg.Observers.Probes,
 	}, grpc)
 	return err

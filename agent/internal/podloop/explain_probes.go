@@ -1,0 +1,122 @@
+package podloop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubeparts/kubeparts/prober"
+)
+
+// What the API server would set in a probe's spec.
+const (
+	defaultFailures  = 3
+	defaultSuccesses = 1
+	defaultPeriod    = 10
+)
+
+// probeSince returns the probe with its runs since a time: those before are of an earlier
+// container.
+func probeSince(p Probe, start time.Time) Probe {
+	p.Runs = slices.DeleteFunc(slices.Clone(p.Runs), func(r prober.Record) bool { return r.At.Before(start) })
+	return p
+}
+
+// probe explains a probe of a container that runs, and adds its next run.
+func (x *explainer) probe(p Probe) {
+	if text := p.trouble(); text != "" {
+		x.because("%s %s", p.title(), text)
+	}
+	decided := p.Kind == prober.Startup && p.Result == prober.Success || // does not run any more
+		p.Kind != prober.Readiness && p.Result == prober.Failure // the container is killed
+	if len(p.Runs) == 0 || decided {
+		return
+	}
+	period := time.Duration(positive(p.Spec.PeriodSeconds, defaultPeriod)) * time.Second
+	x.then(p.Runs[len(p.Runs)-1].At.Add(period), "%s runs%s", p.title(), p.threat())
+}
+
+func (p Probe) title() string {
+	return fmt.Sprintf("the %s probe of container %s", strings.ToLower(p.Kind.String()), p.Container)
+}
+
+// trouble is what the probe does not report of a container that is well. Empty: nothing.
+func (p Probe) trouble() string {
+	n, failed := p.streak()
+	switch {
+	case p.Kind == prober.Startup && p.Result == prober.Success:
+		return ""
+	case len(p.Runs) == 0 && p.Result == prober.Success:
+		return ""
+	case len(p.Runs) == 0:
+		return "has not run yet"
+	case p.Runs[len(p.Runs)-1].Outcome == prober.Errored:
+		return "could not be run" + p.output()
+	case failed && p.Result == prober.Failure:
+		return "has failed" + p.output()
+	case failed:
+		return fmt.Sprintf("fails, %s%d of %d failures%s", p.atLeast(n, "at least "), n, positive(p.Spec.FailureThreshold, defaultFailures), p.output())
+	case p.Result != prober.Success:
+		return fmt.Sprintf("succeeds, %d of %d successes", n, positive(p.Spec.SuccessThreshold, defaultSuccesses))
+	default:
+		return ""
+	}
+}
+
+// threat is what more failures lead to. Empty: the last run has not failed, or the probe has
+// failed already.
+func (p Probe) threat() string {
+	n, failed := p.streak()
+	if !failed || p.Result == prober.Failure {
+		return ""
+	}
+	left := max(1, positive(p.Spec.FailureThreshold, defaultFailures)-n)
+	failures := fmt.Sprintf("%s%d more failures", p.atLeast(n, "at most "), left)
+	if left == 1 {
+		failures = "1 more failure"
+	}
+	if p.Kind == prober.Readiness {
+		return fmt.Sprintf("; after %s the container counts as not ready", failures)
+	}
+	return fmt.Sprintf("; after %s the container is killed", failures)
+}
+
+// streak returns how many of the last runs in a row failed, or did not fail. Runs that could not
+// be carried out count as neither.
+func (p Probe) streak() (n int32, failed bool) {
+	for _, r := range slices.Backward(p.Runs) {
+		if r.Outcome == prober.Errored {
+			continue
+		}
+		bad := r.Outcome == prober.Failed
+		if n > 0 && bad != failed {
+			break
+		}
+		n, failed = n+1, bad
+	}
+	return n, failed
+}
+
+// atLeast returns words if a streak may have begun before the first run that is remembered.
+func (p Probe) atLeast(n int32, words string) string {
+	if n < probeHistory {
+		return ""
+	}
+	return words
+}
+
+// output is what the last run has found.
+func (p Probe) output() string {
+	if text := strings.TrimSpace(p.Runs[len(p.Runs)-1].Output); text != "" {
+		return ": " + text
+	}
+	return ""
+}
+
+func positive(n, standard int32) int32 {
+	if n <= 0 {
+		return standard
+	}
+	return n
+}

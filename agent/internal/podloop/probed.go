@@ -1,0 +1,55 @@
+package podloop
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/prober"
+)
+
+// probeHistory is how many runs of each probe are remembered.
+const probeHistory = 4
+
+// Probe is a probe of a container and what it has found.
+type Probe struct {
+	Container string
+	Kind      prober.Kind
+	Spec      *corev1.Probe
+	// Result is of the newest container.
+	Result prober.Result
+	// Runs are the last ones, the oldest first.
+	Runs []prober.Record
+}
+
+// Probes returns the probes of a pod in the order of its containers, and of each container in the
+// order of [prober.Kind]. It returns nil for an unknown pod.
+func (l *Loop) Probes(uid types.UID) []Probe {
+	r, known := l.record(uid)
+	if !known {
+		return nil
+	}
+	return l.probesOf(l.view(r))
+}
+
+func (l *Loop) probesOf(p Pod) (all []Probe) {
+	for c, isInit := range podspec.Containers(&p.Spec.Spec) {
+		if isInit && !podspec.IsSidecar(c) {
+			continue // such init containers are not probed
+		}
+		id := p.Runtime.Container(c.Name).GetId()
+		for kind, spec := range []*corev1.Probe{
+			prober.Startup: c.StartupProbe, prober.Readiness: c.ReadinessProbe, prober.Liveness: c.LivenessProbe,
+		} {
+			if spec == nil {
+				continue
+			}
+			key := prober.Key{PodUID: p.Spec.UID, Container: c.Name, Kind: prober.Kind(kind)}
+			all = append(all, Probe{
+				Container: c.Name, Kind: key.Kind, Spec: spec,
+				Result: l.probes.Result(key, id), Runs: l.probes.History(key),
+			})
+		}
+	}
+	return all
+}
