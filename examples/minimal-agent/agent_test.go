@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
 	"github.com/kubeparts/kubeparts/internal/filelock"
 )
 
@@ -292,6 +293,8 @@ func TestStartupErrorsNameWhatIsWrong(t *testing.T) {
 		"root is a file":       {[]string{"--root-dir", file}, []string{"--root-dir", "not a directory"}},
 		"socket of nobody":     {[]string{"--cri-endpoint", "unix://" + file, "--root-dir", t.TempDir()}, []string{"unix://" + file, "refused"}},
 		"unknown flag":         {[]string{"--colour"}, []string{"-colour", "--help lists the flags"}},
+		"beyond loopback":      {[]string{"--listen", "0.0.0.0:0"}, []string{"that takes a certificate and a token"}},
+		"no token":             {[]string{"--token-file", "/nowhere/token"}, []string{"no such file"}},
 		"argument out of turn": {[]string{"status"}, []string{`unexpected argument "status"`}},
 	} {
 		err := run(t.Context(), c.args, io.Discard, io.Discard)
@@ -310,4 +313,12 @@ func TestHelpIsAskedForAndNoError(t *testing.T) {
 		require.Contains(t, stdout.String(), "-"+name)
 	}
 	require.Empty(t, stderr.String())
+}
+
+// configFile writes a configuration and returns its name.
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubelet.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("apiVersion: "+kubeletconfig.APIVersion+"\nkind: "+kubeletconfig.Kind+"\n"+text), 0o600))
+	return file
 }

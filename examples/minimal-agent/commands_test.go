@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	cli "github.com/kubeparts/kubeparts/examples/minimal-agent/commands"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/settings"
 )
 
 // TestCommandsAskARunningAgent has each command understand what the server says.
@@ -33,7 +34,7 @@ func TestCommandsAskARunningAgent(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		p := cli.Program{
-			Name: "minimal-agent", Stdout: &stdout, Stderr: &stderr, Clock: clock.RealClock{}, RunFlags: runFlags,
+			Name: "minimal-agent", Stdout: &stdout, Stderr: &stderr, Clock: clock.RealClock{}, RunFlags: settings.Flags,
 			Getenv: func(string) string { return a.url },
 		}
 		require.Equal(t, cli.ExitOK, p.Main(t.Context(), strings.Fields(line)), "%s: %s", line, &stderr)
@@ -50,20 +51,4 @@ func TestCommandsAskARunningAgent(t *testing.T) {
 	require.NoError(t, a.stop())
 	stdout, _ := a.printed()
 	require.Equal(t, file+": line 5: failSwapOn: ignored: the machine is taken as it is", stdout[0])
-}
-
-func TestDumpIsAFileThatMeansTheSame(t *testing.T) {
-	t.Parallel()
-	text, err := dump([]string{"--max-pods", "7", "--listen", ":80", "--eviction-hard", "memory.available<1Gi", "--take-over"})
-	require.NoError(t, err)
-	require.Contains(t, string(text), "--take-over=true\n")
-	require.Contains(t, string(text), "maxPods: 7\n")
-	_, rest, _ := strings.Cut(string(text), "kind: KubeletConfiguration\n")
-	before, _, _ := strings.Cut(string(text), "kind: KubeletConfiguration\n")
-	again, err := dump([]string{"--take-over", "--config", configFile(t, strings.ReplaceAll(before, "apiVersion: kubelet.config.k8s.io/v1beta1\n", "")+rest)})
-	require.NoError(t, err)
-	require.Equal(t, string(text), string(again))
-	_, err = dump([]string{"--max-pods", "x"})
-	require.Error(t, err)
-	require.Contains(t, runFlags(), "--shutdown-grace-period")
 }

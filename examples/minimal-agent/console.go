@@ -45,6 +45,28 @@ func (c *console) node(name, text string) {
 	c.say("%s node %s %s", time.Now().Format("15:04:05.000"), name, text)
 }
 
+// pressure prints what the node is short of.
+func (c *console) pressure(name string, conditions []corev1.NodeConditionType) {
+	text := "has enough of everything"
+	if len(conditions) > 0 {
+		text = fmt.Sprintf("is short: %v", conditions)
+	}
+	c.node(name, text)
+}
+
+// event prints an event.
+func (c *console) event(about *corev1.ObjectReference, reason, message string) {
+	if about.FieldPath != "" {
+		reason += " " + about.FieldPath
+	}
+	text := reason + ": " + message
+	if about.Kind == "Node" {
+		c.node(about.Name, text)
+		return
+	}
+	c.line(about.Namespace, about.Name, text)
+}
+
 // say prints one line, whatever the arguments contain.
 func (c *console) say(format string, args ...any) {
 	c.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/eventlog"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/eventlog"
 	"github.com/kubeparts/kubeparts/internal/printable"
 	"github.com/kubeparts/kubeparts/status"
 )
@@ -43,7 +43,9 @@ func TestConsole_HostileTextBeginsNoLine(t *testing.T) {
 	event := func(edit func(*corev1.Pod), reason, message string) func(*console) {
 		return func(c *console) {
 			r := recorder{log: slog.New(slog.DiscardHandler), console: c, ring: eventlog.New(eventlog.Config{})}
-			r.Eventf(pod(edit), corev1.EventTypeWarning, reason, "%s", message)
+			p := pod(edit)
+			about := &corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
+			r.AnnotatedEventf(about, nil, corev1.EventTypeWarning, reason, "%s", message)
 		}
 	}
 	for place, show := range map[string]func(*console){

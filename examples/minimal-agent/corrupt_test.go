@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeparts/kubeparts/agent/state"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/machine"
 	"github.com/kubeparts/kubeparts/fakecri"
 	"github.com/kubeparts/kubeparts/lifecycle"
 )
@@ -63,7 +64,7 @@ func corruptions(before []byte) map[string][]byte {
 // again, and of the other files nothing is lost.
 func TestCorruptStateFiles(t *testing.T) {
 	t.Parallel()
-	cfg := demoNode()
+	cfg := machine.DemoNode()
 	cfg.Images, cfg.Registry = nil, cfg.Images // the agent pulls them, and remembers that
 	node, err := fakecri.New(cfg)
 	require.NoError(t, err)
@@ -113,12 +114,12 @@ func TestCorruptStateFiles(t *testing.T) {
 		require.Equal(t, ran, containers(), what)
 		if damaged[backoff] == nil {
 			var states []lifecycle.BackoffState
-			require.NoError(t, state.Load(t.Context(), state.Files(root), backoffKey, &states), what)
+			require.NoError(t, state.Load(t.Context(), state.Files(root), "backoff.json", &states), what)
 			require.NotEmpty(t, states, what)
 		}
 		if damaged[pulled] == nil {
 			var images map[string]bool
-			require.NoError(t, state.Load(t.Context(), state.Files(root), pulledImagesKey, &images), what)
+			require.NoError(t, state.Load(t.Context(), state.Files(root), "images-pulled.json", &images), what)
 			require.Len(t, images, 3, what)
 		}
 	}

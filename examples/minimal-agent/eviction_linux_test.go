@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/machine"
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
@@ -18,7 +19,7 @@ import (
 // its place. None starts it again, or says anything else of it.
 func TestAnEvictedPodStaysEvictedOverRestarts(t *testing.T) {
 	t.Parallel()
-	cfg := demoNode()
+	cfg := machine.DemoNode()
 	cfg.Record = true
 	node, err := fakecri.New(cfg)
 	require.NoError(t, err)

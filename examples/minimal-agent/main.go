@@ -7,7 +7,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,7 +18,8 @@ import (
 	"k8s.io/utils/clock"
 
 	cli "github.com/kubeparts/kubeparts/examples/minimal-agent/commands"
-	"github.com/kubeparts/kubeparts/internal/printable"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/machine"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/settings"
 )
 
 func main() {
@@ -41,8 +41,14 @@ func main() {
 		Stdout: os.Stdout, Stderr: os.Stderr, Clock: clock.RealClock{}, Getenv: os.Getenv,
 		Terminal: func() (int, int, bool) { return terminalSize(os.Stdout) },
 		Run:      func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout, os.Stderr) },
-		RunFlags: runFlags,
-		Dump:     dump,
+		RunFlags: settings.Flags,
+		Dump: func(args []string) ([]byte, error) {
+			text, err := settings.Dump(args)
+			if err != nil {
+				err = cli.Usage(err)
+			}
+			return text, err
+		},
 	}
 	os.Exit(p.Main(ctx, os.Args[1:]))
 }
@@ -50,13 +56,13 @@ func main() {
 // run is the agent but for the process around it: it returns when ctx is done and
 // everything that it started has ended.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	o, err := parseOptions(args, stdout)
+	o, err := settings.Parse(args, stdout)
 	if err != nil {
 		return cli.Usage(err)
 	}
 	out := &console{out: stdout}
-	for _, note := range o.notes {
-		out.say("%s: %v", o.configFile, note)
+	for _, note := range o.Notes {
+		out.say("%s: %v", o.ConfigFile, note)
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 
@@ -64,39 +70,27 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	node, err := openNode(ctx, o, out, counts)
+	m, err := machine.Open(ctx, o, machine.Uses{Say: out.say, DialOptions: counts.dialOptions(), Logger: logger})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // asked to stop before it had begun
 	case err != nil:
 		return err
 	}
-	defer func() { err = errors.Join(err, node.close()) }()
+	defer func() { err = errors.Join(err, m.Close()) }()
 
-	a, err := newAgent(ctx, o, node, out, logger)
+	p, err := newProgram(o, m, counts, out, logger)
 	if err != nil {
 		return err
 	}
-	return a.run(ctx)
+	return p.run(ctx)
 }
 
-// runFlags are the names of run's flags.
-func runFlags() (all []string) {
-	flags := flag.NewFlagSet("run", flag.ContinueOnError)
-	new(options).register(flags)
-	flags.VisitAll(func(f *flag.Flag) { all = append(all, "--"+f.Name) })
-	return all
-}
-
-// dump is the configuration that run has with these arguments, as the file that says
-// all of it. What only flags say is a comment.
-func dump(args []string) ([]byte, error) {
-	o, err := parseOptions(args, io.Discard)
-	if err != nil {
-		return nil, cli.Usage(err)
+// version is this program's, as the Go tool has stamped it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "unknown"
 	}
-	text, err := o.YAML()
-	flags := fmt.Sprintf("# --node-name=%s --agent-name=%s --root-dir=%s --token-file=%s --stop-pods=%t --take-over=%t",
-		o.nodeName, o.agentName, o.rootDir, o.tokenFile, o.stopPods, o.takeOver)
-	return fmt.Appendf(nil, "%s\n%s", printable.Line(flags), text), err
+	return info.Main.Version
 }

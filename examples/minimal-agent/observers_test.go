@@ -125,7 +125,5 @@ func TestSeriesOfProbesGoWithTheirPod(t *testing.T) {
 		_, body := a.get(t, "/metrics")
 		return !strings.Contains(body, `pod="a-node1"`)
 	})
-	code, _ := a.get(t, "/metrics/resource")
-	require.Equal(t, http.StatusNotFound, code, "nothing real runs")
 	require.NoError(t, a.stop())
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -13,20 +11,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	utilexec "k8s.io/utils/exec"
 
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/machine"
 	"github.com/kubeparts/kubeparts/fakecri"
-	"github.com/kubeparts/kubeparts/prober"
 )
 
 // serveProbed returns a runtime whose programs can be probed over the network, which
 // no two at a time may share, and its address.
 func serveProbed(t *testing.T, network string) (*fakecri.Node, string) {
 	t.Helper()
-	cfg := demoNode()
+	cfg := machine.DemoNode()
 	cfg.Listen, cfg.PodNetwork = net.Listen, netip.MustParsePrefix(network)
 	cfg.Programs["test/cmd:1"] = fakecri.Program{Exec: map[string]fakecri.Exec{
 		"check": {Health: true, Stdout: "out ", Stderr: "err"}, "hang": {Runtime: time.Hour},
@@ -128,8 +123,10 @@ func TestAnAgentsRestartChangesNoStatus(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "statuses", "gone.json"), []byte(gone), 0o600))
 
 	second := start(t, args...)
-	_, stderr := second.printed()
-	require.Contains(t, stderr, "broken.json")
+	await(t, "the broken file is named", func() bool {
+		_, stderr := second.printed()
+		return strings.Contains(stderr, "broken.json")
+	})
 	want, err := json.Marshal(before.Status)
 	require.NoError(t, err)
 	ready := func() bool { // and if not, then it is as it was
@@ -175,61 +172,4 @@ func TestAPodThatAnEarlierAgentRefusedMayRun(t *testing.T) {
 	second := start(t, args...)
 	await(t, "a runs", func() bool { return second.phase(t, "a") == corev1.PodRunning })
 	require.NoError(t, second.stop())
-}
-
-// execs is a runtime that has one answer to any command.
-type execs struct {
-	stdout, stderr string
-	err            error
-	asked          time.Duration
-}
-
-func (e *execs) ExecSync(_ context.Context, _ string, _ []string, timeout time.Duration) (stdout, stderr []byte, err error) {
-	e.asked = timeout
-	return []byte(e.stdout), []byte(e.stderr), e.err
-}
-
-func TestCommandsOverCRI(t *testing.T) {
-	t.Parallel()
-	const containerd = "failed to exec in container: failed to start exec \"x\": OCI runtime exec failed: exec failed: unable to start container process: "
-	// CRI-O passes on what the OCI runtime logs: for runc a line of logfmt, which escapes quotes.
-	crio := func(message string) error {
-		return grpcstatus.Error(codes.Unknown, "command error: "+message+"\n, stdout: , stderr: , exit code -1")
-	}
-	const runc = `time="2026-11-25T10:00:00Z" level=error msg="exec failed: unable to start container process: `
-	for name, c := range map[string]struct {
-		err  error
-		want error
-	}{
-		"not in the path":         {grpcstatus.Error(codes.Unknown, containerd+`exec: "nosuch": executable file not found in $PATH: unknown`), prober.ErrCommandNotFound},
-		"not in the image":        {grpcstatus.Error(codes.Unknown, containerd+`exec: "/nosuch": stat /nosuch: no such file or directory: unknown`), prober.ErrCommandNotFound},
-		"as crun says it":         {grpcstatus.Error(codes.Unknown, "executable file `nosuch` not found in $PATH: No such file or directory"), prober.ErrCommandNotFound},
-		"not in crun's image":     {grpcstatus.Error(codes.Unknown, "executable file `/nosuch` not found: No such file or directory"), prober.ErrCommandNotFound},
-		"CRI-O, not in the path":  {crio(runc + `exec: \"nosuch\": executable file not found in $PATH"`), prober.ErrCommandNotFound},
-		"CRI-O, not in the image": {crio(runc + `exec: \"/nosuch\": stat /nosuch: no such file or directory"`), prober.ErrCommandNotFound},
-		"CRI-O, an older runc": {
-			crio(`time="2020-04-30T03:10:44Z" level=error msg="exec failed: container_linux.go:349: starting container process caused \"exec: \\\"/nosuch\\\": stat /nosuch: no such file or directory\""`),
-			prober.ErrCommandNotFound,
-		},
-		"CRI-O with crun":          {crio("executable file `/nosuch` not found in $PATH: No such file or directory"), prober.ErrCommandNotFound},
-		"CRI-O, no permission":     {crio(runc + `exec: \"/etc/passwd\": permission denied"`), nil},
-		"CRI-O, a pod that stops":  {crio("cannot register an exec PID: container is stopping"), nil},
-		"CRI-O, no working folder": {crio(runc + `chdir to cwd (\"/nosuch\") set in config.json failed: no such file or directory"`), nil},
-		"too slow":                 {grpcstatus.Error(codes.DeadlineExceeded, "timeout 1s exceeded"), context.DeadlineExceeded},
-		"a socket that is missing": {grpcstatus.Error(codes.Unavailable, "dial unix /run/shim.sock: no such file or directory"), nil},
-	} {
-		_, err := commands{&execs{err: c.err}}.Exec(t.Context(), prober.ExecRequest{})
-		if c.want == nil {
-			require.Equal(t, c.err, err, name)
-			continue
-		}
-		require.ErrorIs(t, err, c.want, name)
-	}
-	var out strings.Builder
-	runtime := &execs{stdout: "out", stderr: "err", err: utilexec.CodeExitError{Err: errors.New("it exited with 3"), Code: 3}}
-	code, err := commands{runtime}.Exec(t.Context(), prober.ExecRequest{ContainerID: "a", Command: []string{"x"}, Timeout: 1100 * time.Millisecond, Output: &out})
-	require.NoError(t, err)
-	require.EqualValues(t, 3, code)
-	require.Equal(t, "outerr", out.String())
-	require.Equal(t, 1100*time.Millisecond, runtime.asked)
 }

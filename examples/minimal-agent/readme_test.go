@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/settings"
 )
 
 func TestTheREADMEKnowsFilesAndFlags(t *testing.T) {
@@ -15,7 +17,7 @@ func TestTheREADMEKnowsFilesAndFlags(t *testing.T) {
 	data, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	text := string(data)
-	for _, name := range runFlags() {
+	for _, name := range settings.Flags() {
 		require.Contains(t, text, "`"+name+"`")
 	}
 	_, rows, ok := strings.Cut(text, "| file | concern |")

@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
@@ -151,7 +151,7 @@ func TestExplainSaysWhyAndWhatComesNext(t *testing.T) {
 	require.Contains(t, strings.Join(e.Why, "\n"), "CrashLoopBackOff: back-off")
 	require.NotEmpty(t, e.Next)
 	require.NotNil(t, e.Next[0].At)
-	require.Contains(t, e.Next[0].What, "starts again")
+	require.Contains(t, e.Next[0].What, "is restarted")
 	require.Contains(t, e.Plan, "wait with container")
 	require.Contains(t, e.Stays, "to be evicted when")
 	_, text := a.get(t, "/explain/default/flaky?output=text")
@@ -194,7 +194,7 @@ func TestLogsOfPodsAreServed(t *testing.T) {
 	}{
 		"/logs/default/nobody/app":                                                                  {404, `pod "nobody" not found`},
 		"/logs/other/flaky-node1/" + container:                                                      {404, `pod "flaky-node1" not found in namespace "other"`},
-		"/logs/default/flaky-node1/other":                                                           {404, `container "other" not found in pod "flaky-node1", which has ` + container},
+		"/logs/default/flaky-node1/other":                                                           {404, `container "other" not found in pod "flaky-node1", whose containers are: ` + container},
 		"/logs/default/web-node1/" + web + "?previous=1":                                            {400, "previous terminated container"},
 		"/logs/default/flaky-node1/..%2F..%2F..%2Fetc%2Fpasswd":                                     {404, "not found in pod"},
 		"/logs/default/..%2F..%2Fetc/passwd":                                                        {404, "not found in namespace"},
@@ -204,8 +204,8 @@ func TestLogsOfPodsAreServed(t *testing.T) {
 		"/logs/default/flaky-node1/" + container + "?sinceTime=today":                               {400, `sinceTime="today"`},
 		"/logs/default/flaky-node1/" + container + "?limitBytes=0":                                  {400, "at least 1"},
 		"/logs/default/flaky-node1/" + container + "?stream=Both":                                   {400, "want All, Stdout or Stderr"},
-		"/logs/default/flaky-node1/" + container + "?follow=1&follow=0":                             {400, "is there 2 times"},
-		"/logs/default/flaky-node1/" + container + "?sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z": {400, "excludes sinceSeconds"},
+		"/logs/default/flaky-node1/" + container + "?follow=1&follow=0":                             {400, "given 2 times"},
+		"/logs/default/flaky-node1/" + container + "?sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z": {400, "must not be used with sinceSeconds"},
 	} {
 		code, body := a.get(t, path)
 		require.Equal(t, want.code, code, path)
@@ -257,7 +257,7 @@ func TestPodThatEndsIsShownUntilItIsGone(t *testing.T) {
 		a.json(t, "/explain/default/a", &e)
 		return len(e.Next) == 2
 	})
-	require.Contains(t, e.Why[0], "no manifest asks for it")
+	require.Contains(t, e.Why[0], "no source defines it any more")
 	require.NotNil(t, e.Next[1].At)
 	require.Empty(t, e.Plan)
 	node.Heal("")

@@ -10,8 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/eventlog"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/eventlog"
 	"github.com/kubeparts/kubeparts/fakecri"
 )
 
@@ -94,9 +95,9 @@ func TestAnAgentThatHasNotLookedYetClearsNothing(t *testing.T) {
 	require.NoError(t, node.Fail("ListContainers", fakecri.Fault{Hang: true}))
 	second := start(t, args...)
 	begun := time.Now()
-	await(t, "a sweep or two are over", func() bool {
+	await(t, "the agent had time to look twice, every 10 s", func() bool {
 		require.FileExists(t, hosts)
-		return time.Since(begun) > sweepPeriod+sweepPeriod/4
+		return time.Since(begun) > 12*time.Second
 	})
 	_, stderr := second.printed()
 	require.NotContains(t, stderr, "could not remove a pod")
@@ -122,33 +123,21 @@ func TestPodsThatDoNotFitAreRefused(t *testing.T) {
 	require.NoError(t, a.stop())
 }
 
-func TestExitsTellOnce(t *testing.T) {
-	t.Parallel()
-	e := newExits()
-	require.Nil(t, e.of(""))
-	c := e.of("a")
-	e.tell("b")
-	require.Empty(t, c)
-	e.tell("a")
-	<-c
-	e.tell("a")
-	require.Empty(t, e.ended)
-}
-
 func TestWarningsAreShown(t *testing.T) {
 	t.Parallel()
 	var log, out strings.Builder
 	r := recorder{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), console: &console{out: &out}, ring: eventlog.New(eventlog.Config{})}
-	pod := &corev1.Pod{}
-	pod.Name, pod.Namespace = "p", "ns"
-	r.Eventf(pod, corev1.EventTypeNormal, "Started", "Container started")
-	r.Eventf(pod, corev1.EventTypeWarning, "FailedMount", "no %s", "luck")
-	node := &corev1.Node{}
-	node.Name = "n"
-	r.Eventf(node, corev1.EventTypeWarning, "SystemOOM", "full")
-	r.Eventf(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p", FieldPath: "spec.containers{c}"}, corev1.EventTypeWarning, "Unhealthy", "ill")
-	r.Eventf(pod, corev1.EventTypeWarning, "MissingClusterDNS", "none")
-	r.Eventf(&corev1.Secret{}, corev1.EventTypeWarning, "X", "y")
+	pod := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
+	container := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p", FieldPath: "spec.containers{c}"}
+	record := func(object runtime.Object, kind, reason, message string) {
+		r.AnnotatedEventf(object, nil, kind, reason, "%s", message)
+	}
+	record(pod, corev1.EventTypeNormal, "Started", "Container started")
+	record(pod, corev1.EventTypeWarning, "FailedMount", "no luck")
+	record(&corev1.ObjectReference{Kind: "Node", Name: "n"}, corev1.EventTypeWarning, "SystemOOM", "full")
+	record(container, corev1.EventTypeWarning, "Unhealthy", "ill")
+	record(pod, corev1.EventTypeWarning, "MissingClusterDNS", "none")
+	record(&corev1.Secret{}, corev1.EventTypeWarning, "X", "y")
 	require.Equal(t, 5, strings.Count(log.String(), "\n"))
 	all, _, _ := r.ring.After(0)
 	require.Equal(t, "MissingClusterDNS", all[4].Reason)

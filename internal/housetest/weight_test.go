@@ -23,6 +23,8 @@ func mostLinked(dir string) (packages, modules int) {
 		return 220, 35 // all managers
 	case "agent/host", "agent/host/fakehost":
 		return maxPackages, 27 // the reader of image references, for imagegc, beside agent/stats
+	case "agent/kubeletapi":
+		return maxPackages, 28 // the agent
 	case "agent/kubeletconfig":
 		return maxPackages, 28 // two modules read YAML, with the lines of its nodes
 	case "agent/metrics":

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -511,5 +510,5 @@ func (d *day) requireTold() {
 	} {
 		require.Positive(d.t, d.output.linesWith(line), "nothing was said of %s", what)
 	}
-	require.True(d.t, regexp.MustCompile(`adopted [1-9][0-9] of them`).MatchString(d.output.String()), "nothing was said of what the next agent found")
+	require.Greater(d.t, d.output.linesWith("adopted: it ran before this agent"), 10, "what the next agent found")
 }

@@ -22,7 +22,7 @@ import (
 	"go.uber.org/goleak"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/commands"
 )
 

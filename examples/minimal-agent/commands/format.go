@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 

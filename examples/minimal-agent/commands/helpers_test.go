@@ -5,7 +5,7 @@ import (
 	"encoding/pem"
 	"net/http/httptest"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
 func jsonOf(s api.Status) ([]byte, error) { return json.Marshal(s) }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 	"github.com/kubeparts/kubeparts/internal/printable"
 )
 

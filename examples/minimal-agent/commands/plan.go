@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
 func (p Program) evict() command {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/api"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
 )
 
 const (

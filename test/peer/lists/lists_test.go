@@ -21,8 +21,9 @@ import (
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/kubeparts/kubeparts/agent"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi"
 	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
-	"github.com/kubeparts/kubeparts/examples/minimal-agent/server"
 )
 
 func TestMain(m *testing.M) {
@@ -52,16 +53,22 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// hasPath returns whether the server of minimal-agent answers a path.
+// idle is an agent without pods.
+type idle struct{ kubeletapi.Agent }
+
+func (idle) Pods() []agent.Pod                                  { return nil }
+func (idle) Node() *corev1.Node                                 { return &corev1.Node{} }
+func (idle) Health() []agent.Check                              { return nil }
+func (idle) Summary(context.Context) (*statsapi.Summary, error) { return &statsapi.Summary{}, nil }
+
+// hasPath returns whether agent/kubeletapi answers a path.
 func hasPath(t *testing.T) func(string) bool {
 	t.Helper()
 	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	s, err := server.New(server.Config{
-		Pods:        func() []*corev1.Pod { return nil },
-		RunningPods: func(context.Context) ([]*corev1.Pod, error) { return nil, nil },
-		Summary:     func(context.Context) (*statsapi.Summary, error) { return &statsapi.Summary{}, nil },
-		Configz:     func() map[string]any { return nil },
-		Metrics:     text, ProbeMetrics: text, ResourceMetrics: text, Pprof: true,
+	s, err := kubeletapi.New(kubeletapi.Config{
+		Agent:   idle{},
+		Configz: func() map[string]any { return nil },
+		Metrics: text, ProbeMetrics: text, ResourceMetrics: text, Pprof: true,
 	})
 	require.NoError(t, err)
 	handler := s.Handler()
@@ -106,10 +113,8 @@ func hasReason(t *testing.T, root string) func(string) bool {
 func hasFlag(t *testing.T, root string) func(string) bool {
 	t.Helper()
 	known := map[string]bool{}
-	for _, f := range parse(t, filepath.Join(root, "examples", "minimal-agent")) {
-		if f.dir == "minimal-agent" {
-			addFlags(known, f.file)
-		}
+	for _, f := range parse(t, filepath.Join(root, "examples", "minimal-agent", "settings")) {
+		addFlags(known, f.file)
 	}
 	require.NotEmpty(t, known)
 	return func(entry string) bool { return known[strings.TrimPrefix(entry, "--")] }

@@ -1,0 +1,375 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// DefaultServer is the default URL of an agent.
+	DefaultServer = "http://127.0.0.1:10255"
+
+	// answerTimeout limits the time until an answer begins, and the whole time of an answer
+	// that is not a stream.
+	answerTimeout = 15 * time.Second
+	// maxAnswer is the maximum size in bytes of an answer, and of an event of a watch.
+	maxAnswer = 32 << 20
+)
+
+// ClientConfig configures a [Client].
+type ClientConfig struct {
+	// Server is the URL of the agent, http or https. Default: [DefaultServer].
+	Server string
+	// TokenFile is the file of the bearer token. It is read for each request. The token is
+	// sent over TLS or to this machine only. Optional.
+	TokenFile string
+	// CAFile has the CA certificates for the certificate of an https server. Default: those
+	// of the system.
+	CAFile string
+}
+
+// Client sends requests to an agent. All methods may be called concurrently. Each returns when
+// its context is done, and those that do not stream within 15 seconds.
+type Client struct {
+	server    *url.URL
+	tokenFile string
+	maxAnswer int64
+	http      *http.Client
+}
+
+// UnreachableError is returned if no agent has answered.
+type UnreachableError struct {
+	Server string
+	Err    error
+}
+
+// Error returns the cause and what the user can do.
+func (e *UnreachableError) Error() string {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](e.Err); ok {
+		return fmt.Sprintf("the certificate of the agent at %s can't be verified: --ca-file names the file of its CA (%v)", e.Server, e.Err)
+	}
+	return fmt.Sprintf("no agent answers at %s: is it running? --server names another address (%v)", e.Server, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// StatusError is returned if the agent has answered with an error.
+type StatusError struct {
+	Code int    // the HTTP status code
+	Text string // the answer
+}
+
+// Error returns the answer, and what the user can do if that is known.
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("the agent answered %d %s", e.Code, http.StatusText(e.Code))
+	if e.Text != "" {
+		text += ": " + e.Text
+	}
+	switch e.Code {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		text += " (--token-file names the file with its token)"
+	}
+	return text
+}
+
+// NewClient returns a client, and sends nothing yet. The caller closes it.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	if cfg.Server == "" {
+		cfg.Server = DefaultServer
+	}
+	server, err := url.Parse(cfg.Server)
+	if err != nil || server.Host == "" || server.Scheme != "http" && server.Scheme != "https" ||
+		strings.Trim(server.Path, "/") != "" || server.RawQuery != "" || server.ForceQuery || server.Fragment != "" || server.User != nil {
+		return nil, fmt.Errorf("server %q: want http://HOST:PORT or https://HOST:PORT", cfg.Server)
+	}
+	if cfg.TokenFile != "" && server.Scheme == "http" && !loopback(server.Hostname()) {
+		return nil, fmt.Errorf("server %q: a token goes over https only", cfg.Server)
+	}
+	roots, err := readRoots(cfg.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	server.Path = ""
+	return &Client{server: server, tokenFile: cfg.TokenFile, maxAnswer: maxAnswer, http: &http.Client{
+		Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:   answerTimeout,
+			ResponseHeaderTimeout: answerTimeout,
+			DialContext:           (&net.Dialer{Timeout: answerTimeout}).DialContext,
+		},
+		// An agent does not redirect, and the token must not go elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+func readRoots(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("CA certificates: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("CA certificates: %s has no certificate", file)
+	}
+	return roots, nil
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Status returns the state of the whole agent.
+func (c *Client) Status(ctx context.Context) (s Status, err error) {
+	return s, c.json(ctx, "/status", &s)
+}
+
+// Pods returns the pods as the kubelet's /pods does.
+func (c *Client) Pods(ctx context.Context) (list corev1.PodList, err error) {
+	return list, c.json(ctx, "/pods", &list)
+}
+
+// Explain returns why a pod is in its state.
+func (c *Client) Explain(ctx context.Context, namespace, pod string) (e Explanation, err error) {
+	return e, c.json(ctx, path("explain", namespace, pod), &e)
+}
+
+// EventsQuery selects events.
+type EventsQuery struct {
+	// Since is a number: the events after it are selected.
+	Since uint64
+	// Watch waits for more events until the context is done or the agent stops.
+	Watch bool
+}
+
+// Events yields events, oldest first. An error is the last that it yields. A watch ends without
+// an error when ctx is done. If the caller of a watch is too slow, it yields an event
+// [EventsLost] and continues with the events that the agent still has.
+func (c *Client) Events(ctx context.Context, q EventsQuery) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for {
+			query := url.Values{}
+			if q.Since > 0 {
+				query.Set("since", strconv.FormatUint(q.Since, 10))
+			}
+			if q.Watch {
+				query.Set("watch", "true")
+			}
+			var err error
+			q.Since, err = c.events(ctx, query, q.Watch, yield)
+			switch {
+			case errors.Is(err, errEnough), q.Watch && ctx.Err() != nil:
+				return
+			case errors.Is(err, errLost):
+			default:
+				if err != nil {
+					yield(Event{}, err)
+				}
+				return
+			}
+		}
+	}
+}
+
+// ErrStreamEnded is returned if the agent has ended a watch. It has probably stopped.
+var ErrStreamEnded = errors.New("the agent ended the stream of events")
+
+var (
+	errEnough = errors.New("the caller wants no more")
+	errLost   = errors.New("events were lost")
+)
+
+// events yields the events of an answer until it ends or events were lost. It returns the number
+// with which to continue.
+func (c *Client) events(ctx context.Context, query url.Values, watch bool, yield func(Event, error) bool) (uint64, error) {
+	if !watch {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+	}
+	body, err := c.get(ctx, "/events", query, "")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = body.Close() }()
+	limited := &io.LimitedReader{R: body, N: c.maxAnswer + 1}
+	for decoder := json.NewDecoder(limited); ; {
+		if watch {
+			limited.N = c.maxAnswer + 1
+		}
+		var e Event
+		switch err := decoder.Decode(&e); {
+		case err != nil && limited.N == 0:
+			return 0, fmt.Errorf("%s/events: the answer is longer than %d bytes", c.server, c.maxAnswer)
+		case errors.Is(err, io.EOF) && watch, errors.Is(err, io.ErrUnexpectedEOF) && watch:
+			return 0, ErrStreamEnded
+		case errors.Is(err, io.EOF):
+			return 0, nil
+		case err != nil:
+			return 0, fmt.Errorf("events: %w", err)
+		}
+		switch {
+		case !yield(e, nil):
+			return 0, errEnough
+		case watch && e.Reason == EventsLost:
+			return e.Number, errLost
+		}
+	}
+}
+
+// LogsQuery selects lines of a log, as the queries of the kubelet's /containerLogs do.
+type LogsQuery struct {
+	Namespace, Pod, Container string
+	Follow, Previous          bool
+	Timestamps                bool
+	// TailLines is the number of last lines. Nil: all.
+	TailLines *int64
+	// Since is the maximum age of a line, in whole seconds. 0: any age.
+	Since time.Duration
+}
+
+// Logs returns the log of a container. The caller closes it.
+func (c *Client) Logs(ctx context.Context, q LogsQuery) (io.ReadCloser, error) {
+	query := url.Values{}
+	for name, set := range map[string]bool{"follow": q.Follow, "previous": q.Previous, "timestamps": q.Timestamps} {
+		if set {
+			query.Set(name, "true")
+		}
+	}
+	if q.TailLines != nil {
+		query.Set("tailLines", strconv.FormatInt(*q.TailLines, 10))
+	}
+	if q.Since > 0 {
+		query.Set("sinceSeconds", strconv.FormatInt(int64((q.Since+time.Second-1)/time.Second), 10))
+	}
+	return c.get(ctx, path("logs", q.Namespace, q.Pod, q.Container), query, "")
+}
+
+// Form is the format of a plan.
+type Form string
+
+// The formats of plans.
+const (
+	FormText Form = "text/plain"
+	FormJSON Form = "application/json"
+)
+
+// EvictionPlan returns what eviction would do now.
+func (c *Client) EvictionPlan(ctx context.Context, form Form) ([]byte, error) {
+	return c.whole(ctx, "/plan/eviction", form)
+}
+
+// GCPlan returns which containers and images garbage collection would delete now.
+func (c *Client) GCPlan(ctx context.Context, form Form) ([]byte, error) {
+	return c.whole(ctx, "/plan/gc", form)
+}
+
+// path joins and escapes the parts of a path.
+func path(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString("/" + url.PathEscape(p))
+	}
+	return b.String()
+}
+
+// json reads an answer that is one value.
+func (c *Client) json(ctx context.Context, path string, into any) error {
+	data, err := c.whole(ctx, path, FormJSON)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s%s: that is no answer of this agent: %w", c.server, path, err)
+	}
+	return nil
+}
+
+// whole reads an answer to its end.
+func (c *Client) whole(ctx context.Context, path string, form Form) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	body, err := c.get(ctx, path, nil, form)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(body, c.maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, &UnreachableError{c.server.String(), err}
+	case int64(len(data)) > c.maxAnswer:
+		return nil, fmt.Errorf("%s%s: the answer is longer than %d bytes", c.server, path, c.maxAnswer)
+	}
+	return data, nil
+}
+
+// readToken reads a token that a header can carry.
+func readToken(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("token: %s: want one word of ASCII", file)
+	}
+	return token, nil
+}
+
+// get returns the body of an answer that is OK.
+func (c *Client) get(ctx context.Context, path string, query url.Values, form Form) (io.ReadCloser, error) {
+	address := c.server.String() + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	if form != "" {
+		req.Header.Set("Accept", string(form))
+	}
+	if c.tokenFile != "" {
+		token, err := readToken(c.tokenFile)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := c.http.Do(req)
+	if err != nil {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err // it repeats the address
+		}
+		return nil, &UnreachableError{c.server.String(), err}
+	}
+	if answer.StatusCode != http.StatusOK {
+		defer func() { _ = answer.Body.Close() }()
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+		return nil, &StatusError{answer.StatusCode, strings.TrimSpace(string(text))}
+	}
+	return answer.Body, nil
+}

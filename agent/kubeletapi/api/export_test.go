@@ -1,0 +1,15 @@
+package api
+
+import (
+	"context"
+	"net"
+	"net/http"
+)
+
+// Dial replaces how a client connects.
+func (c *Client) Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	c.http.Transport.(*http.Transport).DialContext = dial
+}
+
+// LimitAnswers sets the maximum size of an answer.
+func (c *Client) LimitAnswers(bytes int64) { c.maxAnswer = bytes }

@@ -1,0 +1,183 @@
+package kubeletapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeparts/kubeparts/agent"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
+)
+
+// Agent is the agent that the server asks. *agent.Agent implements it. All methods are called
+// by many requests at once. What they return is only read.
+type Agent interface {
+	PodReader
+	NodeReader
+}
+
+// PodReader is what the server asks about pods.
+type PodReader interface {
+	Pods() []agent.Pod
+	Pod(types.UID) (agent.Pod, bool)
+	Probes(types.UID) []agent.Probe
+	Explain(context.Context, types.UID) (agent.Explanation, error)
+}
+
+// NodeReader is what the server asks about the node and the parts of the agent.
+type NodeReader interface {
+	Node() *corev1.Node
+	Health() []agent.Check
+	Summary(context.Context) (*statsapi.Summary, error)
+	Plan(context.Context) (agent.Plan, error)
+}
+
+// Config configures a [Server]. Functions and handlers are called by many requests at once.
+type Config struct {
+	// Agent is the agent that is served. Required.
+	Agent Agent
+
+	// Info returns the name and the version of the agent for /status. Default: all empty.
+	Info func() api.Agent
+	// Runtime is the container runtime for /status.
+	Runtime api.Runtime
+	// Events is the log of events. Nil: /events does not exist, and pods are shown without
+	// events.
+	Events Events
+	// PodLogs is the directory of the logs of all pods, as in [agent.Config].PodLogs. Empty:
+	// /logs does not exist.
+	PodLogs string
+	// Problems returns the problems of manifests for /status and /explain. Optional.
+	Problems func() []Problem
+	// Checks are checks of the program. They follow those of the agent in /healthz, /readyz
+	// and /status.
+	Checks []Check
+	// Configz returns the configuration in use by the name of its kind, such as
+	// kubeletconfig. Nil: /configz does not exist.
+	Configz func() map[string]any
+	// Metrics, ProbeMetrics and ResourceMetrics answer /metrics, /metrics/probes and
+	// /metrics/resource; Page answers /. A path whose handler is nil does not exist.
+	Metrics, ProbeMetrics, ResourceMetrics, Page http.Handler
+	// Pprof serves /debug/pprof/.
+	Pprof bool
+
+	// Access decides which clients are answered: see [Listen].
+	Access Access
+	// MaxConnections and MaxStreams limit the open connections, and the streams among them.
+	// Defaults: 500, and 100 or half of MaxConnections if that is less. MaxStreams must be
+	// less than MaxConnections, because a stream is not closed for a new connection.
+	MaxConnections, MaxStreams int
+	// Clock is the time source. Default: the system clock. Deadlines of connections are in
+	// real time.
+	Clock clock.WithTicker
+	// Logger receives what clients are not told. Default: discard.
+	Logger *slog.Logger
+}
+
+// Access decides which clients are answered, and whether connections are encrypted.
+type Access struct {
+	// CertFile and KeyFile are the PEM files of the serving certificate and of its key.
+	// Both are set, or neither: then connections are not encrypted.
+	CertFile, KeyFile string
+	// TokenFile is the file of the bearer token that requests must have. While it can't be
+	// read or has no token, all requests are refused. Default: requests need no token.
+	TokenFile string
+}
+
+// URL returns the URL of a Server with this access that listens on addr.
+func (a Access) URL(addr net.Addr) string {
+	if a.CertFile != "" {
+		return "https://" + addr.String()
+	}
+	return "http://" + addr.String()
+}
+
+// Validate reports every problem with a, joined. It opens no file.
+func (a Access) Validate() error {
+	if (a.CertFile == "") != (a.KeyFile == "") {
+		return errors.New("a certificate and its key belong together: one of them is not set")
+	}
+	return nil
+}
+
+// Events is a log of events that clients can follow. *eventlog.Log implements it.
+type Events interface {
+	// After returns the events with higher numbers, the number for the next call, and
+	// whether no event between is missing.
+	After(number uint64) (events []api.Event, next uint64, complete bool)
+	// Changed returns a channel that is closed when an event with a higher number exists.
+	Changed(number uint64) <-chan struct{}
+	// About returns the last events about an object, newest first, at most limit.
+	About(kind, namespace, name string, limit int) []api.Event
+}
+
+// Problem is a problem of a manifest. It is an error.
+type Problem struct {
+	// File is the path of the file or its URL.
+	File string
+	// Err is the problem.
+	Err error
+}
+
+// Error returns the file and the problem.
+func (p Problem) Error() string { return fmt.Sprintf("%s: %v", p.File, p.Err) }
+
+// Unwrap returns Err.
+func (p Problem) Unwrap() error { return p.Err }
+
+// Check is a check of the program for /healthz, /readyz and /status.
+type Check struct {
+	// Name is shown by ?verbose, and leaves the check out with ?exclude=Name. Required.
+	Name string
+	// Run returns why the part is not well, or nil. It must not block. Required.
+	Run func() error
+	// Notes returns lines for ?verbose that do not make the check fail. Optional.
+	Notes func() []string
+}
+
+func (c Config) withDefaults() Config {
+	c.MaxConnections = cmp.Or(c.MaxConnections, 500)
+	c.MaxStreams = cmp.Or(c.MaxStreams, min(100, c.MaxConnections/2))
+	if c.Info == nil {
+		c.Info = func() api.Agent { return api.Agent{} }
+	}
+	if c.Problems == nil {
+		c.Problems = func() []Problem { return nil }
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports every problem with c, joined. It opens no file.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Agent == nil {
+		errs = append(errs, errors.New("field Agent: required"))
+	}
+	if c.MaxConnections < 0 || c.MaxStreams < 0 {
+		errs = append(errs, errors.New("fields MaxConnections and MaxStreams: must not be negative"))
+	}
+	if d := c.withDefaults(); d.MaxStreams >= d.MaxConnections {
+		errs = append(errs, fmt.Errorf("field MaxStreams: must be less than MaxConnections, which is %d", d.MaxConnections))
+	}
+	for i, check := range c.Checks {
+		if check.Name == "" || check.Run == nil {
+			errs = append(errs, fmt.Errorf("field Checks[%d]: Name and Run are required", i))
+		}
+	}
+	return errors.Join(append(errs, c.Access.Validate())...)
+}

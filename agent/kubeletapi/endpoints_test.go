@@ -1,0 +1,129 @@
+package kubeletapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/agent/kubeletapi"
+)
+
+// everything has all endpoints.
+func everything() kubeletapi.Config {
+	return kubeletapi.Config{
+		Agent: &fake{}, Events: fixed{}, PodLogs: "logs",
+		Configz: func() map[string]any { return nil },
+		Metrics: page(""), ProbeMetrics: page(""), ResourceMetrics: page(""), Page: page(""),
+		Pprof: true,
+	}
+}
+
+// badRequests are what each endpoint must refuse: queries that follow the path. An
+// endpoint that reads nothing of its request has none.
+func badRequests() map[string][]string {
+	output := []string{"output=xml", "output=Text"}
+	return map[string][]string{
+		"/livez": nil, "/healthz": nil, "/readyz": nil,
+		"/pods": nil, "/runningpods": nil, "/runningpods/{$}": nil,
+		"/stats/summary": nil, // the kubelet's, which takes anything
+		"/configz":       nil,
+		"/logs/{namespace}/{pod}/{container}": {
+			"follow=perhaps", "follow=1&follow=0", "previous=x", "timestamps=2", "tailLines=-1", "tailLines=x", "tailLines=99999999999999999999",
+			"limitBytes=0", "limitBytes=1.5", "sinceSeconds=0", "sinceSeconds=1m", "sinceTime=today", "sinceSeconds=1&sinceTime=2026-01-02T03:04:05Z", "stream=Both",
+		},
+		"/status":                    nil,
+		"/explain/{namespace}/{pod}": output,
+		"/events":                    {"since=x", "since=-1", "since=18446744073709551616", "watch=perhaps", "watch=1&watch=0"},
+		"/plan/eviction":             output,
+		"/plan/gc":                   output,
+		"/metrics":                   nil,
+		"/metrics/probes":            nil,
+		"/metrics/resource":          nil,
+		"/{$}":                       nil,
+		"/debug/pprof/":              nil,
+		"/debug/pprof/cmdline":       nil,
+		"/debug/pprof/symbol":        nil,
+		"/debug/pprof/profile":       nil,
+		"/debug/pprof/trace":         nil,
+	}
+}
+
+// TestEveryEndpointRefusesNonsense fails for one that is new and has no case here.
+func TestEveryEndpointRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	cfg, want := everything(), badRequests()
+	v := reflect.ValueOf(cfg)
+	for i := range v.NumField() {
+		switch name := v.Type().Field(i).Name; name {
+		case "Info", "Runtime", "Problems", "Checks", "Access", "MaxConnections", "MaxStreams", "Clock", "Logger": // no endpoints
+		default:
+			require.False(t, v.Field(i).IsZero(), "everything() lacks %s", name)
+		}
+	}
+	s, err := kubeletapi.New(cfg)
+	require.NoError(t, err)
+	var have []string
+	for pattern := range want {
+		have = append(have, pattern)
+	}
+	require.ElementsMatch(t, s.Patterns(), have)
+
+	url, _ := run(t, cfg)
+	fill := strings.NewReplacer("{namespace}", "ns", "{pod}", "p", "{container}", "c", "{$}", "")
+	for pattern, queries := range want {
+		path := fill.Replace(pattern)
+		for _, q := range queries {
+			code, _, body := get(t, http.DefaultClient, url+path+"?"+q)
+			require.Equal(t, http.StatusBadRequest, code, "%s?%s", path, q)
+			name, _, _ := strings.Cut(q, "=")
+			require.Contains(t, body, name, "%s?%s: says what is wrong", path, q)
+		}
+		for _, method := range []string{http.MethodPost, http.MethodDelete, http.MethodTrace, "NONSENSE"} {
+			answer := raw(t, url, method+" "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			require.Equal(t, http.StatusMethodNotAllowed, answer, "%s %s", method, path)
+		}
+		if pattern != "/livez" {
+			require.Equal(t, http.StatusForbidden, raw(t, url, "GET "+path+" HTTP/1.1\r\nHost: evil.example\r\n\r\n"), path)
+		}
+	}
+}
+
+// raw sends a request as it stands and returns the code of the answer.
+func raw(t *testing.T, url, request string) int {
+	t.Helper()
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = fmt.Fprint(c, request)
+	require.NoError(t, err)
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err, request)
+	require.NoError(t, answer.Body.Close())
+	return answer.StatusCode
+}
+
+func TestNobodyAsksAroundTheGuard(t *testing.T) {
+	t.Parallel()
+	url, _ := run(t, everything())
+	for request, want := range map[string]int{
+		"OPTIONS * HTTP/1.1\r\nHost: evil.example\r\n\r\n":                        http.StatusForbidden,
+		"GET http://evil.example/pods HTTP/1.1\r\nHost: localhost\r\n\r\n":        http.StatusForbidden,
+		"GET //pods HTTP/1.1\r\nHost: evil.example\r\n\r\n":                       http.StatusForbidden,
+		"GET /livez/../pods HTTP/1.1\r\nHost: evil.example\r\n\r\n":               http.StatusForbidden,
+		"GET /livez/ HTTP/1.1\r\nHost: evil.example\r\n\r\n":                      http.StatusForbidden,
+		"GET /livez HTTP/1.1\r\nHost: evil.example\r\n\r\n":                       http.StatusOK,
+		"CONNECT evil.example:80 HTTP/1.1\r\nHost: evil.example:80\r\n\r\n":       http.StatusForbidden,
+		"GET /pods HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n":     http.StatusBadRequest,
+		"GET /pods HTTP/1.1\r\n\r\n":                                              http.StatusBadRequest,
+		"GET /pods HTTP/1.0\r\n\r\n":                                              http.StatusForbidden,
+		"GET /logs/ns/p/..%2f..%2fx?follow=x HTTP/1.1\r\nHost: localhost\r\n\r\n": http.StatusBadRequest,
+	} {
+		require.Equal(t, want, raw(t, url, request), request)
+	}
+}

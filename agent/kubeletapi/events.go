@@ -1,0 +1,121 @@
+package kubeletapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
+)
+
+const (
+	eventStream = "text/event-stream"
+	jsonLines   = "application/x-ndjson"
+	// heartbeat is how often a stream without events writes. Without it neither side
+	// notices that the other has gone.
+	heartbeat = 15 * time.Second
+)
+
+// events answers with the stored events, and with ?watch also with later ones, as lines of JSON
+// or as server-sent events. ?since and Last-Event-ID are the number of the last event that the
+// client has.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	sse := prefers(r, eventStream, jsonLines)
+	since, errSince := sinceOf(query.Get("since"), r.Header.Get("Last-Event-ID"))
+	watch, errWatch := yes(query, "watch")
+	if err := errors.Join(errSince, errWatch); err != nil {
+		refuse(w, badRequest(err))
+		return
+	}
+	if watch || sse {
+		s.stream(func(w http.ResponseWriter, r *http.Request) { s.watchEvents(w, r, since, sse) })(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", jsonLines)
+	events, _, _ := s.cfg.Events.After(since)
+	_, _ = w.Write(eventLines(events, false))
+}
+
+// sinceOf parses the number of an event. A browser that reconnects sends the header, which wins.
+func sinceOf(query, header string) (uint64, error) {
+	text := query
+	if header != "" {
+		text = header
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("since=%q: want the number of an event", text)
+	}
+	return n, nil
+}
+
+// watchEvents writes events until the client goes, the server stops, or events were deleted
+// before the client has received them.
+func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, since uint64, sse bool) {
+	kind := jsonLines
+	if sse {
+		kind = eventStream
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not buffer
+	tick := s.cfg.Clock.NewTicker(heartbeat)
+	defer tick.Stop()
+	events, next, _ := s.cfg.Events.After(since) // older events may be missing
+	for {
+		if _, err := w.Write(eventLines(events, sse)); err != nil {
+			return
+		}
+		flush(w)
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.cfg.Events.Changed(next):
+		case <-tick.C():
+			events = nil
+			if sse {
+				fmt.Fprint(w, ":\n\n")
+			}
+			continue
+		}
+		before, complete := next, false
+		if events, next, complete = s.cfg.Events.After(next); !complete {
+			_, _ = w.Write(eventLines([]api.Event{{
+				Number: before, Time: s.cfg.Clock.Now(), Type: "Warning", Reason: api.EventsLost, Kind: "Agent", Count: 1,
+				Message: fmt.Sprintf("too slow: events after number %d are lost to this reader; what is left comes with ?since=%d", before, before),
+			}}, sse))
+			flush(w)
+			return
+		}
+	}
+}
+
+// eventLines returns events as lines of JSON or as server-sent events.
+func eventLines(events []api.Event, sse bool) []byte {
+	var b bytes.Buffer
+	for i := range events {
+		data, err := json.Marshal(&events[i])
+		if err != nil {
+			continue // only times before the year 0 do not marshal
+		}
+		if sse {
+			fmt.Fprintf(&b, "id: %d\ndata: %s\n\n", events[i].Number, data)
+			continue
+		}
+		b.Write(append(data, '\n'))
+	}
+	return b.Bytes()
+}
+
+func flush(w http.ResponseWriter) {
+	if f, ok := w.(http.Flusher); ok {
+		f.Flush()
+	}
+}

@@ -1,0 +1,88 @@
+package kubeletapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/kubeparts/kubeparts/agent"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/internal/describe"
+)
+
+// explain answers with why a pod is in its state, and what comes next.
+func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
+	text, err := wantsText(r)
+	if err != nil {
+		refuse(w, badRequest(err))
+		return
+	}
+	e, err := s.explanation(r.Context(), r.PathValue("namespace"), r.PathValue("pod"))
+	switch {
+	case err != nil:
+		refuse(w, err)
+	case text:
+		w.Header().Set("Content-Type", plainText)
+		fmt.Fprint(w, api.ExplanationText(e))
+	default:
+		writeJSON(w, e)
+	}
+}
+
+func (s *Server) explanation(ctx context.Context, namespace, name string) (api.Explanation, error) {
+	problems := s.problemsOf(name)
+	pod, ok := s.findPod(namespace, name)
+	switch {
+	case !ok && len(problems) > 0:
+		return badManifest(namespace, name, problems), nil
+	case !ok:
+		return api.Explanation{}, notFound("pod %q not found in namespace %q, and no manifest with that name has a problem", name, namespace)
+	}
+	e, err := s.cfg.Agent.Explain(ctx, pod.Spec.UID)
+	switch {
+	case errors.Is(err, agent.ErrUnknownPod):
+		return api.Explanation{}, notFound("pod %q not found in namespace %q: it was removed just now", name, namespace)
+	case err != nil && len(e.Why) == 0:
+		return api.Explanation{}, err
+	case err != nil:
+		s.cfg.Logger.DebugContext(ctx, "the explanation of a pod is incomplete", "pod", namespace+"/"+name, "err", err)
+	}
+	out := api.Explanation{
+		Pod: describe.Pod(s.podFacts(e.Pod, s.usage(ctx))),
+		Why: []string{}, Next: []api.Step{}, Plan: strings.TrimSpace(e.Plan), Stays: e.Rank,
+	}
+	for _, p := range problems {
+		out.Why = append(out.Why, "a manifest has a problem, so its last good version counts: "+p)
+	}
+	out.Why = append(out.Why, e.Why...)
+	for _, step := range e.Next {
+		out.Next = append(out.Next, api.Step{At: timeOf(step.At), What: step.What})
+	}
+	return out, nil
+}
+
+// badManifest explains a pod that does not exist because its manifest has problems.
+func badManifest(namespace, name string, problems []string) api.Explanation {
+	return api.Explanation{
+		Pod:  api.Pod{Namespace: namespace, Name: name, State: "NoGoodManifest", Containers: []api.Container{}},
+		Why:  problems,
+		Next: []api.Step{{What: "the agent starts the pod when its manifest is corrected"}},
+	}
+}
+
+// problemsOf returns the problems of a manifest whose file has the pod's name, and those that
+// quote the name. A manifest that can't be parsed has no pod's name, only its file's.
+func (s *Server) problemsOf(name string) (lines []string) {
+	name = s.shortName(name)
+	for _, p := range s.cfg.Problems() {
+		file := filepath.Base(p.File)
+		if strings.TrimSuffix(file, filepath.Ext(file)) == name || strings.Contains(p.Err.Error(), strconv.Quote(name)) {
+			lines = append(lines, p.Error())
+		}
+	}
+	return lines
+}

@@ -1,0 +1,94 @@
+package kubeletapi
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// guard refuses requests that Access does not allow, and sets the headers of all answers.
+func (s *Server) guard(next http.Handler, loopback bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setAnswering(r.Context(), connState{})
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the page has its own
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		writeWithin(w, pageTimeout)
+		switch {
+		case r.URL.Path == "/livez":
+		case r.URL.Path == "/" && s.token != nil && s.cfg.Page != nil: // it asks for the token and has no data
+		case s.token != nil && !s.token.allows(r.Header.Get("Authorization")):
+			h.Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "this agent needs a token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
+			return
+		case s.token == nil && loopback && !loopbackName(r.Host):
+			http.Error(w, fmt.Sprintf("this agent answers on this machine only, and %q is not a name of this machine: use localhost", r.Host), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// loopbackName reports whether a Host header can only mean this machine.
+func loopbackName(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host // without a port
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if addr, err := netip.ParseAddr(name); err == nil {
+		return addr.Unmap().IsLoopback()
+	}
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+// isLoopback reports whether only this machine can reach an address. That is true of an address
+// that is not TCP.
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return !ok || tcp.AddrPort().Addr().Unmap().IsLoopback()
+}
+
+// fileToken is the token that a file has now. While the file is missing or has no token, no
+// token is allowed: to delete the file is to revoke the token.
+type fileToken struct {
+	file *watched[[sha256.Size]byte]
+}
+
+func newFileToken(path string, log *slog.Logger) (*fileToken, error) {
+	w, err := watch(log, parseToken, path)
+	if err != nil {
+		return nil, fmt.Errorf("token: %w", err)
+	}
+	w.lapses = true
+	warnOfReaders(path, log)
+	return &fileToken{file: w}, nil
+}
+
+// parseToken parses a token and returns its hash. To compare hashes takes the same time for all
+// tokens of any length.
+func parseToken(data ...[]byte) (sum [sha256.Size]byte, err error) {
+	token := strings.TrimSpace(string(data[0]))
+	// A header cannot contain any other token.
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return sum, errors.New("want one word of ASCII")
+	}
+	return sha256.Sum256([]byte(token)), nil
+}
+
+// allows reports whether an Authorization header has the token.
+func (t *fileToken) allows(header string) bool {
+	scheme, token, _ := strings.Cut(header, " ")
+	want, ok := t.file.get()
+	got := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return ok && subtle.ConstantTimeCompare(want[:], got[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+}

@@ -1,0 +1,109 @@
+package kubeletapi
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/agent"
+	"github.com/kubeparts/kubeparts/internal/printable"
+)
+
+// alive is the check of /livez: it passes if the process answers.
+func alive() Check { return Check{Name: "ping", Run: func() error { return nil }} }
+
+func (s *Server) livezChecks() []Check { return []Check{alive()} }
+
+// healthzChecks returns the checks of /healthz. An error of the agent fails it if the agent
+// must be restarted, or if the node is not ready. The agent makes the node not ready when the
+// runtime was down for 30 seconds, so a restart of the runtime does not fail it.
+func (s *Server) healthzChecks() []Check {
+	ready := isReady(s.cfg.Agent.Node())
+	return s.checks(func(c agent.Check) bool { return c.Fatal || !ready })
+}
+
+// readyzChecks returns the checks of /readyz, which every error fails.
+func (s *Server) readyzChecks() []Check {
+	return s.checks(func(agent.Check) bool { return true })
+}
+
+// checks returns all checks. An error of the agent for which fails returns false becomes a
+// note.
+func (s *Server) checks(fails func(agent.Check) bool) []Check {
+	all := []Check{alive()}
+	for _, c := range s.cfg.Agent.Health() {
+		err, notes := c.Err, c.Notes
+		if err != nil && !fails(c) {
+			err, notes = nil, append([]string{c.Err.Error()}, notes...)
+		}
+		all = append(all, Check{
+			Name: c.Name, Run: func() error { return err }, Notes: func() []string { return notes },
+		})
+	}
+	return append(all, s.cfg.Checks...)
+}
+
+// isReady reports whether the condition Ready of a node is true.
+func isReady(node *corev1.Node) bool {
+	return node != nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// healthHandler answers "ok" if every check passes, else 503 and the checks that failed. With
+// ?verbose it names every check.
+func healthHandler(endpoint string, checks func() []Check) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		all, failed := healthReport(checks(), query["exclude"])
+		w.Header().Set("Content-Type", plainText)
+		verdict := "passed"
+		if failed != "" {
+			verdict = "failed"
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		switch {
+		case query.Has("verbose"):
+			fmt.Fprintf(w, "%s%s check %s\n", all, endpoint, verdict)
+		case failed != "":
+			fmt.Fprint(w, failed)
+		default:
+			fmt.Fprint(w, "ok")
+		}
+	}
+}
+
+// healthReport runs the checks that are not excluded. It returns the lines of all checks, and
+// the lines of those that failed.
+func healthReport(checks []Check, excluded []string) (string, string) {
+	var all, failed strings.Builder
+	for _, c := range checks {
+		if slices.Contains(excluded, c.Name) {
+			fmt.Fprintf(&all, "[+]%s excluded: ok\n", c.Name)
+			continue
+		}
+		line := fmt.Sprintf("[+]%s ok\n", c.Name)
+		if err := c.Run(); err != nil {
+			line = fmt.Sprintf("[-]%s failed: %s\n", c.Name, printable.Lines(err.Error(), "  "))
+			failed.WriteString(line)
+		}
+		all.WriteString(line)
+		if c.Notes == nil {
+			continue
+		}
+		for _, note := range c.Notes() {
+			fmt.Fprintf(&all, "  %s\n", printable.Lines(note, "  "))
+		}
+	}
+	for _, name := range excluded {
+		// Not an error: a probe may be written for several versions of an agent, and would
+		// restart this one.
+		if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == name }) {
+			fmt.Fprintf(&all, "[?]%q is not a check of this agent\n", name)
+		}
+	}
+	return all.String(), failed.String()
+}

@@ -1,0 +1,45 @@
+package podlogs_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// mostOpen is how many files Copy may have open in a root: the container's folder, the
+// file that is read, the last one, and the one that a follower has read.
+const mostOpen = 4
+
+// client is a client that does something between the first piece of an answer and the
+// next, and counts the files in a root that are open when it is written to.
+type client struct {
+	strings.Builder
+	root  string
+	first func()
+	most  int
+}
+
+func (c *client) Write(p []byte) (int, error) {
+	c.most = max(c.most, openBelow(c.root))
+	if do := c.first; do != nil {
+		c.first = nil
+		do()
+	}
+	return c.Builder.Write(p)
+}
+
+// openBelow counts the descriptors of this process for files below root.
+func openBelow(root string) (n int) {
+	links, _ := filepath.Glob("/proc/self/fd/*")
+	for _, link := range links {
+		if file, err := os.Readlink(link); err == nil && strings.HasPrefix(file, root) {
+			n++
+		}
+	}
+	return n
+}
+
+func rotatedName(attempt, n int) string {
+	return fmt.Sprintf("%d.log.%s", attempt, at(n).Format("20060102-150405"))
+}

@@ -1,0 +1,156 @@
+package podlogs
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"k8s.io/utils/clock"
+)
+
+// follow continues a file that was read to its end, and closes it.
+func (c *copier) follow(current *logFile, split *splitter) (err error) {
+	defer func() { _ = current.close() }() // nothing was written
+	events, lost, stop := c.watch()
+	defer stop()
+	poll := clock.RealClock{}.NewTicker(c.timing.poll)
+	defer poll.Stop()
+	for look, settled := true, false; ; {
+		ended := c.src.Ended != nil && c.src.Ended() // what was written before that is read below
+		if err := errors.Join(c.drain(split), c.flush()); err != nil {
+			return err
+		}
+		if current.isCut(split) {
+			if split, err = c.read(current, 0); err != nil {
+				return err
+			}
+			continue
+		}
+		var later successors
+		if look || ended {
+			if later, err = c.later(current); err != nil {
+				return err
+			}
+		}
+		switch {
+		case later.last != nil:
+			current, split, err = c.advance(current, split, later)
+		case ended && settled:
+			return c.end(split, true)
+		case ended:
+			settled, err = true, c.pause()
+		default:
+			settled = false
+			look, err = c.await(poll.C(), events, lost)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// await returns when the log may have changed, and whether a file may have been created.
+func (c *copier) await(poll <-chan time.Time, events <-chan fsnotify.Event, lost <-chan error) (look bool, err error) {
+	select {
+	case <-c.ctx.Done():
+		return false, c.ctx.Err()
+	case <-poll:
+	case err := <-lost:
+		return err != nil, nil
+	case e := <-events:
+		return e.Op != fsnotify.Write, nil
+	}
+	return true, nil
+}
+
+// watch returns the events of the directory, and reports when some were lost. Without events of
+// the kernel the follower polls.
+func (c *copier) watch() (events <-chan fsnotify.Event, lost <-chan error, stop func()) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, nil, func() {}
+	}
+	stop = func() { _ = watcher.Close() } // which never fails
+	if err := watcher.Add(filepath.Join(c.src.Root, c.src.Dir)); err != nil {
+		stop()
+		return nil, nil, func() {}
+	}
+	return watcher.Events, watcher.Errors, stop
+}
+
+// pause waits for the last writes of the runtime to a file.
+func (c *copier) pause() error {
+	timer := clock.RealClock{}.NewTimer(c.timing.settle)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+}
+
+// advance reads the rest of a file and the files after it, and returns the last one.
+func (c *copier) advance(current *logFile, split *splitter, later successors) (*logFile, *splitter, error) {
+	c.from, c.then = 0, 0
+	if err := errors.Join(c.pause(), c.drain(split), c.end(split, later.names[0].attempt != current.attempt)); err != nil {
+		_ = later.last.close() // nothing was written
+		return current, split, err
+	}
+	_ = current.close() // nothing was written
+	if err := c.upToLast(later.names, later.before); err != nil {
+		return later.last, split, err
+	}
+	split, err := c.read(later.last, 0)
+	return later.last, split, err
+}
+
+// successors are the files after a file of the log.
+type successors struct {
+	names  []name
+	last   *logFile // the last of them, the only open one
+	before key      // of the file before the first
+}
+
+// later returns the files after a file of the log, whatever its name is by now.
+func (c *copier) later(current *logFile) (s successors, err error) {
+	list := func() (names []name, err error) {
+		names, s.before, err = c.listLater(current)
+		return names, err
+	}
+	for range tries {
+		if s.names, s.last, err = c.dir.openLast(list); err == nil || !isMoved(err) {
+			if len(s.names) == 1 {
+				s.last.before = s.before
+			}
+			return s, err
+		}
+	}
+	return successors{}, nil // the next look will tell
+}
+
+// listLater lists the files after a file of the log. Before is the one before them.
+func (c *copier) listLater(current *logFile) (names []name, before key, err error) {
+	if names, err = c.dir.list(current.attempt); err != nil {
+		return nil, key{}, err
+	}
+	at := slices.IndexFunc(names, func(n name) bool { return n.attempt == current.attempt && current.has(c.dir, n) })
+	if at < 0 {
+		at = slices.IndexFunc(names, func(n name) bool {
+			return n.attempt == current.attempt && n.compare(current.before) > 0 && current.compressedTo(c.dir, n)
+		})
+	}
+	if at < 0 { // it was removed: what is left is all later
+		at = slices.IndexFunc(names, func(n name) bool { return n.compare(current.before) > 0 }) - 1
+		if at < -1 {
+			return nil, key{}, nil
+		}
+	}
+	before = current.before
+	if at >= 0 {
+		before = names[at].key
+	}
+	return names[at+1:], before, nil
+}

@@ -1,0 +1,254 @@
+package podlogs
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"slices"
+)
+
+// firstWindow is how much of the end of a file is looked at first for its last lines.
+const firstWindow = 64 << 10
+
+// start is where reading begins.
+type start struct {
+	file int   // of the files
+	at   int64 // in it, uncompressed
+	// opened is the file if it is open already, and not the last one.
+	opened *logFile
+	// from is where the first line that counts ends: those that end before it are of
+	// others. then is that in the next file.
+	from, then int64
+}
+
+// findTail returns where the last n of the wanted lines begin. Each file but the last
+// is open only while it is read, and where they begin in it.
+func (c *copier) findTail(names []name, last *logFile, n int64) (start, error) {
+	var newer []Stream // whose first lines in the file after this one count
+	for i, name := range slices.Backward(names) {
+		if i < len(names)-1 && name.attempt != names[i+1].attempt {
+			newer = nil
+		}
+		l, opened := last, (*logFile)(nil)
+		if i < len(names)-1 {
+			var err error
+			if l, err = c.dir.open(name); errors.Is(err, fs.ErrNotExist) && name.stamp != present {
+				return start{file: i + 1}, nil // rotation has removed it, after those before it
+			} else if err != nil {
+				return start{}, err
+			}
+			opened = l
+		}
+		found, err := tailOf(l, n, c.wants)
+		if err == nil && int64(len(found.lines)) == n {
+			s := found.start(i)
+			s.at, s.opened = unended(l, newer, s.at), opened
+			return c.fromBegin(s, names, found), nil
+		}
+		if opened != nil {
+			_ = opened.close() // nothing was written
+		}
+		if err != nil {
+			return start{}, err
+		}
+		n, newer = n-int64(len(found.lines)), found.streams()
+	}
+	return start{}, nil
+}
+
+// fromBegin moves s to the file before if lines that count have begun there: a rotation
+// may come between the parts of a line.
+func (c *copier) fromBegin(s start, names []name, found tail) start {
+	streams := found.streams()
+	if s.file == 0 || names[s.file-1].attempt != names[s.file].attempt || len(streams) == 0 {
+		return s
+	}
+	before, err := c.dir.open(names[s.file-1])
+	if err != nil {
+		return s // what is left of the line has to do
+	}
+	at := unended(before, streams, math.MaxInt64)
+	if at == math.MaxInt64 {
+		_ = before.close() // nothing was written
+		return s
+	}
+	if s.opened != nil {
+		_ = s.opened.close() // nothing was written
+	}
+	return start{file: s.file - 1, at: at, opened: before, from: math.MaxInt64, then: s.from}
+}
+
+// unended returns where lines of these streams begin in a file that go on in the next one,
+// or at if that is earlier.
+func unended(l *logFile, streams []Stream, at int64) int64 {
+	for _, stream := range streams {
+		t, err := tailOf(l, 1, func(l Line) bool { return l.Stream == stream })
+		if err != nil {
+			continue // what is left of the line has to do
+		}
+		for _, open := range t.open {
+			if open.stream == stream {
+				at = min(at, open.begin)
+			}
+		}
+	}
+	return at
+}
+
+// tail is the end of a file.
+type tail struct {
+	lines []span // the last ones, oldest first
+	end   int64  // of the last whole line
+	open  []span // the lines that go on behind the end
+	other []span // the last line of each stream that does not count
+	cut   bool   // a line that matters may have begun earlier
+}
+
+// span is where a line is in a file, from its first part to its last one.
+type span struct {
+	begin, end int64
+	stream     Stream
+	first      bool // of its stream, so that it may have begun in the file before
+}
+
+// streams returns those whose first line in the file is one of the last lines, or goes on
+// behind the end.
+func (t tail) streams() (all []Stream) {
+	for _, l := range slices.Concat(t.lines, t.open) {
+		if l.first {
+			all = append(all, l.stream)
+		}
+	}
+	return all
+}
+
+func (t tail) start(file int) start {
+	s := start{file: file, at: t.end, from: t.end + 1}
+	if len(t.lines) > 0 {
+		s.from = t.lines[0].end
+	}
+	for _, l := range slices.Concat(t.lines, t.open) {
+		s.at = min(s.at, l.begin)
+	}
+	for _, l := range t.other {
+		if l.end > s.from { // the rest of it would be taken for a line
+			s.at = min(s.at, l.begin)
+		}
+	}
+	return s
+}
+
+// tailOf finds the last lines of a file, at most n. It looks at more and more of its
+// end, so that a large file costs what its end does. A compressed one is read whole.
+func tailOf(l *logFile, n int64, wanted func(Line) bool) (tail, error) {
+	r, err := l.reader()
+	if err != nil {
+		return tail{}, err
+	}
+	if l.gzip {
+		return scan(r, 0, n, wanted)
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return tail{}, err
+	}
+	for window := int64(firstWindow); ; window *= 2 {
+		from := max(info.Size()-window, 0)
+		t, err := scan(io.NewSectionReader(l.file, from, info.Size()-from), from, n, wanted)
+		if err != nil || from == 0 || !t.cut && int64(len(t.lines)) == n && (n > 0 || t.end > from) {
+			return t, err
+		}
+	}
+}
+
+// scan finds the last lines of what is from an offset on. If that is not the begin of
+// the file, the first line of each stream does not count: it may have begun before.
+func scan(r io.Reader, from, n int64, wanted func(Line) bool) (tail, error) {
+	t := tail{end: from}
+	buffered := bufio.NewReader(r)
+	if from > 0 {
+		skipped, err := skipLine(buffered)
+		if err != nil {
+			return t, ignoreEOF(err) // a part of one line
+		}
+		from += skipped
+		t.end = from
+	}
+	split, join, whole, other := newSplitter(buffered, from), newJoiner(), map[Stream]bool{}, map[Stream]span{}
+	ring, next := []span(nil), 0
+	for {
+		p, err := split.next()
+		if err != nil {
+			t.lines = slices.Concat(ring[next:], ring[:next])
+			for _, part := range unfinished(split, join) {
+				t.open = append(t.open, span{part.begin, part.end, part.Stream, !whole[part.Stream]})
+			}
+			t.other = slices.Collect(maps.Values(other))
+			t.cut = from > 0 && t.isCut()
+			return t, ignoreEOF(err)
+		}
+		t.end = p.end
+		line, ok := join.add(p)
+		if !ok {
+			continue
+		}
+		found := span{line.begin, line.end, line.Stream, !whole[line.Stream]}
+		whole[line.Stream] = true
+		switch {
+		case !wanted(line.Line):
+			other[line.Stream] = span{begin: line.begin, end: line.end, stream: line.Stream}
+		case from > 0 && found.first:
+			other[line.Stream] = found
+		case int64(len(ring)) < n:
+			ring = append(ring, found)
+		case n > 0:
+			ring[next] = found
+			next = (next + 1) % len(ring)
+		}
+	}
+}
+
+// unfinished returns what is left of a file behind its last whole line.
+func unfinished(split *splitter, join *joiner) (parts []joined) {
+	if p, ok := split.rest(); ok {
+		if line, ok := join.add(p); ok {
+			parts = append(parts, line)
+		}
+	}
+	return append(parts, join.rest()...)
+}
+
+// isCut says whether the begin of a line that ends among the last lines was not seen.
+func (t tail) isCut() bool {
+	return slices.ContainsFunc(t.open, func(l span) bool { return l.first }) ||
+		slices.ContainsFunc(t.other, func(l span) bool { return l.first && len(t.lines) > 0 && l.end > t.lines[0].end })
+}
+
+// skipLine reads to the end of a line and returns how much that was.
+func skipLine(r *bufio.Reader) (n int64, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		n += int64(len(part))
+		if err == nil || !errors.Is(err, bufio.ErrBufferFull) {
+			return n, err
+		}
+	}
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// lineText appends a line as it is written out.
+func lineText(to []byte, l *Line, timestamps bool) []byte {
+	if timestamps {
+		to = append(l.Time.AppendFormat(to, "2006-01-02T15:04:05.000000000Z07:00"), ' ')
+	}
+	return append(append(to, l.Text...), '\n')
+}

@@ -1,0 +1,155 @@
+package kubeletapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	requestTimeout = 10 * time.Second // to send a request
+	answerTimeout  = 30 * time.Second // to compute and write an answer that is not a stream
+	pageTimeout    = 5 * time.Second  // to write the page, a health check or a refusal
+	pieceTimeout   = 10 * time.Second // to write a piece of a stream
+	idleTimeout    = time.Minute
+	maxHeaderBytes = 16 << 10
+	shutdownGrace  = 2 * time.Second
+)
+
+// Server serves an [Agent]. Make it with [New].
+type Server struct {
+	cfg     Config
+	token   *fileToken // nil: requests need no token
+	cert    *fileCert  // nil: no TLS
+	streams chan struct{}
+}
+
+// New returns a Server. The error reports every problem with cfg. New reads the files of
+// [Config].Access and starts nothing.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("kubeletapi: invalid config: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	s := &Server{cfg: cfg, streams: make(chan struct{}, cfg.MaxStreams)}
+	var errs []error
+	if cfg.Access.TokenFile != "" {
+		t, err := newFileToken(cfg.Access.TokenFile, cfg.Logger)
+		errs, s.token = append(errs, err), t
+	}
+	if cfg.Access.CertFile != "" {
+		c, err := newFileCert(cfg.Access.CertFile, cfg.Access.KeyFile, cfg.Logger)
+		errs, s.cert = append(errs, err), c
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("kubeletapi: %w", err)
+	}
+	return s, nil
+}
+
+// Run serves on the listener until ctx is done, and returns nil then. It closes the listener.
+func (s *Server) Run(ctx context.Context, listener net.Listener) error {
+	conns := newConnections(s.cfg.MaxConnections)
+	server := &http.Server{
+		Handler:        s.guard(s.Handler(), isLoopback(listener.Addr())),
+		ReadTimeout:    requestTimeout, // also for a body, which no endpoint reads
+		IdleTimeout:    idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		Protocols:      new(http.Protocols),
+		ConnState:      conns.changed,
+		ConnContext:    conns.label,
+		// It would answer OPTIONS * without a token.
+		DisableGeneralOptionsHandler: true,
+		// Streams end when ctx is done.
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		// net/http logs clients that have gone and failed handshakes.
+		ErrorLog: log.New(debugWriter{s.cfg.Logger}, "", 0),
+	}
+	server.Protocols.SetHTTP1(true) // HTTP/2 would have many requests on a connection, which is what is limited
+	stopped := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-done: // it does not serve
+		}
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+		defer cancel()
+		err := server.Shutdown(grace)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = server.Close() // a client that reads too slowly does not delay the end
+		}
+		stopped <- err
+	}()
+	var err error
+	if s.cert != nil {
+		server.TLSConfig = s.cert.config()
+		err = server.ServeTLS(listener, "", "")
+	} else {
+		err = server.Serve(listener)
+	}
+	close(done)
+	shutdown := <-stopped
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("http: %w", err)
+	}
+	return shutdown
+}
+
+// Handler returns the handler of all endpoints, which checks neither tokens nor hosts and limits
+// no connections.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, e := range s.endpoints() {
+		mux.Handle("GET "+e.pattern, e.handler)
+	}
+	return mux
+}
+
+// endpoint is a pattern of [http.ServeMux] and its handler.
+type endpoint struct {
+	pattern string
+	handler http.Handler
+}
+
+// endpoints returns the endpoints that exist with this configuration.
+func (s *Server) endpoints() (all []endpoint) {
+	c := s.cfg
+	mounted := func(pattern string, h http.Handler) {
+		if h != nil {
+			all = append(all, endpoint{pattern, h})
+		}
+	}
+	mounted("/livez", healthHandler("livez", s.livezChecks))
+	mounted("/healthz", healthHandler("healthz", s.healthzChecks))
+	mounted("/readyz", healthHandler("readyz", s.readyzChecks))
+	mounted("/pods", slowly(http.HandlerFunc(s.pods)))
+	mounted("/runningpods", slowly(http.HandlerFunc(s.runningPods)))
+	mounted("/runningpods/{$}", slowly(http.HandlerFunc(s.runningPods)))
+	mounted("/stats/summary", slowly(http.HandlerFunc(s.summary)))
+	mounted("/status", slowly(http.HandlerFunc(s.status)))
+	mounted("/explain/{namespace}/{pod}", slowly(http.HandlerFunc(s.explain)))
+	mounted("/plan/eviction", slowly(s.plan(s.evictionPlan)))
+	mounted("/plan/gc", slowly(s.plan(s.gcPlan)))
+	if c.Configz != nil {
+		mounted("/configz", slowly(http.HandlerFunc(s.configz)))
+	}
+	if c.PodLogs != "" {
+		mounted("/logs/{namespace}/{pod}/{container}", slowly(s.stream(s.logs)))
+	}
+	if c.Events != nil {
+		mounted("/events", slowly(http.HandlerFunc(s.events)))
+	}
+	mounted("/metrics", slowly(c.Metrics))
+	mounted("/metrics/probes", slowly(c.ProbeMetrics))
+	mounted("/metrics/resource", slowly(c.ResourceMetrics))
+	mounted("/{$}", c.Page)
+	if c.Pprof {
+		all = append(all, s.profiles()...)
+	}
+	return all
+}

@@ -1,0 +1,123 @@
+package kubeletapi
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubeparts/kubeparts/agent"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
+	"github.com/kubeparts/kubeparts/agent/kubeletapi/internal/describe"
+	"github.com/kubeparts/kubeparts/eviction"
+)
+
+const (
+	// measurePatience is how long /status waits for measurements of a slow runtime.
+	measurePatience = 2 * time.Second
+	// lastEvents is how many events a pod is shown with.
+	lastEvents = 5
+)
+
+// status answers with the state of the whole agent. It measures the node and the pods at the
+// same time, so that a runtime that hangs delays it once.
+func (s *Server) status(w http.ResponseWriter, r *http.Request) {
+	var signals []api.Signal
+	var measuring sync.WaitGroup
+	measuring.Go(func() { signals = s.signals(r.Context()) })
+	used := s.usage(r.Context())
+	measuring.Wait()
+	out := api.Status{
+		Now: s.cfg.Clock.Now(), Agent: s.cfg.Info(), Runtime: s.cfg.Runtime,
+		Managers: s.managers(), Signals: signals, Pods: []api.Pod{},
+	}
+	if node := s.cfg.Agent.Node(); node != nil {
+		out.Node = *node
+	}
+	for _, p := range s.cfg.Agent.Pods() {
+		out.Pods = append(out.Pods, describe.Pod(s.podFacts(p, used)))
+	}
+	for _, p := range s.cfg.Problems() {
+		out.Problems = append(out.Problems, p.Error())
+	}
+	writeJSON(w, out)
+}
+
+// managers returns the parts of the agent and how they are, as in /readyz?verbose.
+func (s *Server) managers() []api.Manager {
+	all := []api.Manager{}
+	for _, c := range s.readyzChecks()[1:] { // the first is ping, which is not a part
+		m := api.Manager{Name: c.Name, OK: true}
+		if err := c.Run(); err != nil {
+			m.OK, m.Message = false, err.Error()
+		} else if c.Notes != nil {
+			m.Message = strings.Join(c.Notes(), "; ")
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// podFacts returns what is known of a pod.
+func (s *Server) podFacts(p agent.Pod, used podUsage) describe.Facts {
+	f := describe.Facts{
+		Pod: p.Spec, Terminating: p.State == agent.Ending || p.Source == "",
+		Usage: used.pods[p.Spec.UID], Containers: used.containers[p.Spec.UID],
+		Probes: s.cfg.Agent.Probes(p.Spec.UID),
+	}
+	if s.cfg.Events != nil {
+		f.Events = s.cfg.Events.About("Pod", p.Spec.Namespace, p.Spec.Name, lastEvents)
+	}
+	return f
+}
+
+// signals returns the signals that have a threshold, as eviction sees them now. The result is
+// empty if the agent does not answer in time.
+func (s *Server) signals(ctx context.Context) []api.Signal {
+	ctx, cancel := context.WithTimeout(ctx, measurePatience)
+	defer cancel()
+	plan, err := s.cfg.Agent.Plan(ctx)
+	s.logIncomplete(ctx, "eviction", err)
+	bySignal := map[eviction.Signal]*api.Signal{}
+	for _, r := range plan.Eviction.Thresholds {
+		signal := bySignal[r.Threshold.Signal]
+		if signal == nil {
+			signal = signalOf(r, plan.Eviction.At)
+			bySignal[r.Threshold.Signal] = signal
+		}
+		signal.Thresholds = append(signal.Thresholds, api.Threshold{
+			Text: string(r.Threshold.Signal) + "<" + r.Threshold.Value.String(), Value: r.Quantity,
+			GraceSeconds: r.Threshold.GracePeriod.Seconds(), Since: timeOf(r.Since),
+		})
+	}
+	out := []api.Signal{}
+	for _, name := range slices.Sorted(maps.Keys(bySignal)) {
+		out = append(out, *bySignal[name])
+	}
+	return out
+}
+
+// signalOf returns a signal without its thresholds. A signal that was not measured has no
+// time. Measurements without a time are as old as the plan.
+func signalOf(r eviction.Report, planned time.Time) *api.Signal {
+	signal := &api.Signal{Name: string(r.Threshold.Signal), Available: r.Observation.Available, Capacity: r.Observation.Capacity}
+	switch {
+	case r.State == eviction.Unknown:
+	case r.Observation.Time.IsZero():
+		signal.Time = timeOf(planned)
+	default:
+		signal.Time = timeOf(r.Observation.Time)
+	}
+	return signal
+}
+
+// timeOf returns a time for JSON: nil if it is zero.
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

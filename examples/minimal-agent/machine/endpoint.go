@@ -1,0 +1,60 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeparts/kubeparts/agent/cri"
+)
+
+// connectTimeout is how long a runtime may take to accept a connection and answer.
+const connectTimeout = 5 * time.Second
+
+// wellKnownEndpoints are where runtimes listen by default.
+var wellKnownEndpoints = []string{
+	"unix:///run/containerd/containerd.sock",
+	"unix:///run/crio/crio.sock",
+	"unix:///run/cri-dockerd.sock",
+}
+
+// connect returns a client of a runtime that has answered, and what it said.
+func connect(ctx context.Context, endpoint string, with ...grpc.DialOption) (*cri.Client, *runtimeapi.VersionResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	// The plain error of a socket that nobody serves says more than a client's.
+	probe, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(endpoint, "unix://"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("cri endpoint %s: %w", endpoint, err)
+	}
+	_ = probe.Close()
+	client, err := cri.New(cri.Config{Endpoint: endpoint, DialOptions: with})
+	if err != nil {
+		return nil, nil, err
+	}
+	version, err := client.Version(ctx, "v1")
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("cri endpoint %s: %w", endpoint, err), client.Close())
+	}
+	return client, version, nil
+}
+
+// firstLive returns the first of the endpoints that answers.
+func firstLive(ctx context.Context, endpoints []string) (string, error) {
+	var errs []error
+	for _, e := range endpoints {
+		client, _, err := connect(ctx, e)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return e, client.Close()
+	}
+	return "", fmt.Errorf("no runtime answers on a well-known socket:\n%w", errors.Join(errs...))
+}

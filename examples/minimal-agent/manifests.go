@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeparts/kubeparts/agent"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/settings"
+	"github.com/kubeparts/kubeparts/lifecycle/podspec"
+	"github.com/kubeparts/kubeparts/podmanager/podsource"
+)
+
+//go:embed samples/*.yaml
+var samples embed.FS
+
+// manifests are the folder and the URL that define the pods.
+type manifests struct {
+	dir       string
+	isSamples bool // the folder is the program's, and has the sample manifests
+	folder    *podsource.Directory
+	url       *podsource.HTTP  // nil without --manifest-url
+	address   string           // of the URL
+	objects   *podsource.Store // the ConfigMaps and Secrets of the folder
+}
+
+func newManifests(o settings.Settings, rootDir string, log *slog.Logger) (m manifests, err error) {
+	m = manifests{dir: o.StaticPodPath, objects: podsource.NewStore()}
+	if m.dir == "" {
+		m.dir, m.isSamples = filepath.Join(rootDir, "samples"), true
+	}
+	m.folder, err = podsource.NewDirectory(podsource.DirectoryConfig{
+		Path: m.dir, NodeName: o.NodeName, Owner: o.AgentName, Store: m.objects, Period: o.FolderPeriod(), Logger: log,
+	})
+	if err != nil || o.StaticPodURL == "" {
+		return m, err
+	}
+	m.address = o.StaticPodURL
+	m.url, err = podsource.NewHTTP(podsource.HTTPConfig{
+		URL: o.StaticPodURL, Header: o.StaticPodURLHeader, Period: o.HTTPCheckFrequency.Duration,
+		NodeName: o.NodeName, Owner: o.AgentName, Logger: log,
+	})
+	return m, err
+}
+
+// sources returns the folder and the URL as sources of an agent.
+func (m manifests) sources() []agent.Source {
+	sources := []agent.Source{{Name: podspec.SourceFile, Run: m.runFolder}}
+	if m.url != nil {
+		sources = append(sources, agent.Source{Name: podspec.SourceHTTP, Run: m.url.Run})
+	}
+	return sources
+}
+
+// runFolder writes the samples when the agent has the folder for itself, which it has from
+// here on.
+func (m manifests) runFolder(ctx context.Context, set func(context.Context, []*corev1.Pod)) error {
+	if m.isSamples {
+		if err := writeSamples(m.dir); err != nil {
+			return err
+		}
+	}
+	return m.folder.Run(ctx, set)
+}
+
+// problems returns what is wrong with manifests.
+func (m manifests) problems() []podsource.Problem {
+	problems := m.folder.Problems()
+	if m.url != nil {
+		problems = append(problems, m.url.Problems()...)
+	}
+	return problems
+}
+
+// writeSamples puts the sample manifests into a new folder dir.
+func writeSamples(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("sample manifests: %w", err)
+	}
+	files, err := fs.Sub(samples, "samples")
+	if err != nil {
+		return fmt.Errorf("sample manifests: %w", err)
+	}
+	return errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.CopyFS(dir, files))
+}
+
+// places returns where the manifests are.
+func (m manifests) places() []string {
+	if m.url == nil {
+		return []string{m.dir}
+	}
+	return []string{m.dir, m.address}
+}

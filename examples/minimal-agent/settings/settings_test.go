@@ -1,0 +1,219 @@
+package settings_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kubeparts/kubeparts/agent/kubeletconfig"
+	"github.com/kubeparts/kubeparts/examples/minimal-agent/settings"
+	"github.com/kubeparts/kubeparts/lifecycle/podworker"
+)
+
+// configFile writes a configuration and returns its name.
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubelet.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("apiVersion: "+kubeletconfig.APIVersion+"\nkind: "+kubeletconfig.Kind+"\n"+text), 0o600))
+	return file
+}
+
+func TestFlagsThatAreGivenWinOverTheFile(t *testing.T) {
+	t.Parallel()
+	file := configFile(t, `
+maxPods: 20
+port: 1234
+clusterDNS: [10.96.0.10]
+imageGCHighThresholdPercent: 70
+imageGCLowThresholdPercent: 60
+cgroupRoot: /node
+evictionHard: {memory.available: 1Gi}
+registerNode: true
+`)
+	// Before and behind: the place of --config does not matter.
+	o, err := settings.Parse([]string{"--max-pods", "30", "--config", file, "--image-gc-low-threshold", "50", "--cgroup-parent="}, io.Discard)
+	require.NoError(t, err)
+	require.EqualValues(t, 30, o.MaxPods)
+	require.Equal(t, "127.0.0.1:1234", o.Listen)
+	require.Equal(t, []string{"10.96.0.10"}, o.ClusterDNS)
+	require.EqualValues(t, 70, o.ImageGCHighThresholdPercent)
+	require.EqualValues(t, 50, o.ImageGCLowThresholdPercent)
+	require.Nil(t, o.Policy.Cgroups)
+	require.Len(t, o.Notes, 2)
+	require.Equal(t, "minimal-agent", o.AgentName)
+	require.Equal(t, -1, o.DeadAll)
+
+	o, err = settings.Parse([]string{"--config=" + file, "--listen", ":0", "--eviction-hard", ""}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, "[::]:0", o.Listen)
+	require.Equal(t, "/node", o.Policy.Cgroups.Parent)
+	require.Empty(t, o.Policy.Eviction.Thresholds)
+}
+
+func TestProblemsOfFlagsAndFileHaveTheirNames(t *testing.T) {
+	t.Parallel()
+	_, err := settings.Parse([]string{"--config", configFile(t, "maxPod: 3\nport: -1\n")}, io.Discard)
+	require.ErrorContains(t, err, "kubelet.yaml: line 3: maxPod: unknown field")
+	require.ErrorContains(t, err, "kubelet.yaml: line 4: port: -1: want 0 to 65535")
+	_, err = settings.Parse([]string{"--config", configFile(t, "cgroupDriver: systemd\n"), "--cgroup-parent", "/"}, io.Discard)
+	require.ErrorContains(t, err, "cgroupDriver: systemd: cgroups of pods need cgroupfs")
+	_, err = settings.Parse([]string{"--config", "/not/there"}, io.Discard)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestEachFlagRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	cases := map[string][]string{
+		"--manifests":                             nil, // a folder may come later
+		"--root-dir":                              nil, // see TestStartupErrorsNameWhatIsWrong
+		"--token-file":                            nil, // and TestBadFlagsOfTheServerAndTheShutdownAreNamed
+		"--cluster-domain":                        {"a b", "-x", "Cluster.Local", "x\nnameserver 6.6.6.6"},
+		"--cri-endpoint":                          {"", "tcp://x", "unix://x"},
+		"--manifest-url":                          {"ftp://x", "http://", "x", ":"},
+		"--listen":                                {"", "x", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1", "example.com:80"},
+		"--tls-cert-file":                         {"/x"},
+		"--tls-private-key-file":                  {"/x"},
+		"--enable-pprof=x":                        {""},
+		"--node-name":                             {"Bad_Name", "a..b"},
+		"--agent-name":                            {"", "-x", "a b"},
+		"--stop-pods=maybe":                       {""},
+		"--shutdown-grace-period":                 {"x", "-1s", "10ms", "5"},
+		"--shutdown-grace-period-critical-pods":   {"x", "-1s", "10s"},
+		"--take-over=2":                           {""},
+		"--cluster-dns":                           {"x", "10.0.0.1,x", "10.0.0.1:53"},
+		"--cgroup-parent":                         {"x", "/x/", "/../x"},
+		"--max-pods":                              {"", "x", "0", "-1", "1.5", "9999999999"},
+		"--eviction-hard":                         {"x", "memory.available<x", "memory.available<-1", "memory.available<1,memory.available<2"},
+		"--eviction-soft":                         {"x", "memory.available<1Gi"},
+		"--eviction-soft-grace-period":            {"x", "memory.available=x", "memory.available=1m"},
+		"--eviction-minimum-reclaim":              {"x", "memory.available=x", "memory.available=-1"},
+		"--eviction-pressure-transition-period":   {"", "x", "-1s", "1"},
+		"--eviction-max-pod-grace-period":         {"", "x"},
+		"--image-gc-high-threshold":               {"", "x", "-1", "101"},
+		"--image-gc-low-threshold":                {"", "x", "-1", "101", "85"},
+		"--minimum-image-ttl-duration":            {"", "x", "-1s"},
+		"--maximum-dead-containers":               {"", "x"},
+		"--maximum-dead-containers-per-container": {"", "x"},
+		"--container-log-max-size":                {"", "x", "0"},
+		"--container-log-max-files":               {"", "x", "1", "-1"},
+		"--kube-reserved":                         {"x", "cpu=", "gpu=1", "cpu=-1", "cpu=1,cpu=2", "pid=5"},
+		"--system-reserved":                       {"x", "cpu=x"},
+		"--config":                                {"/not/there", "/"},
+	}
+	var tried []string
+	for flag, values := range cases {
+		name, _, _ := strings.Cut(flag, "=")
+		tried = append(tried, name)
+		for _, value := range values {
+			args := []string{"--node-name", "n", flag, value}
+			if value == "" && len(values) == 1 {
+				args = args[:3]
+			}
+			_, err := settings.Parse(args, io.Discard)
+			require.Error(t, err, args)
+			require.Contains(t, err.Error(), strings.TrimPrefix(name, "--"), "%q: which flag it is", args)
+		}
+	}
+	require.ElementsMatch(t, settings.Flags(), tried, "each flag has a case")
+}
+
+func TestFolderIsReadAgainAsTheSettingsSay(t *testing.T) {
+	t.Parallel()
+	o := settings.Settings{Settings: kubeletconfig.Default()}
+	require.Zero(t, o.FolderPeriod(), "the source's own")
+	o.FileCheckFrequency.Duration = time.Second
+	require.Equal(t, time.Second, o.FolderPeriod())
+}
+
+func TestShutdownIsAsTheSettingsSay(t *testing.T) {
+	t.Parallel()
+	o, err := settings.Parse([]string{"--shutdown-grace-period", "30s", "--shutdown-grace-period-critical-pods", "10s"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, podworker.ShutdownConfig{ShutdownGracePeriod: 30 * time.Second, ShutdownGracePeriodCriticalPods: 10 * time.Second}, o.Policy.Shutdown)
+
+	file := configFile(t, "shutdownGracePeriodByPodPriority: [{priority: 5, shutdownGracePeriodSeconds: 10}]\n")
+	o, err = settings.Parse([]string{"--config", file}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, []podworker.ShutdownGracePeriodByPodPriority{{Priority: 5, GracePeriod: 10 * time.Second}}, o.Policy.Shutdown.ShutdownGracePeriodByPodPriority)
+	require.NoError(t, o.Policy.Shutdown.Validate())
+
+	_, err = settings.Parse([]string{"--config", file, "--stop-pods"}, io.Discard)
+	require.ErrorContains(t, err, "--stop-pods and --shutdown-grace-period")
+}
+
+func TestBadFlagsOfTheServerAndTheShutdownAreNamed(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"--tls-cert-file":                         {"--tls-cert-file", "x"},
+		"--stop-pods and --shutdown-grace-period": {"--stop-pods", "--shutdown-grace-period", "10s"},
+		"--shutdown-grace-period":                 {"--shutdown-grace-period", "10s", "--shutdown-grace-period-critical-pods", "20s"},
+		"kube-reserved":                           {"--kube-reserved", "cpu"},
+	} {
+		_, err := settings.Parse(append(args, "--node-name", "n"), io.Discard)
+		require.ErrorContains(t, err, want, args)
+	}
+}
+
+func TestLogsInAFolderOfOthersTakeTakeOver(t *testing.T) {
+	t.Parallel()
+	file := configFile(t, "podLogsDir: /var/log/pods\n")
+	_, err := settings.Parse([]string{"--config", file}, io.Discard)
+	require.ErrorContains(t, err, "podLogsDir")
+	o, err := settings.Parse([]string{"--config", file, "--take-over"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, "/var/log/pods", o.PodLogsDir)
+}
+
+func TestThresholdsAreTheKubeletsUnlessSaidOtherwise(t *testing.T) {
+	t.Parallel()
+	o, err := settings.Parse([]string{"--node-name", "n"}, io.Discard)
+	require.NoError(t, err)
+	var texts []string
+	for _, th := range o.Policy.Eviction.Thresholds {
+		texts = append(texts, string(th.Signal)+" "+th.Value.String())
+	}
+	require.Equal(t, []string{
+		"memory.available 100Mi", "nodefs.available 10%", "nodefs.inodesFree 5%",
+		"imagefs.available 15%", "imagefs.inodesFree 5%", "allocatableMemory.available 100Mi",
+	}, texts)
+
+	o, err = settings.Parse([]string{"--node-name", "n", "--eviction-hard", ""}, io.Discard)
+	require.NoError(t, err)
+	require.Empty(t, o.Policy.Eviction.Thresholds)
+
+	_, err = settings.Parse([]string{"--node-name", "n", "--eviction-hard", "nodefs.available<10"}, io.Discard)
+	require.NoError(t, err)
+	for args, want := range map[[2]string]string{
+		{"--eviction-hard", "nodefs.available=10%"}:   "malformed pair",
+		{"--eviction-hard", "nodefs.free<10%"}:        "nodefs.free",
+		{"--eviction-soft", "memory.available<1Gi"}:   "memory.available",
+		{"--container-log-max-size", "a lot"}:         "--container-log-max-size",
+		{"--eviction-minimum-reclaim", "x<1"}:         "malformed pair",
+		{"--image-gc-high-threshold", "eighty"}:       "invalid value",
+		{"--eviction-pressure-transition-period", ""}: "invalid value",
+	} {
+		_, err := settings.Parse([]string{"--node-name", "n", args[0], args[1]}, io.Discard)
+		require.ErrorContains(t, err, want, args)
+	}
+}
+
+func TestDumpIsAFileThatMeansTheSame(t *testing.T) {
+	t.Parallel()
+	text, err := settings.Dump([]string{"--max-pods", "7", "--listen", ":80", "--eviction-hard", "memory.available<1Gi", "--take-over"})
+	require.NoError(t, err)
+	require.Contains(t, string(text), "--take-over=true\n")
+	require.Contains(t, string(text), "maxPods: 7\n")
+	_, rest, _ := strings.Cut(string(text), "kind: KubeletConfiguration\n")
+	before, _, _ := strings.Cut(string(text), "kind: KubeletConfiguration\n")
+	again, err := settings.Dump([]string{"--take-over", "--config", configFile(t, strings.ReplaceAll(before, "apiVersion: kubelet.config.k8s.io/v1beta1\n", "")+rest)})
+	require.NoError(t, err)
+	require.Equal(t, string(text), string(again))
+	_, err = settings.Dump([]string{"--max-pods", "x"})
+	require.Error(t, err)
+	require.Contains(t, settings.Flags(), "--shutdown-grace-period")
+}
