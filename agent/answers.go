@@ -13,11 +13,12 @@ import (
 
 	"github.com/kubeparts/kubeparts/agent/internal/nodeloop"
 	"github.com/kubeparts/kubeparts/agent/internal/podloop"
+	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/lifecycle/volumes"
 )
 
 // ErrUnknownPod is returned for a pod that no source defines and of which nothing is left.
-var ErrUnknownPod = errors.New("the pod is unknown")
+var ErrUnknownPod = podloop.ErrUnknownPod
 
 // ErrNotAsked is the error of the check "runtime" until the runtime was asked for its state.
 var ErrNotAsked = nodeloop.ErrNotAsked
@@ -107,10 +108,10 @@ func (a *Agent) Summary(ctx context.Context) (*statsapi.Summary, error) { return
 // error is [ErrUnknownPod] if there is no such pod; beside another error the Explanation has
 // what could be found out.
 func (a *Agent) Explain(ctx context.Context, pod types.UID) (Explanation, error) {
-	if _, known := a.pods.Pod(pod); !known {
-		return Explanation{}, fmt.Errorf("agent: explain pod %s: %w", pod, ErrUnknownPod)
-	}
 	e, err := a.pods.Explain(ctx, pod)
+	if errors.Is(err, podloop.ErrUnknownPod) { // it went just now
+		return Explanation{}, fmt.Errorf("agent: %w", err)
+	}
 	ranking, errRanking := a.node.Ranking(ctx)
 	explanation := Explanation{Pod: podOf(e.Pod), Why: e.Why, Plan: e.Plan, Eviction: ranking.Places(pod)}
 	for _, s := range e.Next {
@@ -148,6 +149,16 @@ func (a *Agent) Plan(ctx context.Context) (Plan, error) {
 		err = fmt.Errorf("agent: plan: %w", err)
 	}
 	return Plan(p), err
+}
+
+// PlanEviction returns the Eviction of Plan alone: it measures the node and its pods, and waits
+// for no garbage collection.
+func (a *Agent) PlanEviction(ctx context.Context) (eviction.Decision, error) {
+	decision, err := a.node.PlanEviction(ctx)
+	if err != nil {
+		err = fmt.Errorf("agent: %w", err)
+	}
+	return decision, err
 }
 
 // Health returns the state of each part, in a fixed order: the runtime, the parts that run

@@ -31,9 +31,9 @@ import (
 // run serves cfg on loopback until the test ends or stop is called, and returns its URL.
 func run(t *testing.T, cfg kubeletapi.Config) (url string, stop func() error) {
 	t.Helper()
-	listener, err := kubeletapi.Listen(t.Context(), "127.0.0.1:0", cfg.Access)
-	require.NoError(t, err)
 	s, err := kubeletapi.New(withAgent(cfg))
+	require.NoError(t, err)
+	listener, err := s.Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -118,7 +118,7 @@ func TestTokenIsWantedFromAllButLivezAndThePage(t *testing.T) {
 		code, _, _ := get(t, http.DefaultClient, url+"/metrics", "Authorization", "Bearer another")
 		return code == http.StatusUnauthorized
 	})
-	require.Contains(t, log.String(), "every token is refused")
+	require.Contains(t, log.String(), "all requests with a token are refused")
 }
 
 // await polls cond until it holds.
@@ -225,24 +225,28 @@ func TestListenRefusesWhatOthersCanReach(t *testing.T) {
 	writeFile(t, full.CertFile, cert)
 	writeFile(t, full.KeyFile, key)
 	writeFile(t, full.TokenFile, []byte("x"))
+	with := func(access kubeletapi.Access) *kubeletapi.Server {
+		s, err := kubeletapi.New(withAgent(kubeletapi.Config{Access: access}))
+		require.NoError(t, err)
+		return s
+	}
 	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0"} {
 		for name, access := range map[string]kubeletapi.Access{
 			"nothing": {}, "no token": {CertFile: full.CertFile, KeyFile: full.KeyFile}, "no certificate": {TokenFile: full.TokenFile},
 		} {
-			_, err := kubeletapi.Listen(t.Context(), address, access)
-			require.ErrorContains(t, err, "that takes a certificate and a token", "%s %s", address, name)
+			_, err := with(access).Listen(t.Context(), address)
+			require.ErrorContains(t, err, "a certificate and a token file are required", "%s %s", address, name)
 		}
 	}
-	_, err := kubeletapi.Listen(t.Context(), "127.0.0.1:0", kubeletapi.Access{CertFile: "c"})
-	require.ErrorContains(t, err, "belong together")
 	for _, address := range []string{"127.0.0.1", "127.0.0.1:http:1", "nowhere.invalid:1"} {
-		_, err := kubeletapi.Listen(t.Context(), address, kubeletapi.Access{})
+		_, err := with(kubeletapi.Access{}).Listen(t.Context(), address)
 		require.Error(t, err, address)
 	}
-	l, err := kubeletapi.Listen(t.Context(), "0.0.0.0:0", full)
+	l, err := with(full).Listen(t.Context(), "0.0.0.0:0")
 	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	l, err = kubeletapi.Listen(t.Context(), "localhost:0", kubeletapi.Access{})
+	require.ErrorContains(t, with(kubeletapi.Access{}).Run(t.Context(), l), "a certificate and a token file are required")
+	require.ErrorIs(t, l.Close(), net.ErrClosed, "Run closes what it may not serve")
+	l, err = with(kubeletapi.Access{}).Listen(t.Context(), "localhost:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 }
@@ -255,7 +259,7 @@ func TestNewNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, err, "field Agent: required")
 	require.ErrorContains(t, err, "MaxStreams")
 	require.ErrorContains(t, err, "Checks[0]")
-	require.ErrorContains(t, err, "belong together")
+	require.ErrorContains(t, err, "CertFile and KeyFile must both be set")
 	empty := filepath.Join(t.TempDir(), "empty")
 	writeFile(t, empty, nil)
 	_, err = kubeletapi.New(kubeletapi.Config{Agent: &fake{}, Access: kubeletapi.Access{TokenFile: empty, CertFile: empty, KeyFile: "/nowhere"}})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/api"
+	"github.com/kubeparts/kubeparts/eviction"
 )
 
 // Agent is the agent that the server asks. *agent.Agent implements it. All methods are called
@@ -38,6 +39,7 @@ type NodeReader interface {
 	Node() *corev1.Node
 	Health() []agent.Check
 	Summary(context.Context) (*statsapi.Summary, error)
+	PlanEviction(context.Context) (eviction.Decision, error)
 	Plan(context.Context) (agent.Plan, error)
 }
 
@@ -104,7 +106,7 @@ func (a Access) URL(addr net.Addr) string {
 // Validate reports every problem with a, joined. It opens no file.
 func (a Access) Validate() error {
 	if (a.CertFile == "") != (a.KeyFile == "") {
-		return errors.New("a certificate and its key belong together: one of them is not set")
+		return errors.New("CertFile and KeyFile must both be set, or neither")
 	}
 	return nil
 }

@@ -3,11 +3,11 @@
 //
 // # What it does
 //
-// [New] makes a [Server] for an [Agent], and [Server.Run] serves it on a listener of [Listen]:
+// [New] makes a [Server] for an [Agent], and [Server.Run] serves it on a listener of [Server.Listen]:
 //
 //	s, err := kubeletapi.New(kubeletapi.Config{Agent: a, Access: access, …})
 //	…
-//	listener, err := kubeletapi.Listen(ctx, "127.0.0.1:10255", access)
+//	listener, err := s.Listen(ctx, "127.0.0.1:10255")
 //	…
 //	err = s.Run(ctx, listener)
 //
@@ -30,9 +30,8 @@
 // /explain and /logs the name of a static pod may lack the suffix with the node's name.
 //
 // Point a liveness probe at /healthz. An error of the agent fails it if only a restart of the
-// agent helps, or if the node is not ready; while the runtime restarts, the node stays ready for
-// 30 seconds. /readyz fails with every error. /livez checks nothing: it fails if the process does
-// not answer.
+// agent helps, or if the node was not ready for 30 seconds. /readyz fails with every error. /livez
+// checks nothing: it fails if the process does not answer.
 //
 // # What you supply
 //
@@ -43,7 +42,7 @@
 //
 // # What it guarantees
 //
-//  1. It listens on loopback, or with TLS and a token: see [Listen].
+//  1. It listens on loopback, or with TLS and a token: see [Server.Listen]. Run refuses other listeners.
 //  2. If a token is set, a request without it gets /livez and the page, and nothing else.
 //     If no token is set, requests for the name of another host are refused. A page in a browser
 //     on this machine sends such requests after DNS rebinding.

@@ -54,7 +54,7 @@ func startWeb(events *eventlog.Log) (a *agent.Agent, stop func() error) {
 }
 
 // A server answers as a kubelet does, and in its own words. A program listens with
-// [kubeletapi.Listen] and serves with [kubeletapi.Server.Run]; Handler is for tests.
+// [kubeletapi.Server.Listen] and serves with [kubeletapi.Server.Run]; Handler is for tests.
 func Example() {
 	events := eventlog.New(eventlog.Config{})
 	a, stop := startWeb(events)

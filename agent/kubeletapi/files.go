@@ -78,10 +78,10 @@ func (w *watched[T]) look(now time.Time) {
 	case problem == "":
 		w.log.Info("the files are usable again", "files", w.paths)
 	case !w.lapses:
-		w.log.Error("what was read before goes on being used", "err", problem)
+		w.log.Error("could not reload the certificate, the previous one stays in use", "files", w.paths, "err", problem)
 	case before == "":
 		w.value.Store(nil)
-		w.log.Error("the file of the token is unusable: every token is refused until that ends", "err", problem)
+		w.log.Error("could not read the token, all requests with a token are refused until it can be read", "err", problem)
 	}
 }
 
@@ -119,7 +119,7 @@ func warnOfReaders(path string, log *slog.Logger) {
 		return // the mode has no permissions
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o004 != 0 {
-		log.Warn("everybody on this machine may read this secret", "file", path, "mode", info.Mode().Perm().String())
+		log.Warn("the file is readable by all users", "file", path, "mode", info.Mode().Perm().String())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi/eventlog"
+	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
@@ -71,6 +72,11 @@ func (f *fake) Plan(ctx context.Context) (agent.Plan, error) {
 		return agent.Plan{}, nil
 	}
 	return f.plan(ctx)
+}
+
+func (f *fake) PlanEviction(ctx context.Context) (eviction.Decision, error) {
+	p, err := f.Plan(ctx)
+	return p.Eviction, err
 }
 
 // withAgent adds an agent without pods to a configuration that has none.

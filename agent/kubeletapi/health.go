@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,11 +18,15 @@ func alive() Check { return Check{Name: "ping", Run: func() error { return nil }
 
 func (s *Server) livezChecks() []Check { return []Check{alive()} }
 
-// healthzChecks returns the checks of /healthz. An error of the agent fails it if the agent
-// must be restarted, or if the node is not ready. The agent makes the node not ready when the
-// runtime was down for 30 seconds, so a restart of the runtime does not fail it.
+// notReadyPatience is how long the node may be not ready before that fails /healthz. The agent
+// makes it not ready when the runtime has not answered for 30 seconds, and at once when the
+// runtime reports that it or its network is not ready.
+const notReadyPatience = 30 * time.Second
+
+// healthzChecks returns the checks of /healthz. An error of the agent fails it if the agent must be
+// restarted, or if the node was not ready for a while.
 func (s *Server) healthzChecks() []Check {
-	ready := isReady(s.cfg.Agent.Node())
+	ready := s.wasReady(s.cfg.Agent.Node())
 	return s.checks(func(c agent.Check) bool { return c.Fatal || !ready })
 }
 
@@ -46,10 +51,12 @@ func (s *Server) checks(fails func(agent.Check) bool) []Check {
 	return append(all, s.cfg.Checks...)
 }
 
-// isReady reports whether the condition Ready of a node is true.
-func isReady(node *corev1.Node) bool {
-	return node != nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+// wasReady reports whether the condition Ready of a node is true, or was a short time ago. A node
+// without conditions was not computed yet.
+func (s *Server) wasReady(node *corev1.Node) bool {
+	return node == nil || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue &&
+			s.cfg.Clock.Since(c.LastTransitionTime.Time) >= notReadyPatience
 	})
 }
 

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
@@ -45,12 +47,18 @@ func TestHealthEndpointsAnswerInTheKubeletsForm(t *testing.T) {
 	}
 }
 
-func TestHealthz_FailsWhenTheNodeIsNotReadyOrARestartHelps(t *testing.T) {
+func TestHealthz_FailsWhenTheNodeStaysNotReadyOrARestartHelps(t *testing.T) {
 	t.Parallel()
 	down := agent.Check{Name: "runtime", Err: errors.New("no\nanswer"), Notes: []string{"since noon"}}
 	stuck := agent.Check{Name: "pods", Err: errors.New("a hook hangs"), Fatal: true}
 	well := agent.Check{Name: "logs", Notes: []string{"2 files"}}
 	const runtimeFailed = "[-]runtime failed: no\n  answer\n"
+	const runtimeNoted = "[+]ping ok\n[+]runtime ok\n  no\n  answer\n  since noon\nhealthz check passed\n"
+	since := func(ago time.Duration) *corev1.Node {
+		node := nodeNamed("n", corev1.ConditionFalse)
+		node.Status.Conditions[0].LastTransitionTime.Time = clock.RealClock{}.Now().Add(-ago)
+		return node
+	}
 	for name, c := range map[string]struct {
 		node           *corev1.Node
 		checks         []agent.Check
@@ -64,8 +72,10 @@ func TestHealthz_FailsWhenTheNodeIsNotReadyOrARestartHelps(t *testing.T) {
 		},
 		"the node is not ready": {nodeNamed("n", corev1.ConditionFalse), []agent.Check{down}, unhealthy, unhealthy, "[+]ping ok\n" + runtimeFailed + "  since noon\nhealthz check failed\n"},
 		"readiness is unknown":  {nodeNamed("n", corev1.ConditionUnknown), []agent.Check{down}, unhealthy, unhealthy, "[+]ping ok\n" + runtimeFailed + "  since noon\nhealthz check failed\n"},
-		"readiness is missing":  {&corev1.Node{}, []agent.Check{down}, unhealthy, unhealthy, "[+]ping ok\n" + runtimeFailed + "  since noon\nhealthz check failed\n"},
-		"no node":               {nil, []agent.Check{down}, unhealthy, unhealthy, "[+]ping ok\n" + runtimeFailed + "  since noon\nhealthz check failed\n"},
+		"not ready for long":    {since(31 * time.Second), []agent.Check{down}, unhealthy, unhealthy, "[+]ping ok\n" + runtimeFailed + "  since noon\nhealthz check failed\n"},
+		"not ready just now":    {since(time.Second), []agent.Check{down}, healthy, unhealthy, runtimeNoted},
+		"readiness is missing":  {&corev1.Node{}, []agent.Check{down}, healthy, unhealthy, runtimeNoted},
+		"no node":               {nil, []agent.Check{down}, healthy, unhealthy, runtimeNoted},
 		"a restart helps":       {nodeNamed("n", corev1.ConditionTrue), []agent.Check{stuck}, unhealthy, unhealthy, "[+]ping ok\n[-]pods failed: a hook hangs\nhealthz check failed\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

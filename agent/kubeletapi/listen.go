@@ -15,21 +15,27 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Listen listens on a TCP address for a [Server] with that access. It returns an error for an
-// address that another machine can reach, unless access has a certificate and a token.
-func Listen(ctx context.Context, address string, access Access) (net.Listener, error) {
-	if err := access.Validate(); err != nil {
-		return nil, err
-	}
+// Listen listens on a TCP address for [Server.Run]. It returns an error for an address that
+// another machine can reach, unless [Config].Access has a certificate and a token.
+func (s *Server) Listen(ctx context.Context, address string) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	if !isLoopback(resolved) && (access.CertFile == "" || access.TokenFile == "") {
-		return nil, fmt.Errorf("%s can be reached from other machines: that takes a certificate and a token", address)
+	if err := s.mayListen(resolved); err != nil {
+		return nil, err
 	}
 	// The address that was checked, even if the name resolves to another one now.
 	return new(net.ListenConfig).Listen(ctx, "tcp", resolved.String())
+}
+
+// mayListen returns an error for an address that takes a certificate and a token that the server
+// does not have.
+func (s *Server) mayListen(addr net.Addr) error {
+	if isLoopback(addr) || s.cert != nil && s.token != nil {
+		return nil
+	}
+	return fmt.Errorf("%s can be reached from other machines: a certificate and a token file are required", addr)
 }
 
 // connections has the open connections. When there are too many, it closes the connection whose
@@ -41,6 +47,8 @@ type connections struct {
 	mu    sync.Mutex
 	open  map[net.Conn]connState
 	turns uint64 // the number of changes, which orders them
+
+	serving sync.WaitGroup // the goroutines of net/http that serve connections
 }
 
 // connState is the state of a connection.
@@ -96,11 +104,18 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	case http.StateActive: // the first byte of a request, whose rest may never come
 	case http.StateHijacked, http.StateClosed:
 		delete(c.open, conn)
+		c.serving.Done() // its goroutine does nothing more
+	}
+	if state == http.StateNew {
+		c.serving.Add(1)
 	}
 	if state == http.StateNew && len(c.open) > c.limit {
 		c.closeOne()
 	}
 }
+
+// wait returns when no connection is served any more. No new one may come.
+func (c *connections) wait() { c.serving.Wait() }
 
 // closeOne closes the connection that changed least recently and is not a stream.
 // Callers hold mu.

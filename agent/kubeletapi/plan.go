@@ -25,12 +25,12 @@ func (p gcPlan) String() string {
 // evictionPlan returns what eviction would do now. Beside an error it counts if it was made:
 // it names the signals that could not be measured.
 func (s *Server) evictionPlan(ctx context.Context) (fmt.Stringer, error) {
-	p, err := s.cfg.Agent.Plan(ctx)
-	if p.Eviction.At.IsZero() && err != nil {
+	decision, err := s.cfg.Agent.PlanEviction(ctx)
+	if decision.At.IsZero() && err != nil {
 		return nil, err
 	}
 	s.logIncomplete(ctx, "eviction", err)
-	return p.Eviction, nil
+	return decision, nil
 }
 
 // gcPlan returns what garbage collection would delete now. Beside an error it counts if both

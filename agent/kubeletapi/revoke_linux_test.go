@@ -36,7 +36,7 @@ func TestFileToken_RefusesAllWhileItsFileIsUnusable(t *testing.T) {
 				token.file.looked = time.Time{}
 				return token.allows(header)
 			}
-			const begins, ends = "every token is refused", "usable again"
+			const begins, ends = "all requests with a token are refused", "usable again"
 			require.True(t, allows("Bearer s3cret"))
 			for round := 1; round <= 2; round++ {
 				// It is put back as it was, with its age.

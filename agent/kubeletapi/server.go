@@ -51,8 +51,12 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves on the listener until ctx is done, and returns nil then. It closes the listener.
+// Run serves on the listener until ctx is done, and returns nil then. It closes the listener. It
+// returns an error for a listener that [Server.Listen] would refuse.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
+	if err := s.mayListen(listener.Addr()); err != nil {
+		return errors.Join(fmt.Errorf("http: %w", err), listener.Close())
+	}
 	conns := newConnections(s.cfg.MaxConnections)
 	server := &http.Server{
 		Handler:        s.guard(s.Handler(), isLoopback(listener.Addr())),
@@ -94,6 +98,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	}
 	close(done)
 	shutdown := <-stopped
+	conns.wait()
 	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("http: %w", err)
 	}

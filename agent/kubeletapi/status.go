@@ -79,13 +79,13 @@ func (s *Server) podFacts(p agent.Pod, used podUsage) describe.Facts {
 func (s *Server) signals(ctx context.Context) []api.Signal {
 	ctx, cancel := context.WithTimeout(ctx, measurePatience)
 	defer cancel()
-	plan, err := s.cfg.Agent.Plan(ctx)
+	decision, err := s.cfg.Agent.PlanEviction(ctx)
 	s.logIncomplete(ctx, "eviction", err)
 	bySignal := map[eviction.Signal]*api.Signal{}
-	for _, r := range plan.Eviction.Thresholds {
+	for _, r := range decision.Thresholds {
 		signal := bySignal[r.Threshold.Signal]
 		if signal == nil {
-			signal = signalOf(r, plan.Eviction.At)
+			signal = signalOf(r, decision.At)
 			bySignal[r.Threshold.Signal] = signal
 		}
 		signal.Thresholds = append(signal.Thresholds, api.Threshold{

@@ -293,7 +293,7 @@ func TestStartupErrorsNameWhatIsWrong(t *testing.T) {
 		"root is a file":       {[]string{"--root-dir", file}, []string{"--root-dir", "not a directory"}},
 		"socket of nobody":     {[]string{"--cri-endpoint", "unix://" + file, "--root-dir", t.TempDir()}, []string{"unix://" + file, "refused"}},
 		"unknown flag":         {[]string{"--colour"}, []string{"-colour", "--help lists the flags"}},
-		"beyond loopback":      {[]string{"--listen", "0.0.0.0:0"}, []string{"that takes a certificate and a token"}},
+		"beyond loopback":      {[]string{"--listen", "0.0.0.0:0"}, []string{"a certificate and a token file are required"}},
 		"no token":             {[]string{"--token-file", "/nowhere/token"}, []string{"no such file"}},
 		"argument out of turn": {[]string{"status"}, []string{`unexpected argument "status"`}},
 	} {

@@ -95,7 +95,7 @@ func TestStartTellsWhatItAdopts(t *testing.T) {
 	stdout, _ := second.printed()
 	require.Contains(t, stdout[0], "runtime fakecri")
 	require.Equal(t, "listening on "+second.url, stdout[1])
-	require.Contains(t, stdout, "1 pods are asked for by "+dir)
+	require.Contains(t, stdout, dir+": 1 pods")
 	require.Len(t, slices.DeleteFunc(stdout, func(line string) bool {
 		return !strings.HasSuffix(line, "default/a-node1 adopted: it ran before this agent")
 	}), 1)

@@ -42,7 +42,7 @@ func TestConsole_HostileTextBeginsNoLine(t *testing.T) {
 	}
 	event := func(edit func(*corev1.Pod), reason, message string) func(*console) {
 		return func(c *console) {
-			r := recorder{log: slog.New(slog.DiscardHandler), console: c, ring: eventlog.New(eventlog.Config{})}
+			r := recorder{ring: eventlog.New(eventlog.Config{}), console: c}
 			p := pod(edit)
 			about := &corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
 			r.AnnotatedEventf(about, nil, corev1.EventTypeWarning, reason, "%s", message)

@@ -27,7 +27,7 @@ type manifests struct {
 	isSamples bool // the folder is the program's, and has the sample manifests
 	folder    *podsource.Directory
 	url       *podsource.HTTP  // nil without --manifest-url
-	address   string           // of the URL
+	address   string           // of the URL, without what may be secret
 	objects   *podsource.Store // the ConfigMaps and Secrets of the folder
 }
 
@@ -42,7 +42,7 @@ func newManifests(o settings.Settings, rootDir string, log *slog.Logger) (m mani
 	if err != nil || o.StaticPodURL == "" {
 		return m, err
 	}
-	m.address = o.StaticPodURL
+	m.address = withoutSecrets(o.StaticPodURL)
 	m.url, err = podsource.NewHTTP(podsource.HTTPConfig{
 		URL: o.StaticPodURL, Header: o.StaticPodURLHeader, Period: o.HTTPCheckFrequency.Duration,
 		NodeName: o.NodeName, Owner: o.AgentName, Logger: log,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +20,7 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podworker"
 )
 
-// program is an agent, what tells it which pods to run, and what shows how it is.
+// program is the agent with its manifests, its HTTP server and its console.
 type program struct {
 	opts    settings.Settings
 	machine *machine.Machine
@@ -67,7 +66,7 @@ func (p *program) agentConfig() (agent.Config, error) {
 		Sources: p.manifests.sources(), Cluster: agent.Cluster{Objects: p.manifests.objects},
 		// All pods come from manifests. If they were critical, none could be evicted.
 		StaticPods: agent.OrdinaryStaticPods,
-		Events:     recorder{p.events, p.console, p.log},
+		Events:     recorder{p.events, p.console},
 		MaxPods:    policies.MaxPods, Reserved: policies.Reserved,
 		Pods: policies.Pods, Images: policies.Images, Restarts: policies.Restarts, SyncPeriod: policies.SyncPeriod,
 		Eviction: policies.Eviction, ImageGC: policies.ImageGC, Logs: policies.Logs,
@@ -79,38 +78,37 @@ func (p *program) agentConfig() (agent.Config, error) {
 }
 
 // run serves until ctx is done or a part of the program can't go on. It returns when every
-// part has ended.
+// part has ended, with the errors of all of them.
 func (p *program) run(ctx context.Context) error {
-	listener, err := kubeletapi.Listen(ctx, p.opts.Listen, p.opts.Access)
+	listener, err := p.server.Listen(ctx, p.opts.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	p.console.say("listening on %s", p.opts.Access.URL(listener.Addr()))
 
 	// The parts go on while the pods are ended.
-	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer stop(nil)
-	var parts sync.WaitGroup
-	for _, part := range []func(context.Context) error{
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	parts := []func(context.Context) error{
 		func(ctx context.Context) error { return p.server.Run(ctx, listener) },
 		p.agent.Run, p.syncObjects, p.showNode,
-	} {
-		parts.Go(func() {
-			if err := part(working); err != nil {
-				stop(err)
-			}
-		})
 	}
+	ended := make(chan error, len(parts))
+	for _, part := range parts {
+		go func() { ended <- part(working) }()
+	}
+	left := len(parts)
 	select {
 	case <-ctx.Done():
-		stop(p.farewell(working))
-	case <-working.Done():
+		err = p.farewell(working, stop)
+	case err = <-ended:
+		left--
 	}
-	parts.Wait()
-	if cause := context.Cause(working); !errors.Is(cause, context.Canceled) {
-		return cause
+	stop()
+	for range left {
+		err = errors.Join(err, <-ended)
 	}
-	return nil
+	return err
 }
 
 // syncObjects has pods synced when ConfigMaps and Secrets have changed: volumes show the new
@@ -122,24 +120,13 @@ func (p *program) syncObjects(ctx context.Context) error {
 	return nil
 }
 
-// stopMargin is what the runtime may take to stop and remove all pods, on top of the time that
-// they have to end.
+// stopMargin is what the runtime may take to stop and remove all pods, in addition to the time
+// that they have to end.
 const stopMargin = time.Minute
 
-// endTime returns how long the pods may take to end.
-func (p *program) endTime(how podworker.ShutdownConfig) time.Duration {
-	if how.Total() > 0 {
-		return how.Total()
-	}
-	var seconds int64
-	for _, pod := range p.agent.Pods() {
-		seconds = max(seconds, ptr.Deref(pod.Spec.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
-	}
-	return time.Duration(seconds) * time.Second
-}
-
-// farewell ends the pods if the options say so. The agent still runs.
-func (p *program) farewell(ctx context.Context) error {
+// farewell ends the pods if the settings say so. The agent runs meanwhile; stop ends it if the
+// pods take too long.
+func (p *program) farewell(ctx context.Context, stop func()) error {
 	var how podworker.ShutdownConfig // the zero value: each pod has its own grace period
 	flag := "--stop-pods"
 	switch shutdown := p.opts.Policy.Shutdown; {
@@ -153,10 +140,28 @@ func (p *program) farewell(ctx context.Context) error {
 	}
 	p.metrics.ShutdownStarted()
 	defer p.metrics.ShutdownEnded()
-	ctx, cancel := context.WithTimeoutCause(ctx, p.endTime(how)+stopMargin, errors.New("it takes too long"))
-	defer cancel()
-	if err := p.agent.StopPods(ctx, how); err != nil {
+	limit := p.endTime(how) + stopMargin
+	late := time.AfterFunc(limit, stop)
+	// With a context that is done, StopPods would be called off, and pods begin again.
+	err := p.agent.StopPods(context.WithoutCancel(ctx), how)
+	switch {
+	case !late.Stop() && err != nil:
+		return fmt.Errorf("%s: pods were still running after %v", flag, limit)
+	case err != nil:
 		return fmt.Errorf("%s: %w", flag, err)
+	default:
+		return nil
 	}
-	return nil
+}
+
+// endTime returns how long the pods may take to end.
+func (p *program) endTime(how podworker.ShutdownConfig) time.Duration {
+	if how.Total() > 0 {
+		return how.Total()
+	}
+	var seconds int64
+	for _, pod := range p.agent.Pods() {
+		seconds = max(seconds, ptr.Deref(pod.Spec.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
+	}
+	return time.Duration(seconds) * time.Second
 }

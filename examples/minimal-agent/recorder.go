@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,12 +10,11 @@ import (
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
-// recorder records events where others send them to an API server: all in the ring that
-// /events shows and in the debug log, warnings on the console too.
+// recorder records events: all in the ring that /events shows, and warnings on the console
+// too.
 type recorder struct {
 	ring    *eventlog.Log
 	console *console
-	log     *slog.Logger
 }
 
 // AnnotatedEventf implements agent.EventRecorder.
@@ -33,6 +31,4 @@ func (r recorder) AnnotatedEventf(object runtime.Object, annotations map[string]
 	if kind == corev1.EventTypeWarning {
 		r.console.event(about, reason, message)
 	}
-	r.log.Debug("event", "kind", about.Kind, "namespace", about.Namespace, "name", about.Name,
-		"field", about.FieldPath, "type", kind, "reason", reason, "message", message)
 }

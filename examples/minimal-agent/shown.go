@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ func (p *program) serverConfig() kubeletapi.Config {
 // secret.
 func (p *program) configz() map[string]any {
 	settings := p.opts.Settings
+	settings.StaticPodURL = withoutSecrets(settings.StaticPodURL)
 	settings.StaticPodURLHeader = map[string][]string{}
 	for name := range p.opts.StaticPodURLHeader {
 		settings.StaticPodURLHeader[name] = []string{"<masked>"}
@@ -53,7 +55,18 @@ func (p *program) configz() map[string]any {
 	return map[string]any{"kubeletconfig": settings}
 }
 
-// problems returns the manifests that can't be used, and why.
+// withoutSecrets returns a URL without its query and its password, which may be secret.
+func withoutSecrets(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.RawQuery = ""
+	return u.Redacted()
+}
+
+// problems returns the manifests that can't be used, and why, and the pods that two sources
+// define.
 func (p *program) problems() (all []kubeletapi.Problem) {
 	for _, problem := range p.manifests.problems() {
 		err := problem.Err
@@ -62,30 +75,43 @@ func (p *program) problems() (all []kubeletapi.Problem) {
 		}
 		all = append(all, kubeletapi.Problem{File: problem.File, Err: err})
 	}
+	for _, note := range p.health("sources").Notes {
+		all = append(all, kubeletapi.Problem{File: "the agent", Err: errors.New(note)})
+	}
 	return all
 }
 
-// unread returns why the manifests were not read yet, nil if they were or nobody knows.
+// unread returns why the folder or the URL could not be read since the agent began, nil if they
+// were read.
 func (p *program) unread() error {
-	problems := p.manifests.problems()
-	if p.health("sources") == nil || len(problems) == 0 {
+	if p.health("sources").Err == nil {
 		return nil
 	}
-	return problems[0] // the folder's
-}
-
-// health returns why a part of the agent can't do its work, nil if it can.
-func (p *program) health(part string) error {
-	for _, c := range p.agent.Health() {
-		if c.Name == part {
-			return c.Err
+	for _, problem := range p.manifests.problems() {
+		if problem.File == p.manifests.dir {
+			return problem
+		}
+	}
+	if p.manifests.url != nil {
+		for _, problem := range p.manifests.url.Problems() {
+			return problem
 		}
 	}
 	return nil
 }
 
+// health returns the state of a part of the agent.
+func (p *program) health(part string) agent.Check {
+	for _, c := range p.agent.Health() {
+		if c.Name == part {
+			return c
+		}
+	}
+	return agent.Check{}
+}
+
 func (p *program) problemNotes() (notes []string) {
-	for _, problem := range p.problems() {
+	for _, problem := range p.manifests.problems() {
 		notes = append(notes, problem.Error())
 	}
 	return notes
@@ -99,10 +125,12 @@ func (p *program) observers() agent.Observers {
 		Eviction: eviction.Observer{
 			ConditionsChanged: func(conditions []corev1.NodeConditionType) { p.console.pressure(p.opts.NodeName, conditions) },
 			Evicted: func(pod *corev1.Pod, e eviction.Eviction, took time.Duration, err error) {
-				p.log.Info("evicted", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "signal", e.Signal, "decided", e.At, "took", took, "err", err)
+				p.log.Info("evicted", "pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "signal", e.Signal, "decided", e.At, "took", took.Round(time.Millisecond), "err", err)
 			},
 		},
-		Killed: func(k agent.OOMKill) { p.log.Warn("killed for want of memory", "kill", k.String()) },
+		Killed: func(k agent.OOMKill) {
+			p.log.Warn("the kernel has killed a process for want of memory", "kill", k.String(), "container", k.Container)
+		},
 	}
 }
 
@@ -112,9 +140,20 @@ func (p *program) moved(m agent.Move) {
 	case m.Adopted && m.To == agent.Admitted:
 		p.adopted.Add(1)
 		p.console.line(m.Pod.Namespace, m.Pod.Name, "adopted: it ran before this agent")
+	case m.Pod.Name == "": // files that an earlier agent left of a pod
 	case m.From == agent.Ended: // it is removed, is gone, or begins again
 		p.console.gone(m.Pod.Namespace, m.Pod.Name)
 	}
+}
+
+// defined returns how many pods the manifests define.
+func (p *program) defined() (n int) {
+	for _, pod := range p.agent.Pods() {
+		if pod.Source != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // showNode prints, until ctx is done, how many pods there are once all sources have answered,
@@ -122,11 +161,11 @@ func (p *program) moved(m agent.Move) {
 func (p *program) showNode(ctx context.Context) error {
 	counted, down := false, false
 	for range p.agent.Changes(ctx) {
-		if !counted && p.health("sources") == nil {
+		if !counted && p.health("sources").Err == nil {
 			counted = true
-			p.console.say("%d pods are asked for by %s", len(p.agent.Pods()), strings.Join(p.manifests.places(), " and "))
+			p.console.say("%s: %d pods", strings.Join(p.manifests.places(), " and "), p.defined())
 		}
-		err := p.health("runtime")
+		err := p.health("runtime").Err
 		switch {
 		case errors.Is(err, agent.ErrNotAsked):
 		case err != nil && !down:

@@ -60,6 +60,7 @@ func TestNode_FollowsTheRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		b.start(t)
+		b.Relisted(nil)
 		wait(time.Minute)
 		lastAnswer := time.Now()
 		down := time.Now()
@@ -161,10 +162,26 @@ func TestNode_ARuntimeThatReportsAProblem(t *testing.T) {
 					b.Relisted(nil)
 					wait(time.Second)
 				}
-				require.Len(t, b.calls("Status"), 11, "relists that succeed as before are no reason to ask")
+				require.Len(t, b.calls("Status"), 12, "the first relist that succeeds is a reason to ask, the others are not")
 			})
 		})
 	}
+}
+
+// Before the first relist the node is not ready, and must not stay so until the runtime is asked
+// again.
+func TestNode_IsReadyWithTheFirstRelist(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.pods.unhealthy = errors.New("no relist has succeeded yet")
+		b.start(t)
+		require.Equal(t, corev1.ConditionFalse, b.ready().Status)
+		b.pods.unhealthy = nil
+		b.Relisted(nil)
+		synctest.Wait()
+		require.Equal(t, corev1.ConditionTrue, b.ready().Status)
+	})
 }
 
 func TestNode_TheVersionIsAskedForAgainIfItFails(t *testing.T) {

@@ -26,12 +26,18 @@ type Plan struct {
 // within a second get the same plan. Beside an error it has what could be planned.
 func (l *Loop) Plan(ctx context.Context) (Plan, error) { return l.plan.get(ctx) }
 
+// PlanEviction returns what eviction would do now, like Plan.
+func (l *Loop) PlanEviction(ctx context.Context) (eviction.Decision, error) {
+	e, err := l.evaluation.get(ctx)
+	return e.decision, wrap("plan evictions", err)
+}
+
 func (l *Loop) makePlan(ctx context.Context) (Plan, error) {
-	e, errEviction := l.evaluation.get(ctx)
+	decision, errEviction := l.PlanEviction(ctx)
 	images, errImages := l.imageGC.Plan(ctx)
 	containers, errContainers := l.containerGC.Plan(ctx)
-	return Plan{e.decision, images, containers}, errors.Join(
-		wrap("plan evictions", errEviction), wrap("plan the deletion of images", errImages), wrap("plan the removal of containers", errContainers))
+	return Plan{decision, images, containers}, errors.Join(
+		errEviction, wrap("plan the deletion of images", errImages), wrap("plan the removal of containers", errContainers))
 }
 
 // evaluation is a decision about evictions that is not acted upon, and the facts behind it.

@@ -33,12 +33,12 @@ var ErrNotAsked = errors.New("the runtime has not been asked for its state yet")
 
 // runtimeState is what the runtime has answered.
 type runtimeState struct {
-	mu           sync.Mutex
-	relistFailed bool // the last relist has failed
-	restarted    bool // the runtime may be another version than version
-	version      *runtimeapi.VersionResponse
-	status       *runtimeapi.StatusResponse
-	readyAt      time.Time // when the runtime last answered that it is ready
+	mu        sync.Mutex
+	listed    bool // the last relist has succeeded
+	restarted bool // the runtime may be another version than version
+	version   *runtimeapi.VersionResponse
+	status    *runtimeapi.StatusResponse
+	readyAt   time.Time // when the runtime last answered that it is ready
 }
 
 // askRuntime asks the runtime for its state, computes the node and returns when to ask
@@ -135,13 +135,14 @@ func (l *Loop) Relisted(err error) {
 	}
 }
 
-// relisted records how a relist ended, and reports whether the one before ended otherwise.
+// relisted records how a relist ended, and reports whether the one before ended otherwise. Before
+// the first one the node is not ready, so its success counts too.
 func (r *runtimeState) relisted(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.relistFailed
-	r.relistFailed = err != nil
-	return r.relistFailed != before
+	before := r.listed
+	r.listed = err == nil
+	return r.listed != before
 }
 
 // RuntimeName returns the name of the runtime, such as containerd, empty until it has

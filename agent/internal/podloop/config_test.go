@@ -74,7 +74,7 @@ func TestViews(t *testing.T) {
 		_, known = b.Find("nobody")
 		require.False(t, known)
 		_, err = b.Explain(b.t.Context(), "nobody")
-		require.ErrorContains(t, err, "unknown pod")
+		require.ErrorContains(t, err, "the pod is unknown")
 		require.False(t, b.CleanedUp("uid-web"))
 		require.Contains(t, strings.Join(b.check("pleg").Notes, ""), "lists the runtime every")
 		require.Equal(t, []string{"2 pods"}, b.check("workers").Notes)

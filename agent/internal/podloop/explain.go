@@ -2,6 +2,7 @@ package podloop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,11 +16,14 @@ import (
 	"github.com/kubeparts/kubeparts/podcache"
 )
 
+// ErrUnknownPod is returned for a pod that has no record.
+var ErrUnknownPod = errors.New("the pod is unknown")
+
 // Explain returns why a pod is in its state, and what comes next.
 func (l *Loop) Explain(_ context.Context, uid types.UID) (Explanation, error) {
 	r, known := l.record(uid)
 	if !known {
-		return Explanation{}, fmt.Errorf("explain pod %s: unknown pod", uid)
+		return Explanation{}, fmt.Errorf("explain pod %s: %w", uid, ErrUnknownPod)
 	}
 	x := explainer{r: r, now: l.cfg.Clock.Now(), stopping: l.stopping.Load(), out: Explanation{Pod: l.view(r)}}
 	x.silent = l.silent()

@@ -43,7 +43,7 @@ func (p Probe) title() string {
 
 // trouble is what the probe does not report of a container that is well. Empty: nothing.
 func (p Probe) trouble() string {
-	n, failed := p.streak()
+	n, failed, more := p.streak()
 	switch {
 	case p.Kind == prober.Startup && p.Result == prober.Success:
 		return ""
@@ -56,9 +56,9 @@ func (p Probe) trouble() string {
 	case failed && p.Result == prober.Failure:
 		return "has failed" + p.output()
 	case failed:
-		return fmt.Sprintf("fails, %s%d of %d failures%s", p.atLeast(n, "at least "), n, positive(p.Spec.FailureThreshold, defaultFailures), p.output())
+		return fmt.Sprintf("fails, %s%d of %d failures%s", ifMore(more, "at least "), n, positive(p.Spec.FailureThreshold, defaultFailures), p.output())
 	case p.Result != prober.Success:
-		return fmt.Sprintf("succeeds, %d of %d successes", n, positive(p.Spec.SuccessThreshold, defaultSuccesses))
+		return fmt.Sprintf("succeeds, %s%d of %d successes", ifMore(more, "at least "), n, positive(p.Spec.SuccessThreshold, defaultSuccesses))
 	default:
 		return ""
 	}
@@ -67,13 +67,13 @@ func (p Probe) trouble() string {
 // threat is what more failures lead to. Empty: the last run has not failed, or the probe has
 // failed already.
 func (p Probe) threat() string {
-	n, failed := p.streak()
+	n, failed, more := p.streak()
 	if !failed || p.Result == prober.Failure {
 		return ""
 	}
 	left := max(1, positive(p.Spec.FailureThreshold, defaultFailures)-n)
-	failures := fmt.Sprintf("%s%d more failures", p.atLeast(n, "at most "), left)
-	if left == 1 {
+	failures := fmt.Sprintf("%s%d more failures", ifMore(more, "at most "), left)
+	if left == 1 { // also if it failed more often
 		failures = "1 more failure"
 	}
 	if p.Kind == prober.Readiness {
@@ -82,28 +82,28 @@ func (p Probe) threat() string {
 	return fmt.Sprintf("; after %s the container is killed", failures)
 }
 
-// streak returns how many of the last runs in a row failed, or did not fail. Runs that could not
-// be carried out count as neither.
-func (p Probe) streak() (n int32, failed bool) {
+// streak returns how many of the last runs in a row failed, or did not fail, and whether there may
+// have been more of them before the first run that is remembered. Runs that could not be carried
+// out count as neither.
+func (p Probe) streak() (n int32, failed, more bool) {
 	for _, r := range slices.Backward(p.Runs) {
 		if r.Outcome == prober.Errored {
 			continue
 		}
 		bad := r.Outcome == prober.Failed
 		if n > 0 && bad != failed {
-			break
+			return n, failed, false
 		}
 		n, failed = n+1, bad
 	}
-	return n, failed
+	return n, failed, len(p.Runs) >= probeHistory
 }
 
-// atLeast returns words if a streak may have begun before the first run that is remembered.
-func (p Probe) atLeast(n int32, words string) string {
-	if n < probeHistory {
-		return ""
+func ifMore(more bool, words string) string {
+	if more {
+		return words
 	}
-	return words
+	return ""
 }
 
 // output is what the last run has found.

@@ -67,9 +67,9 @@ func (x *explainer) edit() {
 	switch {
 	case x.r.newer == nil:
 	case x.r.refusal == (lifecycle.PodAdmitResult{}):
-		x.because("it was changed, and the version before the change goes on until that is admitted")
+		x.because("it was changed, and the version before the change runs on until the change is admitted")
 	default:
-		x.because("its change is not admitted, and the version before it goes on: %s", answer(x.r.refusal))
+		x.because("its change is not admitted, and the version before it runs on: %s", answer(x.r.refusal))
 	}
 }
 
@@ -117,6 +117,8 @@ func (x *explainer) ended() {
 	case x.r.again:
 		x.comesBack()
 	case x.r.source == "" || x.r.remove == deleted:
+	case x.r.stopped:
+		x.because("the pods of the node were stopped; the next agent starts it again")
 	case x.out.Pod.Spec.Status.Reason == "" && (policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure):
 		x.because("it does not run again: its restart policy is %s", policy)
 	default:

@@ -263,7 +263,7 @@ func TestExplain_Admission(t *testing.T) {
 
 	x = explained(Admitted, runs("a", true))
 	x.r.newer = x.r.pod
-	require.Equal(t, []string{"it was changed, and the version before the change goes on until that is admitted"}, x.explain().Why)
+	require.Equal(t, []string{"it was changed, and the version before the change runs on until the change is admitted"}, x.explain().Why)
 }
 
 func TestExplain_Ends(t *testing.T) {

@@ -253,7 +253,7 @@ func TestKill(t *testing.T) {
 		require.Equal(t, Ended, b.await("web", Ended).State)
 		require.NoError(t, b.Kill(b.t.Context(), "uid-web", podworker.KillOptions{}), "it has ended")
 		require.Equal(t, 1, b.sandboxes(), "what is left stays while the pod is defined")
-		require.ErrorContains(t, b.Kill(b.t.Context(), "nobody", podworker.KillOptions{}), "unknown pod")
+		require.ErrorContains(t, b.Kill(b.t.Context(), "nobody", podworker.KillOptions{}), "the pod is unknown")
 	})
 }
 

@@ -31,7 +31,7 @@ func TestLife_WithoutHousekeeping(t *testing.T) {
 		require.Equal(t, []string{"web:2"}, b.images("web"), "the running version goes on")
 		e, err := b.Explain(b.t.Context(), p.Spec.UID)
 		require.NoError(t, err)
-		require.Contains(t, strings.Join(e.Why, "\n"), "its change is not admitted, and the version before it goes on: UnsupportedFields")
+		require.Contains(t, strings.Join(e.Why, "\n"), "its change is not admitted, and the version before it runs on: UnsupportedFields")
 		require.Empty(t, b.recorder.takeMoves("web"))
 
 		b.set()

@@ -50,7 +50,7 @@ func (l *Loop) kill(ctx context.Context, e event) error {
 		return fmt.Errorf("kill pod %s: %w", e.uid, context.Cause(ctx))
 	}
 	if r.state == Gone {
-		return fmt.Errorf("kill pod %s: unknown pod", e.uid)
+		return fmt.Errorf("kill pod %s: %w", e.uid, ErrUnknownPod)
 	}
 	err := l.await(ctx, func() bool {
 		now, known := l.record(e.uid)
@@ -180,6 +180,8 @@ func (s stopper) KillPod(ctx context.Context, pod *corev1.Pod, how podworker.Kil
 func (l *Loop) empty(ctx context.Context) error {
 	select {
 	case <-l.looked:
+	case <-l.stopped:
+		return podworker.ErrStopped
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

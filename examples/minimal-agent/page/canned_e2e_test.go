@@ -58,7 +58,7 @@ func (a *canned) start(access kubeletapi.Access) (url string) {
 	a.t.Helper()
 	s, err := kubeletapi.New(kubeletapi.Config{Agent: noPods{}, Page: page.Handler(), Events: a.events, Access: access})
 	require.NoError(a.t, err)
-	inner, err := kubeletapi.Listen(a.t.Context(), "127.0.0.1:0", access)
+	inner, err := s.Listen(a.t.Context(), "127.0.0.1:0")
 	require.NoError(a.t, err)
 	target, err := neturl.Parse(access.URL(inner.Addr()))
 	require.NoError(a.t, err)
@@ -73,7 +73,7 @@ func (a *canned) start(access kubeletapi.Access) (url string) {
 	}
 	var outer net.Listener
 	until(a.t, "the address is free", func() (err error) {
-		outer, err = kubeletapi.Listen(a.t.Context(), a.addr, access)
+		outer, err = s.Listen(a.t.Context(), a.addr)
 		return err
 	})
 	a.addr = outer.Addr().String()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubeparts/kubeparts/agent"
 	"github.com/kubeparts/kubeparts/agent/kubeletapi"
+	"github.com/kubeparts/kubeparts/eviction"
 	"github.com/kubeparts/kubeparts/examples/minimal-agent/page"
 )
 
@@ -31,7 +32,9 @@ func (noPods) Pods() []agent.Pod                                  { return nil }
 func (noPods) Node() *corev1.Node                                 { return nil }
 func (noPods) Health() []agent.Check                              { return nil }
 func (noPods) Summary(context.Context) (*statsapi.Summary, error) { return nil, nil }
-func (noPods) Plan(context.Context) (agent.Plan, error)           { return agent.Plan{}, nil }
+func (noPods) PlanEviction(context.Context) (eviction.Decision, error) {
+	return eviction.Decision{}, nil
+}
 
 // ask asks a handler for a path. Headers are a name and a value in turn.
 func ask(t *testing.T, h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
@@ -150,7 +153,7 @@ func TestWhoGetsThePage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := kubeletapi.New(kubeletapi.Config{Agent: noPods{}, Page: page.Handler(), Access: test.access})
 			require.NoError(t, err)
-			listener, err := kubeletapi.Listen(t.Context(), "127.0.0.1:0", test.access)
+			listener, err := s.Listen(t.Context(), "127.0.0.1:0")
 			require.NoError(t, err)
 			ctx, stop := context.WithCancel(t.Context())
 			served := make(chan error, 1)

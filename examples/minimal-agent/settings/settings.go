@@ -78,7 +78,7 @@ func Parse(args []string, usage io.Writer) (Settings, error) {
 // were given, with their flags.
 func (o *Settings) parse(args []string, usage io.Writer) (given map[string]string, err error) {
 	flags := flag.NewFlagSet("minimal-agent", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // main says what is wrong, once
+	flags.SetOutput(io.Discard) // commands.Program reports what is wrong, once
 	fields := o.register(flags)
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -106,7 +106,7 @@ func (o *Settings) complete() error {
 	if o.NodeName == "" {
 		name, err := os.Hostname()
 		if err != nil {
-			return fmt.Errorf("no --node-name, and the host's is not to be had: %w", err)
+			return fmt.Errorf("--node-name is not set, and the host name could not be read: %w", err)
 		}
 		o.NodeName = strings.ToLower(name)
 	}
@@ -146,7 +146,7 @@ func (o *Settings) validate(given map[string]string) error {
 		errs = append(errs, errors.New("--stop-pods and --shutdown-grace-period, or shutdownGracePeriod: want one of them"))
 	}
 	if o.PodLogsDir != "" && !o.TakeOver {
-		errs = append(errs, errors.New("podLogsDir: logs of pods that are not this agent's are removed there: it takes --take-over"))
+		errs = append(errs, errors.New("podLogsDir requires --take-over, because logs there of pods that are not this agent's are removed"))
 	}
 	for _, p := range o.Check() {
 		if name, ok := given[p.Field]; ok {
