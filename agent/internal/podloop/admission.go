@@ -102,21 +102,17 @@ func (l *Loop) preempted(victim *corev1.Pod) func(*corev1.PodStatus) {
 	}
 }
 
-// seen returns the pod as admission and eviction see it.
+// seen returns a copy of the pod as admission and eviction see it, with its newest status. Where
+// all pods are static, all would be critical: an ordinary one is as if it were an API server's.
 func (l *Loop) seen(pod *corev1.Pod) *corev1.Pod {
-	pod = l.allocated(pod)
-	if l.cfg.OrdinaryStaticPods && podspec.IsStatic(pod) {
-		return ordinary(pod)
+	p := *l.allocated(pod)
+	if l.cfg.OrdinaryStaticPods && podspec.IsStatic(&p) {
+		p.Annotations = maps.Clone(p.Annotations)
+		delete(p.Annotations, podspec.SourceAnnotation)
 	}
-	return pod
-}
-
-// ordinary returns a static pod as one of an API server. Where all pods are static, all would be
-// critical otherwise.
-func ordinary(pod *corev1.Pod) *corev1.Pod {
-	p := *pod
-	p.Annotations = maps.Clone(p.Annotations)
-	delete(p.Annotations, podspec.SourceAnnotation)
+	if s, ok := l.statuses.GetPodStatus(p.UID); ok {
+		p.Status = s
+	}
 	return &p
 }
 

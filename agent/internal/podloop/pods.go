@@ -75,7 +75,7 @@ func (l *Loop) Find(uid types.UID) (*corev1.Pod, bool) {
 func (l *Loop) Active() []*corev1.Pod {
 	pods := l.running()
 	for i, p := range pods {
-		pods[i] = l.withStatus(l.seen(p))
+		pods[i] = l.seen(p)
 	}
 	return pods
 }

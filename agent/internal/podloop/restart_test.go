@@ -344,6 +344,33 @@ func TestStopPods_Cancelled(t *testing.T) {
 	}
 }
 
+// The end of Run ends StopPods, whatever it waits for: a program bounds its time so.
+func TestStopPods_EndsWithRun(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]string{"the runtime was never listed": "ListPodSandbox", "a container does not end": "StopContainer"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, newNode(t), newStore(), t.TempDir())
+				if call == "ListPodSandbox" {
+					require.NoError(t, b.node.Fail(call, fakecri.Fault{Hang: true}))
+				}
+				b.start()
+				b.set(newPod("web", "web:1"))
+				if call == "StopContainer" {
+					b.awaitRunning("web")
+					require.NoError(t, b.node.Fail(call, fakecri.Fault{Hang: true}))
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- b.StopPods(t.Context(), podworker.ShutdownConfig{}) }()
+				time.Sleep(time.Minute)
+				b.stop()
+				require.ErrorIs(t, <-ended, podworker.ErrStopped)
+			})
+		})
+	}
+}
+
 func TestEvict_RemovesWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	inRestarts(t, func(b *bed) {
