@@ -68,7 +68,8 @@ func TestHealthz_FailsWhenTheNodeStaysNotReadyOrARestartHelps(t *testing.T) {
 		"all is well": {nodeNamed("n", corev1.ConditionFalse), []agent.Check{well}, healthy, healthy, "[+]ping ok\n[+]logs ok\n  2 files\nhealthz check passed\n"},
 		"the runtime restarts": {
 			nodeNamed("n", corev1.ConditionTrue),
-			[]agent.Check{down, well}, healthy, unhealthy, "[+]ping ok\n[+]runtime ok\n  no\n  answer\n  since noon\n[+]logs ok\n  2 files\nhealthz check passed\n",
+			[]agent.Check{down, well},
+			healthy, unhealthy, "[+]ping ok\n[+]runtime ok\n  no\n  answer\n  since noon\n[+]logs ok\n  2 files\nhealthz check passed\n",
 		},
 		"the node is not ready": {nodeNamed("n", corev1.ConditionFalse), []agent.Check{down}, unhealthy, unhealthy, "[+]ping ok\n" + runtimeFailed + "  since noon\nhealthz check failed\n"},
 		"readiness is unknown":  {nodeNamed("n", corev1.ConditionUnknown), []agent.Check{down}, unhealthy, unhealthy, "[+]ping ok\n" + runtimeFailed + "  since noon\nhealthz check failed\n"},

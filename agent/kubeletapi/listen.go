@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"strings"
 	"sync"
 	"time"
 
@@ -169,12 +167,4 @@ func unhurried(w http.ResponseWriter) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Time{})
 	_ = c.SetWriteDeadline(time.Time{})
-}
-
-// debugWriter logs what net/http logs, at debug level.
-type debugWriter struct{ log *slog.Logger }
-
-func (d debugWriter) Write(p []byte) (int, error) {
-	d.log.Debug("http", "message", strings.TrimSpace(string(p)))
-	return len(p), nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -71,7 +71,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		// Streams end when ctx is done.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		// net/http logs clients that have gone and failed handshakes.
-		ErrorLog: log.New(debugWriter{s.cfg.Logger}, "", 0),
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	server.Protocols.SetHTTP1(true) // HTTP/2 would have many requests on a connection, which is what is limited
 	stopped := make(chan error, 1)

@@ -25,10 +25,11 @@ const (
 // status answers with the state of the whole agent. It measures the node and the pods at the
 // same time, so that a runtime that hangs delays it once.
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
 	var signals []api.Signal
 	var measuring sync.WaitGroup
-	measuring.Go(func() { signals = s.signals(r.Context()) })
-	used := s.usage(r.Context())
+	measuring.Go(func() { signals = s.signals(ctx) })
+	used := s.usage(ctx)
 	measuring.Wait()
 	out := api.Status{
 		Now: s.cfg.Clock.Now(), Agent: s.cfg.Info(), Runtime: s.cfg.Runtime,

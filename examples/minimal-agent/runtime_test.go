@@ -35,7 +35,7 @@ func serveRuntime(t *testing.T) (*fakecri.Node, string) {
 // serveNode serves n until the test ends, and returns its address.
 func serveNode(t *testing.T, n *fakecri.Node) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cri-") // short, as the path of a socket must be
+	dir, err := os.MkdirTemp("", "cri-") //nolint:usetesting // the path of a socket must be short
 	require.NoError(t, err)
 	listener, err := net.Listen("unix", filepath.Join(dir, "cri.sock"))
 	require.NoError(t, err)

@@ -89,6 +89,7 @@ type number int32
 
 func (n *number) String() string { return strconv.Itoa(int(*n)) }
 
+// Set implements [flag.Value].
 func (n *number) Set(text string) error {
 	v, err := strconv.ParseInt(text, 0, 32)
 	if err != nil {
@@ -108,6 +109,7 @@ func (a *address) String() string {
 	return net.JoinHostPort(a.o.Address, strconv.Itoa(int(a.o.Port)))
 }
 
+// Set implements [flag.Value].
 func (a *address) Set(text string) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
