@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -35,9 +34,7 @@ func serveRuntime(t *testing.T) (*fakecri.Node, string) {
 // serveNode serves n until the test ends, and returns its address.
 func serveNode(t *testing.T, n *fakecri.Node) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cri-") //nolint:usetesting // the path of a socket must be short
-	require.NoError(t, err)
-	listener, err := net.Listen("unix", filepath.Join(dir, "cri.sock"))
+	listener, remove, err := machine.ListenTemporary()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
@@ -45,7 +42,7 @@ func serveNode(t *testing.T, n *fakecri.Node) string {
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-served)
-		require.NoError(t, os.RemoveAll(dir))
+		require.NoError(t, remove())
 	})
 	return "unix://" + listener.Addr().String()
 }

@@ -36,7 +36,7 @@ func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
 	}
 	m.fake, m.network = fake, network
 	m.closers = append(m.closers, func() error { fake.Shutdown(); return nil })
-	listener, remove, err := listenTemporary()
+	listener, remove, err := ListenTemporary()
 	if err != nil {
 		return "", fmt.Errorf("embedded runtime: %w", err)
 	}
@@ -49,10 +49,10 @@ func (m *Machine) serveEmbedded(ctx context.Context) (string, error) {
 	return "unix://" + listener.Addr().String(), nil
 }
 
-// listenTemporary listens on a unix socket in a temporary folder, which remove
+// ListenTemporary listens on a unix socket in a temporary folder, which remove
 // removes. The folder is one of its own because the path of a socket must be
 // short, and other folders' may not be.
-func listenTemporary() (_ net.Listener, remove func() error, err error) {
+func ListenTemporary() (_ net.Listener, remove func() error, err error) {
 	dir, err := os.MkdirTemp("", "cri-")
 	if err != nil {
 		return nil, nil, err
