@@ -24,7 +24,7 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(40) // it makes little garbage, and what it keeps is taken from pods
+		debug.SetGCPercent(30) // it makes little garbage, and what it keeps is taken from pods
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
