@@ -20,7 +20,7 @@ import (
 // A Host serves one agent.
 type Host struct {
 	// Facts returns the present facts about the machine. Required. The agent calls it for
-	// each node status and each sandbox, so it must be cheap. Beside an error the facts
+	// each node status, and at most once a second while pods change. Beside an error the facts
 	// still have everything that could be read.
 	Facts func(context.Context) (Facts, error)
 	// Stats measures the node and its pods. Nil: no eviction threshold is ever met, and the

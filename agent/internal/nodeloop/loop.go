@@ -63,7 +63,7 @@ func New(c Config) (*Loop, error) {
 		},
 		ask:     loop.New(c.Clock),
 		renew:   loop.New(c.Clock),
-		machine: machine{facts: c.Host.Facts},
+		machine: machine{facts: c.Host.Facts, clock: c.Clock},
 		puller:  newPuller(c.Runtime, c.State, c.Logger),
 	}
 	l.parts.init(c.Changed)

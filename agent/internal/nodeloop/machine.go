@@ -4,19 +4,28 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/kubeparts/kubeparts/agent/host"
 	"github.com/kubeparts/kubeparts/lifecycle/podrunner"
 )
 
+// factsAge is how old facts may be in a pod's configuration and status. A change of a pod asks for
+// them several times, and the host reads files for each answer.
+const factsAge = time.Second
+
 // machine asks the host for its facts and remembers the last ones.
 type machine struct {
 	facts func(context.Context) (host.Facts, error)
+	clock clock.PassiveClock
 
 	mu   sync.Mutex
 	ctx  context.Context // of Run: podrunner asks for facts without a context. Nil before Run
 	last host.Facts
-	err  error // of the last call
+	at   time.Time // of the last call
+	err  error     // of the last call
 }
 
 // begin has later calls of now ask the host.
@@ -26,12 +35,12 @@ func (m *machine) begin(ctx context.Context) {
 	m.ctx = ctx
 }
 
-// now returns the present facts. Before Run they are unknown.
+// now returns facts that are at most factsAge old. Before Run they are unknown.
 func (m *machine) now() host.Facts {
 	m.mu.Lock()
-	ctx, last := m.ctx, m.last
+	ctx, last, fresh := m.ctx, m.last, m.clock.Since(m.at) < factsAge
 	m.mu.Unlock()
-	if ctx == nil {
+	if ctx == nil || fresh {
 		return last
 	}
 	return m.read(ctx)
@@ -40,13 +49,14 @@ func (m *machine) now() host.Facts {
 // read asks the host. Facts beside an error count, unless they lack the whole capacity and
 // earlier ones had it: then the earlier ones count.
 func (m *machine) read(ctx context.Context) host.Facts {
+	began := m.clock.Now()
 	facts, err := m.facts(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ctx.Err() != nil {
 		return m.last // the agent stops: the error is not the host's
 	}
-	m.err = err
+	m.at, m.err = began, err
 	if err == nil || facts.Capacity != nil || m.last.Capacity == nil {
 		m.last = facts
 	}
@@ -63,7 +73,7 @@ func (m *machine) problem() error {
 	return fmt.Errorf("not everything about the machine is known: %w", m.err)
 }
 
-// Facts returns what pods' configurations take of the node, as it is now. Before Run
+// Facts returns what pods' configurations take of the node, at most a second old. Before Run
 // nothing is known.
 func (l *Loop) Facts() podrunner.Facts {
 	h := l.machine.now()

@@ -1,9 +1,11 @@
 package nodeloop_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +39,8 @@ func TestFacts_AreThoseOfTheHost(t *testing.T) {
 		require.EqualError(t, err, "services")
 
 		b.machine.change(func(m *machine) { m.facts.ResolvConf = []byte("nameserver 192.0.2.54\n") })
-		require.Equal(t, []string{"192.0.2.54"}, b.Facts().DNS.Host.Servers, "as it is now")
+		wait(time.Second)
+		require.Equal(t, []string{"192.0.2.54"}, b.Facts().DNS.Host.Servers, "as it is a second later")
 		stop()
 		b.machine.change(func(m *machine) { m.facts = host.Facts{} })
 		require.Len(t, b.Facts().IPs, 2, "after Run the last ones count")
@@ -64,6 +67,7 @@ func TestFacts_DNS(t *testing.T) {
 				b := newBed(t)
 				b.start(t)
 				b.machine.change(func(m *machine) { m.facts = c.facts })
+				wait(time.Second)
 				dns := b.Facts().DNS
 				if c.fails != "" {
 					require.ErrorContains(t, dns.HostErr, c.fails)
@@ -102,5 +106,27 @@ func TestFacts_RuntimeClasses(t *testing.T) {
 		handler, err := b.Facts().RuntimeHandler("kata")
 		require.NoError(t, err)
 		require.Equal(t, "handler-of-kata", handler, "the cluster's")
+	})
+}
+
+// A pod that changes asks for facts several times. The host, which reads files, is asked once a
+// second.
+func TestFacts_AskTheHostOnceASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		b := newBed(t)
+		facts := b.cfg.Host.Facts
+		b.cfg.Host.Facts = func(ctx context.Context) (host.Facts, error) { asked++; return facts(ctx) }
+		b.start(t)
+		time.Sleep(time.Second)
+		before := asked
+		for range 10 {
+			b.Facts()
+		}
+		require.Equal(t, before+1, asked)
+		time.Sleep(time.Second)
+		b.Facts()
+		require.Equal(t, before+2, asked, "older facts do not count")
 	})
 }

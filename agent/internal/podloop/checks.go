@@ -42,7 +42,9 @@ func (l *Loop) checkAdmission() Check {
 }
 
 func (l *Loop) checkWorkers() Check {
-	return Check{Name: "workers", Notes: []string{fmt.Sprintf("%d pods", len(l.uids()))}}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return Check{Name: "workers", Notes: []string{fmt.Sprintf("%d pods", len(l.records))}}
 }
 
 func (l *Loop) checkStatuses() Check {
