@@ -217,9 +217,11 @@ func (p *probe) logMatches(in *pod, file string, pattern *regexp.Regexp) func() 
 // checkLog holds the log against the CRI format: time, stream, F or P, text.
 func checkLog(p *probe) {
 	pod := p.runPod()
-	p.start(p.create(pod, "app", p.Completer))
+	id := p.create(pod, "app", p.Completer)
+	p.start(id)
 	line := regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(Z|[+-]\d\d:\d\d) stdout F ` + regexp.QuoteMeta(p.Completer.Ready) + `$`)
 	p.until("agent: cannot show a log that is not in the CRI format", p.logMatches(pod, "app_0.log", line))
+	p.ended(id) // see "Runtimes" in the package comment
 }
 
 func checkReopen(p *probe) {

@@ -78,6 +78,22 @@ func notFoundOnceRemoved() twist {
 	}
 }
 
+// stopsOnlyAfterTheEnd fails each stop and removal of a pod until a container's status shows
+// its end: the end of a container that exits by itself meets every earlier stop.
+func stopsOnlyAfterTheEnd() twist {
+	ended := false
+	return func(m string, _, response any, call func() error) error {
+		if !ended && (m == "StopPodSandbox" || m == "RemovePodSandbox") {
+			return grpcstatus.Error(codes.Unknown, "failed to kill container: ttrpc: closed")
+		}
+		err := call()
+		if r, ok := response.(*runtimeapi.ContainerStatusResponse); ok && r.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+			ended = true
+		}
+		return err
+	}
+}
+
 func noEventOfRemovedSandboxes(e *runtimeapi.ContainerEventResponse) bool {
 	sandbox := e.GetPodSandboxStatus().GetId()
 	return e.GetContainerEventType() != runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT || sandbox != "" && sandbox != e.GetContainerId()
@@ -90,7 +106,9 @@ func TestDeviationsOfRuntimesAreAccepted(t *testing.T) {
 		twist twist
 		event func(*runtimeapi.ContainerEventResponse) bool
 	}{
-		"containerd 1.6 does not find the pod that it removed": {check: "sandbox/stop-and-remove-again", twist: notFoundOnceRemoved()},
+		"containerd 1.6 does not find the pod that it removed":  {check: "sandbox/stop-and-remove-again", twist: notFoundOnceRemoved()},
+		"containerd 1.7 fails a stop that meets an end: log":    {check: "log/is-written", twist: stopsOnlyAfterTheEnd()},
+		"containerd 1.7 fails a stop that meets an end: remove": {check: "sandbox/remove-takes-all-along", twist: stopsOnlyAfterTheEnd()},
 		"CRI-O labels sandboxes": {
 			check: "sandbox/says-what-it-was-given",
 			twist: podStatus(func(s *runtimeapi.PodSandboxStatus) { s.Labels["io.kubernetes.container.name"] = "POD" }),

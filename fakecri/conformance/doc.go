@@ -53,6 +53,9 @@
 //   - containerd 1.7 shares one channel of events among all streams, and a stream whose
 //     client has gone takes one event before it ends. The suite must be the only client
 //     that reads events.
+//   - On containerd 1.7 a stop of a pod fails with "ttrpc: closed" if one of its containers
+//     ends by itself at that moment. The managers try again. The checks wait for the
+//     container's end before they stop the pod.
 //   - containerd 1.6 has no events: those checks are skipped. It answers NotFound when a pod
 //     that was removed is stopped again.
 //   - CRI-O labels sandboxes. Its list and its status can differ in created_at by some

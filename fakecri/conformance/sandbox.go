@@ -190,6 +190,7 @@ func checkSandboxStop(p *probe) {
 func checkSandboxRemove(p *probe) {
 	pod := p.runPod()
 	ids := []string{p.launch(pod, "app", p.Stubborn), p.launch(pod, "done", p.Completer), p.create(pod, "waiting", p.Sleeper)}
+	p.ended(ids[1])
 	p.removePod(pod.id) // and nobody has stopped it
 	for _, id := range ids {
 		_, err := p.tryStatus(id)
